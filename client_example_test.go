@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
@@ -21,8 +22,8 @@ func ExampleSafety() {
 	defer serve()()
 	safety := func() redlatch.Safety { return redlatch.SurviveFailover } // as a program's configuration says
 	_, err := redlatch.Open(context.Background(), option, redlatch.Options{
-		Safety:    safety(),
-		Elections: func(o *election.Options) { o.LockDelay = 5 * time.Second },
+		Safety: safety(),
+		Locks:  func(o *rlock.Options) { o.Fenced = false },
 	})
 	fmt.Println(errors.Is(err, redlatch.ErrInvalidOption))
 	// Output: true
@@ -39,7 +40,8 @@ func ExampleClient() {
 	}
 
 	var red *redlatch.Client
-	red, err := redlatch.Open(ctx, option, redlatch.Options{CallTimeout: 10 * time.Second})
+	red, err := redlatch.Open(ctx, option, redlatch.Options{CallTimeout: 10 * time.Second,
+		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 10 * time.Second }}) // for a program that rather waits
 	check(err)
 	defer red.Close(ctx)
 

@@ -2,9 +2,9 @@ package redlatch
 
 import "github.com/redlatch/redlatch/internal/errs"
 
-// These errors are of more than one package. Each is one value, which stands for one state wherever it comes from:
-// compare with errors.Is. What only one package returns is exported there, such as rsemaphore.ErrBrokenBarrier. What a
-// call returns, and what is special about it, is in its comment; the package comment has their families.
+// Several packages return these errors. Each error is one value and stands for one state, whichever package returns it:
+// compare with errors.Is. An error of a single package is exported there, such as rsemaphore.ErrBrokenBarrier. The
+// comment of a call lists the errors it returns; the package comment has their families.
 var (
 	// ErrNotAcquired: another owner held the lock, the permits or the leadership for as long as the caller was willing to
 	// wait. Nothing is held; try later. If ctx ended, the error is joined with ctx's error and cause, even if nothing was
@@ -22,32 +22,36 @@ var (
 	// ErrMaxHold: a hold, permit or leadership reached Options.MaxHold. It is renewed no more. It stays taken until it is
 	// released or its lease runs out, whichever is first.
 	ErrMaxHold = errs.ErrMaxHold
-	// ErrUnavailable: the server could not be asked, or refused before it did anything. Nothing changed there. It wraps
-	// the cause: the error of rueidis, or of ctx.
+	// ErrUnavailable: the server could not be asked, or refused before it did anything; or there was no reply to a call
+	// that only reads. Nothing changed there. It wraps the cause: the error of rueidis, or of ctx.
 	ErrUnavailable = errs.ErrUnavailable
-	// ErrUnknownOutcome: a request was sent and its reply was not seen within Options.CallTimeout, or its connection
-	// broke; or ctx ended before the reply came. It may have run, or may run later. What an acquisition may have taken is
-	// released in the background. A release goes on in the background until it is confirmed or the lease is over. Any
-	// other call can be made again with the same arguments, and gives the one answer; except for the few that Retryable
-	// names, which may count twice then, and requests of a rate limiter, which may take their units twice.
+	// ErrUnknownOutcome: a request that writes was sent and its reply was not seen within Options.CallTimeout, or its
+	// connection broke; or ctx ended before the reply came. It may have run, or may run later. What an acquisition may
+	// have taken is released in the background. A release goes on in the background until it is confirmed or the lease is
+	// over. Any other call can be made again with the same arguments, and gives the one answer; except for the few that
+	// Retryable names, which may count twice then, and requests of a rate limiter, which may take their units twice.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
 	// ErrDenied: the server does not know the user, or the user lacks a right. The text names the operation, and the
-	// right, as far as the server reports it. No call waits, because waiting does not help. Nothing is acquired: what a
-	// script did before the refused command is released, as far as the rights go; what it wrote of a stock, a red packet
-	// or a limit stands, and the call can be made again once the user has the right. A hold whose renewals are denied
-	// lasts until its Until, and ends with ErrLost unless the right is back by then. A hold whose release is denied has
-	// ended here, and stays taken until the end of its lease.
+	// right, as far as the server reports it. No call waits, because waiting does not help. Nothing is acquired, and no
+	// counter changes: what a script did before the refused command is undone, as far as the rights go. No permit is
+	// granted to a user who lacks a right that its release needs. What a script wrote of a stock, a red packet, a latch
+	// or a limit stands, and the call can be made again once the user has the right; if the ledger of a stock or packet
+	// was cut short, all its calls return ErrCorrupt. A hold whose renewals are denied lasts until its Until, and ends
+	// with ErrLost unless the right is back by then. A hold whose release is denied has ended here, and stays taken until
+	// the end of its lease.
 	ErrDenied = errs.ErrDenied
 	// ErrNotReplicated: fewer than Options.MinReplicas replicas confirmed a grant in time. A lock, permit or leadership
-	// was taken back; nothing is held. A unit of a stock and a share of a red packet stay: make the call again with the
-	// same arguments, and it gives the same answer once that is confirmed.
+	// was taken back; nothing is held. What a stock or a red packet has decided stays, such as a unit, a share, a refund
+	// or a return: make the call again with the same arguments, and it gives the same answer once that is confirmed.
 	ErrNotReplicated = errs.ErrNotReplicated
 	// ErrClosed: the client, its hub or the subscription was closed. Nothing was sent, except to release what was held.
 	ErrClosed = errs.ErrClosed
 	// ErrInvalidName refuses a name that is empty, longer than 64 KiB with its prefix, not UTF-8, or that has a NUL byte,
 	// or braces that would spread one object over two Cluster slots; and one that is, with its prefix, a key that another
-	// object has next to its own, such as "redlatch_queue:{x}", the queue of the lock "x". The names of stocks, red
-	// packets and limiters have no braces. An id or a claimant, a user or a limit's key has at most 1024 bytes. A name
+	// object has next to its own, such as "redlatch_queue:{x}", the queue of the lock "x". A name that is one pair of
+	// braces, such as "{x}", is refused for Fair, Fenced and ReadWrite locks, elections and Semaphores, because Redisson's
+	// layout gives them keys that are those of "x", too; the other kinds accept it. The names of stocks, red packets and
+	// limiters have no braces. An id or a claimant, a user or a limit's key has at most 1024 bytes. A name
 	// that cannot be used is reported by every call on its object. Nothing was sent.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption refuses an option or argument. The text names it, its value and its bounds. Nothing was sent,
@@ -57,7 +61,7 @@ var (
 	// that no program of this library or of Redisson writes, such as "010" for a counter; the text says which. Another
 	// program uses the same name. Nothing was changed. A hold whose key was overwritten is lost: its error is ErrLost,
 	// too. A lock of another kind or of redsync under a lock's name is not such an error: callers wait for it.
-	// (TestHostileValuesOfLocksAreErrWrongType)
+	// (TestHostileValues_EveryKind_AreErrWrongType)
 	ErrWrongType = errs.ErrWrongType
 )
 

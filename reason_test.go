@@ -58,7 +58,7 @@ var again = map[string]bool{
 	"ErrSending": true, "ErrNotEnded": true,
 }
 
-func TestEveryExportedErrorHasItsReason(t *testing.T) {
+func TestReason_EveryExportedError_HasItsOwn(t *testing.T) {
 	declared := map[string]bool{}
 	for _, dir := range []string{"errors.go", "pubsub", "rlock", "rsemaphore", "rcounter"} {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -101,7 +101,7 @@ func TestEveryExportedErrorHasItsReason(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfSeveralStatesHasOneReason(t *testing.T) {
+func TestReason_ErrorOfSeveralStates_IsOne(t *testing.T) {
 	paper := errors.New("no paper")
 	for _, c := range []struct {
 		err    error
@@ -128,7 +128,7 @@ func TestAnErrorOfSeveralStatesHasOneReason(t *testing.T) {
 	}
 }
 
-func TestWhatWouldCountTwiceIsNotRetryableAfterALostReply(t *testing.T) {
+func TestRetryable_LostReplyThatWouldCountTwice_IsNot(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
 	hub, err := pubsub.New(rig.NewLossy(t, server, func() bool { return true }), pubsub.Options{})

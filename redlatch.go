@@ -86,53 +86,25 @@ type Client struct {
 
 // Open connects by [pubsub.Dial] and makes the client of every package on that hub. ctx bounds connecting, and nothing
 // later. A client that is not used costs a few hundred bytes, and neither a goroutine nor a request. The errors are
-// those of pubsub.Dial and of the packages' New: ErrInvalidOption names every package, field and value that cannot be
-// used. MinReplicas is one on a server that refuses WAIT. After an error nothing is left open.
+// those of pubsub.Dial and of the packages' New. Options are checked before anything is sent: ErrInvalidOption names
+// every package that cannot use its own, with a field and its value. MinReplicas is refused, too, by a server that
+// refuses WAIT. After an error nothing is left open.
 func Open(ctx context.Context, o rueidis.ClientOption, opts Options) (*Client, error) {
 	if err := opts.apply(); err != nil {
 		return nil, fmt.Errorf("redlatch: %w", err)
 	}
-	hub, err := pubsub.Dial(ctx, o, with(opts.Hub, pubsub.Options{CallTimeout: opts.CallTimeout, Logger: opts.Logger}))
+	all := opts.packages()
+	if err := all.check(ctx); err != nil {
+		return nil, fmt.Errorf("redlatch: %w", err)
+	}
+	hub, err := pubsub.Dial(ctx, o, all.hub)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{hub: hub}
-	locks := with(opts.Locks, rlock.Options{
-		KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
-		MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Process: opts.Process, Logger: opts.Logger,
-	})
-	elections := with(opts.Elections, election.Options{
-		KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
-		MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Process: opts.Process, Logger: opts.Logger,
-	})
-	semaphores := with(opts.Semaphores, rsemaphore.Options{
-		KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
-		MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Process: opts.Process, Logger: opts.Logger,
-	})
-	stocks := with(opts.Stocks, stock.Options{
-		KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
-		MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Logger: opts.Logger,
-	})
-	packets := with(opts.RedPackets, redpacket.Options{
-		KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
-		MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Logger: opts.Logger,
-	})
-	err = errors.Join(
-		add(c, &c.locks, rlock.New, locks),
-		add(c, &c.elections, election.New, elections),
-		add(c, &c.semaphores, rsemaphore.New, semaphores),
-		add(c, &c.counters, rcounter.New, with(opts.Counters, rcounter.Options{
-			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout, Logger: opts.Logger,
-		})),
-		add(c, &c.stocks, stock.New, stocks),
-		add(c, &c.packets, redpacket.New, packets),
-		add(c, &c.limiters, ratelimit.New, with(opts.Limiters, ratelimit.Options{
-			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout, Logger: opts.Logger,
-		})),
-	)
+	c, err := all.clients(hub)
 	if err == nil {
-		err = script.CanWait(ctx, hub.Client(), cmp.Or(opts.CallTimeout, waitsFor), max(locks.MinReplicas,
-			elections.MinReplicas, semaphores.MinReplicas, stocks.MinReplicas, packets.MinReplicas))
+		err = script.CanWait(ctx, hub.Client(), cmp.Or(opts.CallTimeout, waitsFor), max(all.locks.MinReplicas,
+			all.elections.MinReplicas, all.semaphores.MinReplicas, all.stocks.MinReplicas, all.packets.MinReplicas))
 	}
 	if err != nil {
 		_ = c.Close(context.WithoutCancel(ctx)) // nothing is held yet
@@ -140,6 +112,83 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts Options) (*Client, e
 	}
 	return c, nil
 }
+
+// packages are the options of all packages.
+type packages struct {
+	hub        pubsub.Options
+	locks      rlock.Options
+	elections  election.Options
+	semaphores rsemaphore.Options
+	counters   rcounter.Options
+	stocks     stock.Options
+	packets    redpacket.Options
+	limiters   ratelimit.Options
+}
+
+// packages calls the functions of o, each once.
+func (o *Options) packages() packages {
+	return packages{
+		hub: with(o.Hub, pubsub.Options{CallTimeout: o.CallTimeout, Logger: o.Logger}),
+		locks: with(o.Locks, rlock.Options{
+			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
+			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Process: o.Process, Logger: o.Logger,
+		}),
+		elections: with(o.Elections, election.Options{
+			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
+			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Process: o.Process, Logger: o.Logger,
+		}),
+		semaphores: with(o.Semaphores, rsemaphore.Options{
+			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
+			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Process: o.Process, Logger: o.Logger,
+		}),
+		counters: with(o.Counters, rcounter.Options{
+			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger,
+		}),
+		stocks: with(o.Stocks, stock.Options{
+			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
+			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger,
+		}),
+		packets: with(o.RedPackets, redpacket.Options{
+			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
+			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger,
+		}),
+		limiters: with(o.Limiters, ratelimit.Options{
+			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger,
+		}),
+	}
+}
+
+// clients makes the client of every package. They are returned also with an error, to be closed.
+func (p packages) clients(hub *pubsub.Hub) (*Client, error) {
+	c := &Client{hub: hub}
+	return c, errors.Join(
+		add(c, &c.locks, rlock.New, p.locks),
+		add(c, &c.elections, election.New, p.elections),
+		add(c, &c.semaphores, rsemaphore.New, p.semaphores),
+		add(c, &c.counters, rcounter.New, p.counters),
+		add(c, &c.stocks, stock.New, p.stocks),
+		add(c, &c.packets, redpacket.New, p.packets),
+		add(c, &c.limiters, ratelimit.New, p.limiters),
+	)
+}
+
+// check makes all clients on a hub without a server, because no New sends anything.
+func (p packages) check(ctx context.Context) error {
+	own := p.hub
+	own.Strict, own.Durable = false, false // only Dial asks the server
+	hub, bad := pubsub.New(unconnected{}, own)
+	if bad != nil {
+		hub, _ = pubsub.New(unconnected{}, pubsub.Options{}) // for the other packages
+	}
+	c, err := p.clients(hub)
+	_ = c.Close(context.WithoutCancel(ctx)) // nothing is held
+	return errors.Join(bad, err)
+}
+
+// unconnected is a client through which nothing is sent.
+type unconnected struct{ rueidis.Client }
+
+func (unconnected) Mode() rueidis.ClientMode { return rueidis.ClientModeStandalone }
 
 // waitsFor is how long Open awaits the answer to WAIT, if MinReplicas is set and CallTimeout is not.
 const waitsFor = 5 * time.Second

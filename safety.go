@@ -1,13 +1,9 @@
 package redlatch
 
 import (
-	"time"
-
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rlock/election"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // Safety is a set of options that belong together.
@@ -19,9 +15,8 @@ type Safety int
 //     count;
 //   - Strict and Durable of the hub: Open refuses a server that evicts keys, that keeps no append-only file, or that
 //     goes on without replicas (min-replicas-to-write);
-//   - Fenced of locks: Reentrant makes Fenced locks, so that the resource can refuse late writes, and WithOwner and
-//     WithLinger are refused;
-//   - LockDelay of locks, elections and semaphores to 15 s: no other enters for that long after a holder was lost.
+//   - Fenced of locks: Reentrant makes Fenced locks, so that the resource can refuse late writes, and WithOwner is
+//     refused.
 //
 // The functions for the packages come after it, and can take each of these back.
 //
@@ -30,9 +25,6 @@ type Safety int
 // token. Counters, limits, latches and CountingSemaphores are not confirmed by replicas. With one replica nothing is
 // granted while that is away, so have two. The page safety.md says what each part costs.
 const SurviveFailover Safety = 1
-
-// safeDelay is the lock-delay of SurviveFailover: Consul's.
-const safeDelay = 15 * time.Second
 
 // apply sets what Safety says, in such a way that the functions for the packages can take it back.
 func (o *Options) apply() error {
@@ -47,9 +39,7 @@ func (o *Options) apply() error {
 		o.MinReplicas = 1
 	}
 	o.Hub = first(func(h *pubsub.Options) { h.Strict, h.Durable = true, true }, o.Hub)
-	o.Locks = first(func(l *rlock.Options) { l.Fenced, l.LockDelay = true, safeDelay }, o.Locks)
-	o.Elections = first(func(e *election.Options) { e.LockDelay = safeDelay }, o.Elections)
-	o.Semaphores = first(func(s *rsemaphore.Options) { s.LockDelay = safeDelay }, o.Semaphores)
+	o.Locks = first(func(l *rlock.Options) { l.Fenced = true }, o.Locks)
 	return nil
 }
 

@@ -46,14 +46,13 @@ func BenchmarkSafety(b *testing.B) {
 		of    int // what it is compared with
 	}{
 		{"lock", redlatch.Options{}, lock, 0},
-		{"lock-delayed", redlatch.Options{Locks: func(o *rlock.Options) { o.LockDelay = time.Second }}, lock, 0},
 		{"lock-fenced", redlatch.Options{Locks: func(o *rlock.Options) { o.Fenced = true }}, lock, 0},
 		{"lock-replicated", redlatch.Options{MinReplicas: 1}, lock, 0},
 		{"lock-safe", safe, lock, 0},
-		{"permit", redlatch.Options{}, permit(same), 5},
-		{"permit-fenced", redlatch.Options{}, permit((*rsemaphore.Semaphore).Fenced), 5},
-		{"permit-safe", safe, permit(same), 5},
-		{"permit-safe-fenced", safe, permit((*rsemaphore.Semaphore).Fenced), 5},
+		{"permit", redlatch.Options{}, permit(same), 4},
+		{"permit-fenced", redlatch.Options{}, permit((*rsemaphore.Semaphore).Fenced), 4},
+		{"permit-safe", safe, permit(same), 4},
+		{"permit-safe-fenced", safe, permit((*rsemaphore.Semaphore).Fenced), 4},
 	}
 	const turn = 10
 	times, commands := make([][]time.Duration, len(ways)), make([]float64, len(ways))

@@ -36,7 +36,7 @@ func pairOf(t testing.TB) (primary, replica *redistest.Server) {
 	return primary, replica
 }
 
-func TestSafetyRefusesAServerWhoseSettingsLoseWrites(t *testing.T) {
+func TestSafety_SettingsThatLoseWrites_AreRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, durable...)
 	admin := s.Client(t)
@@ -86,7 +86,7 @@ func TestSafetyRefusesAServerWhoseSettingsLoseWrites(t *testing.T) {
 	require.ErrorContains(t, err, "Durable is true, must be false")
 }
 
-func TestSafetyIsRefusedBeforeAnythingIsSent(t *testing.T) {
+func TestSafety_OutOfRange_IsRefusedUnsent(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []redlatch.Safety{-1, 2} {
 		_, err := redlatch.Open(t.Context(), rueidis.ClientOption{}, redlatch.Options{Safety: bad})
@@ -97,9 +97,8 @@ func TestSafetyIsRefusedBeforeAnythingIsSent(t *testing.T) {
 }
 
 // Each option that SurviveFailover sets is there when the function of its package is called.
-func TestSafetySetsOptionsThatAPackageCanTakeBack(t *testing.T) {
+func TestSafety_OptionOfAPackage_CanBeTakenBack(t *testing.T) {
 	t.Parallel()
-	const delay = 15 * time.Second
 	server := redistest.Embedded(t)
 	seen := 0
 	red := open(t, server, redlatch.Options{Safety: redlatch.SurviveFailover,
@@ -110,18 +109,15 @@ func TestSafetySetsOptionsThatAPackageCanTakeBack(t *testing.T) {
 		},
 		Locks: func(o *rlock.Options) {
 			require.True(t, o.Fenced)
-			require.Equal(t, delay, o.LockDelay)
 			require.Equal(t, 1, o.MinReplicas)
-			o.Fenced, o.LockDelay, o.MinReplicas = false, 0, 0
+			o.Fenced, o.MinReplicas = false, 0
 			seen++
 		},
 		Elections: func(o *election.Options) {
-			require.Equal(t, delay, o.LockDelay)
 			require.Equal(t, 1, o.MinReplicas)
 			seen++
 		},
 		Semaphores: func(o *rsemaphore.Options) {
-			require.Equal(t, delay, o.LockDelay)
 			require.Equal(t, 1, o.MinReplicas)
 			seen++
 		},
@@ -139,7 +135,7 @@ func TestSafetySetsOptionsThatAPackageCanTakeBack(t *testing.T) {
 		Locks: func(o *rlock.Options) { require.Equal(t, 2, o.MinReplicas) }})
 }
 
-func TestUnderSafetyAReplicaHasWhatWasGrantedOrItIsRefused(t *testing.T) {
+func TestSafety_Grant_IsOnAReplicaOrRefused(t *testing.T) {
 	t.Parallel()
 	primary, replica := pairOf(t)
 	safe := redlatch.Options{Safety: redlatch.SurviveFailover, CallTimeout: 20 * time.Second,

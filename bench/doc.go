@@ -1,22 +1,43 @@
-// Package bench holds redlatch's own benchmarks, next to the floors they stand on:
+// Package bench measures redlatch, side by side with the least that would do the same work:
 //
-//	go -C bench test -run '^$' -bench . .
+//	go test -run '^$' -bench . ./bench
 //
-// They run on a private redis-server if one is in PATH, otherwise on the embedded server of the tests, and say which in
-// a line "server: …"; on the embedded one there are no counts of server commands. Figures of two runs cannot be
-// compared on a machine that others use, ratios within a run can.
+// It takes less than three minutes on two processors. Every benchmark uses its own redis-server, which is started if
+// one is in PATH. Otherwise it uses the embedded server of the tests, and the line "server:" says so: that server does
+// not count commands, and its times say little.
 //
-// What is reported besides ns/op:
+// # How to read a line
 //
-//	cmds/op     commands the server ran for one operation, those inside scripts included
-//	scripts/op  script calls, each a round trip
-//	p50-us      times of one operation: lock and unlock where no other worker contends, otherwise from asking to holding
+// Start with x-floor. The floor is the shortest code for the task without redlatch:
+//
+//	locks, permits   SET NX PX to acquire, a script that compares and deletes to release
+//	counters         INCR
+//	claims, limits   the shortest script that does it, see internal/redistest/plain.go
+//	places           the same lock, on loopback
+//
+// Both take turns within one benchmark, a tenth of the operations each time, so that a change of the machine's speed
+// meets both. x-floor is the time for an operation divided by the floor's: 1.3 means 1.3 times as long. 0.4 means that
+// redlatch is faster, because it sends the calls of many goroutines together. Compare x-floor between runs and
+// machines, and times only within one run.
+//
+//	ns/op        the time in which one operation was completed, of whichever goroutine
+//	p50-us       the time of one operation as its caller sees it: lock and unlock, or the call
 //	p99-us
-//	jain        Jain's index of what each worker got: 1 is equal, 1/n is one got all
-//	longest-us  the longest wait; worst-window  the rate of the slowest tenth of a second, as a share of the median one's
+//	cmds/op      commands that the server ran for one operation, those inside scripts included
+//	scripts/op   script calls for one operation: with one goroutine, its round trips
 //
-// bench/peers, a module of its own, measures other libraries next to redlatch; bench/report draws what it found.
-// bench/herd prints what an acquisition costs the server as more and more processes wait for one name. bench/scale
-// measures large numbers: names, held locks, waiters, processes, clients; bench/places what a cycle costs through TLS,
-// in a Cluster, behind Sentinel and elsewhere.
+// Where callers wait for each other there is no floor, because code that does not queue has no order to compare. An
+// operation is then an acquisition, and p50-us and p99-us are the times from the call until it has the lock:
+//
+//	jain         1 if every goroutine got as much as the others, 1/n if one of n got everything
+//
+// Large shows what one process and one server bear: 100,000 held locks, and 40,000 goroutines that wait. With -short
+// these are a hundredth:
+//
+//	B/each       memory of the process for one lock or waiter: heap and stacks, after a collection
+//	cmds/s       what the server ran per second while nothing changed: for held locks the renewals, whose lease is the
+//	scripts/s    default of 30 s
+//	lost         held locks that the machine was too busy to renew in time
+//
+// The module bench/peers compares redlatch with other libraries.
 package bench

@@ -1,12 +1,12 @@
 package bench_test
 
 import (
+	"bufio"
 	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -17,26 +17,35 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
-)
-
-var (
-	heldFlag  = flag.Int("held", 10000, "renewal: how many locks are held")
-	leaseFlag = flag.Duration("lease", 3*time.Second, "renewal: their lease, which is also how long they are watched")
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 func TestMain(m *testing.M) {
-	if addr := os.Getenv(victimEnv); addr != "" {
-		if err := beVictim(addr); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	flag.Parse()
-	if f := flag.Lookup("test.bench"); f != nil && f.Value.String() != "" {
+	if os.Getenv(redistest.RoleEnv) == "" && flag.Lookup("test.bench").Value.String() != "" {
 		fmt.Println("server:", serverName())
 	}
-	os.Exit(m.Run())
+	redistest.Main(m, map[string]func() error{"holder": holder})
+}
+
+// holder is a process that acquires a lock and is killed while it holds it.
+func holder() error {
+	hub, err := pubsub.Dial(context.Background(), rueidis.ClientOption{InitAddress: os.Args[1:2],
+		ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	if err != nil {
+		return err
+	}
+	locks, err := rlock.New(hub, rlock.Options{WatchdogTimeout: crashLease})
+	if err != nil {
+		return err
+	}
+	hold, err := locks.Reentrant("crash").Lock(context.Background())
+	if err != nil {
+		return err
+	}
+	fmt.Println("holding")
+	bufio.NewScanner(os.Stdin).Scan() // ends when the benchmark does
+	return hold.Unlock(context.Background())
 }
 
 func haveRedis() bool {
@@ -48,97 +57,104 @@ func serverName() string {
 	if !haveRedis() {
 		return "embedded (no redis-server in PATH)"
 	}
-	program, _ := redistest.Program()
-	out, err := exec.Command(program, "--version").Output()
+	program, err := redistest.Program()
 	if err != nil {
-		return "redis-server: " + err.Error()
+		return err.Error()
 	}
-	return strings.TrimSpace(string(out))
+	name, version, err := redistest.VersionOf(program)
+	if err != nil {
+		return err.Error()
+	}
+	return name + " " + version
 }
 
 func start(b *testing.B) *redistest.Server {
 	b.Helper()
+	debug.SetGCPercent(100) // as in a user's program; redistest.Main collects seldom
 	if haveRedis() {
 		return redistest.Start(b)
 	}
 	return redistest.Embedded(b)
 }
 
-// open is one process's client of the locks.
-func open(b *testing.B, s *redistest.Server, o rlock.Options) *rlock.Client {
-	b.Helper()
-	return openWith(b, s.Option(), o)
-}
+// stall is how long the machine may stop without an error.
+const stall = 10 * time.Second
 
-func openWith(b *testing.B, server rueidis.ClientOption, o rlock.Options) *rlock.Client {
+func dial(b *testing.B, server rueidis.ClientOption) *pubsub.Hub {
 	b.Helper()
-	hub, err := pubsub.Dial(b.Context(), server, pubsub.Options{})
+	hub, err := pubsub.Dial(b.Context(), server, pubsub.Options{CallTimeout: stall})
 	require.NoError(b, err)
 	b.Cleanup(func() { hub.Close(context.Background()) })
-	locks, err := rlock.New(hub, o)
+	return hub
+}
+
+// ended is the context with which clients are closed: locks that are still held expire.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func openLocks(b *testing.B, server rueidis.ClientOption, o rlock.Options) *rlock.Client {
+	b.Helper()
+	o.CallTimeout = stall
+	c, err := rlock.New(dial(b, server), o)
 	require.NoError(b, err)
-	b.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // what is still held runs out
-		locks.Close(ctx)
-	})
-	return locks
+	b.Cleanup(func() { c.Close(ended()) })
+	return c
 }
 
-func acquire(locks *rlock.Client) load.Acquire {
-	return func(ctx context.Context, name string) (load.Release, error) {
-		h, err := locks.Reentrant(name).Lock(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return h.Unlock, nil
-	}
+func openSemaphores(b *testing.B, server rueidis.ClientOption) *rsemaphore.Client {
+	b.Helper()
+	c, err := rsemaphore.New(dial(b, server), rsemaphore.Options{CallTimeout: stall})
+	require.NoError(b, err)
+	b.Cleanup(func() { c.Close(ended()) })
+	return c
 }
 
-// meter counts what the server does for the operations between its making and report.
+// meter adds up what the server does between resume and pause.
 type meter struct {
-	c      rueidis.Client
-	before load.Usage
-	counts bool
+	client            rueidis.Client
+	before            load.Usage
+	counts            bool
+	commands, scripts int64
 }
 
 func newMeter(b *testing.B, s *redistest.Server) *meter {
 	b.Helper()
-	m := &meter{c: s.Client(b), counts: s.Embedded == nil}
+	return &meter{client: s.Client(b), counts: s.Embedded == nil}
+}
+
+func (m *meter) resume(b *testing.B) {
+	b.Helper()
 	if m.counts {
 		var err error
-		m.before, err = load.ServerUsage(context.Background(), m.c)
+		m.before, err = load.ServerUsage(context.Background(), m.client)
 		require.NoError(b, err)
 	}
-	return m
 }
 
-// report divides by ops; except are commands that are not the lock's.
-func (m *meter) report(b *testing.B, ops int64, except ...string) {
+// pause ends what resume began. Commands named in except are not counted.
+func (m *meter) pause(b *testing.B, except ...string) {
 	b.Helper()
-	if !m.counts || ops == 0 {
-		return
+	if m.counts {
+		after, err := load.ServerUsage(context.Background(), m.client)
+		require.NoError(b, err)
+		m.commands += after.Since(m.before, except...)
+		m.scripts += after.Scripts(m.before)
 	}
-	after, err := load.ServerUsage(context.Background(), m.c)
-	require.NoError(b, err)
-	b.ReportMetric(float64(after.Since(m.before, except...))/float64(ops), "cmds/op")
-	b.ReportMetric(float64(after.Scripts(m.before))/float64(ops), "scripts/op")
 }
 
-// perSecond reports rates over d.
-func (m *meter) perSecond(b *testing.B, d time.Duration) {
+// report divides by operations or seconds; per is the unit's name.
+func (m *meter) report(b *testing.B, by float64, per string) {
 	b.Helper()
-	if !m.counts {
-		return
+	if m.counts && by > 0 {
+		b.ReportMetric(float64(m.commands)/by, "cmds/"+per)
+		b.ReportMetric(float64(m.scripts)/by, "scripts/"+per)
 	}
-	after, err := load.ServerUsage(context.Background(), m.c)
-	require.NoError(b, err)
-	b.ReportMetric(float64(after.Since(m.before))/d.Seconds(), "cmds/s")
-	b.ReportMetric(float64(after.Scripts(m.before))/d.Seconds(), "scripts/s")
 }
 
 func reportTimes(b *testing.B, h *load.Histogram) {
-	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-	b.ReportMetric(us(h.Quantile(0.5)), "p50-us")
-	b.ReportMetric(us(h.Quantile(0.99)), "p99-us")
+	b.ReportMetric(float64(h.Quantile(0.5).Nanoseconds())/1e3, "p50-us")
+	b.ReportMetric(float64(h.Quantile(0.99).Nanoseconds())/1e3, "p99-us")
 }

@@ -26,6 +26,20 @@ func busy(c rueidis.Client) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "BUSY ")
 }
 
+// occupy has a script run at s until it is killed.
+func occupy(t *testing.T, s *redistest.Server) (kill func()) {
+	c, runs := s.Client(t), s.Client(t)
+	done := make(chan error, 1)
+	go func() {
+		done <- runs.Do(within(t), runs.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
+	}()
+	redistest.Eventually(t, 20*time.Second, "busy", func() bool { return busy(c) })
+	return func() {
+		run(t, c, "SCRIPT", "KILL")
+		require.Error(t, <-done)
+	}
+}
+
 // dropper subscribes to two channels. At the first order, which comes while the server is busy, it drops one of them;
 // after that it says what it hears on the other.
 func dropper() error {
@@ -71,24 +85,19 @@ func dropper() error {
 
 // rueidis sends a PING after an UNSUBSCRIBE, and takes the first of two refusals for the answer to it. At the second it
 // panics, on a goroutine of its own.
-func TestAChannelThatIsDroppedWhileTheServerIsBusyGoesAfterwards(t *testing.T) {
+func TestDiscard_BusyServer_UnsubscribesAfterwards(t *testing.T) {
 	t.Parallel()
 	redistest.SideBySide(t, map[string]string{"RESP2": "RESP2", "RESP3": "RESP3"}, func(t *testing.T, _, protocol string) {
 		s := redistest.Start(t, "--busy-reply-threshold", "5")
-		c, runs := s.Client(t), s.Client(t)
+		c := s.Client(t)
 		child := redistest.Spawn(t, "dropper", s, protocol)
 		require.Equal(t, "subscribed", child.Line(t))
-		done := make(chan error, 1)
-		go func() {
-			done <- runs.Do(within(t), runs.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
-		}()
-		redistest.Eventually(t, 20*time.Second, "busy", func() bool { return busy(c) })
+		kill := occupy(t, s)
 		fmt.Fprintln(child.In, "drop it")
 		require.Equal(t, "dropped", child.Line(t))
-		require.NoError(t, c.Do(within(t), c.B().ScriptKill().Build()).Error())
-		require.Error(t, <-done)
+		kill()
 		redistest.Eventually(t, 20*time.Second, "unsubscribed", func() bool { return numsub(t, c, "dropped") == 0 })
-		require.NoError(t, c.Do(within(t), c.B().Publish().Channel("kept").Message("heard").Build()).Error())
+		run(t, c, "PUBLISH", "kept", "heard")
 		require.Equal(t, "heard", child.Line(t))
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -56,8 +55,8 @@ const topologyRefresh = 5 * time.Second
 // slower.
 //
 // ctx bounds connecting, and nothing later. If it ends first the error is ErrUnavailable, joined with ctx's error and
-// cause, and nothing is left open. Without an end, a server that does not answer holds Dial up for as long as rueidis
-// takes to dial, 5 s by default for each address.
+// cause, and nothing is left open. Without an end, a server that does not answer holds Dial up for 6 s at each address,
+// or for a second more than o.Dialer.Timeout.
 func Dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, error) {
 	if err := checkOption(o); err != nil {
 		return nil, fmt.Errorf("pubsub: %w", err)
@@ -103,7 +102,7 @@ func dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, erro
 	if newClient == nil {
 		newClient = rueidis.NewClient
 	}
-	opts.dials = new(atomic.Int64)
+	opts.dials = new(errs.Dials)
 	strict, durable := opts.Strict, opts.Durable
 	opts.Strict, opts.Durable = false, false // New cannot ask
 	opts.lacks = errs.NewLacks(cmp.Or(opts.Logger, slog.Default()))
@@ -211,22 +210,23 @@ func (a *attempt) end() {
 	a.stops = nil
 }
 
-// counting is o with the connections counted that the client begins to make: see script.Runner.HeedDials. Those that it
+// counting is o with dials knowing of the connections that the client makes: see script.Runner.HeedDials. Those that it
 // makes during a belong to it.
-func counting(o rueidis.ClientOption, dials *atomic.Int64, a *attempt) rueidis.ClientOption {
+func counting(o rueidis.ClientOption, dials *errs.Dials, a *attempt) rueidis.ClientOption {
 	withCtx, without := o.DialCtxFn, o.DialFn
 	o.DialCtxFn = func(ctx context.Context, to string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-		dials.Add(1)
-		return a.connect(ctx, func(ctx context.Context) (net.Conn, error) {
-			switch {
-			case withCtx != nil:
-				return withCtx(ctx, to, d, config)
-			case without != nil:
-				return without(to, d, config)
-			case config != nil:
-				return (&tls.Dialer{NetDialer: d, Config: config}).DialContext(ctx, "tcp", to)
-			}
-			return d.DialContext(ctx, "tcp", to)
+		return dials.Dial(func() (net.Conn, error) {
+			return a.connect(ctx, func(ctx context.Context) (net.Conn, error) {
+				switch {
+				case withCtx != nil:
+					return withCtx(ctx, to, d, config)
+				case without != nil:
+					return without(to, d, config)
+				case config != nil:
+					return (&tls.Dialer{NetDialer: d, Config: config}).DialContext(ctx, "tcp", to)
+				}
+				return d.DialContext(ctx, "tcp", to)
+			})
 		})
 	}
 	return o

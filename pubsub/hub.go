@@ -56,7 +56,7 @@ type Options struct {
 	Observer Observer
 
 	inv   *invalidations // of a client that Dial has made
-	dials *atomic.Int64  // likewise
+	dials *errs.Dials    // likewise
 	lacks *errs.Lacks    // likewise
 }
 
@@ -74,7 +74,7 @@ type Hub struct {
 	log      *slog.Logger
 	observer Observer
 	publish  string
-	dials    *atomic.Int64 // nil: not known
+	dials    *errs.Dials // nil: not known
 
 	recent errs.RecentErrors
 	lacks  *errs.Lacks
@@ -93,7 +93,7 @@ type Hub struct {
 	// mu guards everything below and the fields of topics and links. It is let go of by unlock only. It is taken on
 	// rueidis' reader goroutine, so nothing that can block is done under it: the reader would wait, and with it the reply
 	// for which the holder of mu waits. For the same reason a message is handed over without waiting for its subscriber
-	// (TestASlowSubscriberHoldsNobodyUpAndIsToldOfTheGap).
+	// (TestSubscription_Slow_HasAGapAndDelaysNoOther).
 	mu      sync.Mutex
 	closed  bool
 	refused bool   // a refusal was logged, and nothing was confirmed since
@@ -321,7 +321,7 @@ func (h *Hub) closeClient() error {
 // closed, for good (1.0.79: mux._pipe stores it afterwards). A call that is not awaited any more may make one, so
 // there is no end of it to wait for here. After a second it is not looked at any more, because until then the client is
 // kept in memory. What Options.NewClient made is closed once: it may not bear more
-// (TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo).
+// (TestHub_CloseDuringADial_ClosesItsConnection).
 var closeAgain = []time.Duration{50 * time.Millisecond, time.Second}
 
 // shut ends all subscriptions and refuses new ones. It reports whether this is the first time.

@@ -2,7 +2,6 @@ package pubsub
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -21,7 +20,7 @@ func init() {
 
 func (h *inner) Context() context.Context         { return h.ctx }
 func (h *inner) PublishCommand() string           { return h.publish }
-func (h *inner) Dials() *atomic.Int64             { return h.dials }
+func (h *inner) Dials() *errs.Dials               { return h.dials }
 func (h *inner) RecentErrors() *errs.RecentErrors { return &h.recent }
 func (h *inner) Lacks() *errs.Lacks               { return h.lacks }
 

@@ -25,7 +25,7 @@ func (i *invalidations) option(o rueidis.ClientOption) rueidis.ClientOption {
 	return o
 }
 
-// watch calls fn for every invalidation until stop is called; see Hub.Watch.
+// watch calls fn for every invalidation until stop is called; see accessor.Hub.
 func (i *invalidations) watch(fn func(keys []string)) (stop func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

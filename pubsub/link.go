@@ -238,7 +238,7 @@ func (l *link) node() (rueidis.Client, error) {
 
 // errReplica: a replica passes on what its primary publishes, but the primary does not count its subscribers, and by
 // that count a script tells the processes that are there from those that are gone
-// (TestInAClusterChannelsAreSubscribedAtPrimaries).
+// (TestCluster_Channels_AreSubscribedAtPrimaries).
 var errReplica = errors.New("the node is a replica")
 
 // replica returns errReplica if the answer to INFO replication says so, and nil if the user may not ask.
@@ -328,7 +328,7 @@ func (l *link) subscribe(conn rueidis.DedicatedClient) (again bool, err error) {
 	for name, t := range l.want {
 		// Compared by topic, not by name. A channel that was dropped and wanted again since the last look is another topic,
 		// which waits for a confirmation of its own: taken for subscribed, it would wait forever. The server confirms a
-		// second SUBSCRIBE like the first (TestAChannelThatIsWantedAgainAtOnceIsConfirmedAnew).
+		// second SUBSCRIBE like the first (TestDiscard_WantedAgainAtOnce_IsConfirmedAnew).
 		if l.have[name] != t {
 			in = append(in, t.channels())
 			l.have[name] = t
@@ -339,7 +339,7 @@ func (l *link) subscribe(conn rueidis.DedicatedClient) (again bool, err error) {
 		return false, nil
 	}
 	// One command for each topic, pipelined: the server refuses a command whole, and one channel out of reach (ACL, moved
-	// slot) must not take the others with it (TestARefusedSubscribeSaysWhyAndIsNotRemembered).
+	// slot) must not take the others with it (TestSubscribe_Refused_SaysWhyAndIsNotRemembered).
 	cmds := make([]rueidis.Completed, 0, len(in))
 	for _, channels := range in {
 		if h.cluster {
@@ -385,7 +385,7 @@ func refusalOf(res rueidis.RedisResult) (refusal, err error) {
 //
 // rueidis (1.0.79) sends a PING after each UNSUBSCRIBE. A server that is busy with a script refuses both. rueidis takes
 // the first refusal for the answer to the PING, and panics at the second, on a goroutine of its own
-// (TestAChannelThatIsDroppedWhileTheServerIsBusyGoesAfterwards). So the server is asked before whether it takes a PING.
+// (TestDiscard_BusyServer_UnsubscribesAfterwards). So the server is asked before whether it takes a PING.
 // What is left is a script that the server takes for too long from within that round trip on:
 //
 //	link                     server                       a script

@@ -60,6 +60,55 @@ func next(t testing.TB, s *pubsub.Subscription) pubsub.Message {
 	return m
 }
 
+// heard is the next message that is no gap: going down and coming up are both said.
+func heard(t testing.TB, s *pubsub.Subscription) string {
+	t.Helper()
+	m := next(t, s)
+	for m.Gap {
+		m = next(t, s)
+	}
+	return m.Payload
+}
+
+func publish(t testing.TB, h *pubsub.Hub, channel, payload string) (receivers int64) {
+	t.Helper()
+	receivers, err := h.Publish(within(t), channel, payload)
+	require.NoError(t, err)
+	return receivers
+}
+
+func run(t testing.TB, c rueidis.Client, args ...string) {
+	t.Helper()
+	require.NoError(t, c.Do(within(t), c.B().Arbitrary(args...).Build()).Error(), "%v", args)
+}
+
+// cut ends the connections of those who are subscribed.
+func cut(t testing.TB, c rueidis.Client) { t.Helper(); run(t, c, "CLIENT", "KILL", "TYPE", "pubsub") }
+
+// optioned is a client of s with options of its own.
+func optioned(t testing.TB, s *redistest.Server, change func(o *rueidis.ClientOption)) rueidis.Client {
+	t.Helper()
+	o := s.Option()
+	change(&o)
+	c, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// app is a client of a user with all rights but those that rule takes, and acl changes them.
+func app(t testing.TB, s *redistest.Server, rule ...string) (c rueidis.Client, acl func(rule ...string)) {
+	t.Helper()
+	admin := s.Client(t)
+	acl = func(rule ...string) {
+		run(t, admin, append([]string{"ACL", "SETUSER", "app", "on", ">pw", "+@all", "~*"}, rule...)...)
+	}
+	acl(rule...)
+	return optioned(t, s, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "pw" }), acl
+}
+
+func resp2(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true }
+
 func subscribe(t testing.TB, h *pubsub.Hub, channel string) *pubsub.Subscription {
 	t.Helper()
 	s, err := h.Subscribe(within(t), channel)
@@ -82,14 +131,12 @@ func connections(t testing.TB, c rueidis.Client) int {
 	return strings.Count(list, "id=")
 }
 
-func TestMessagesArriveInOrderAtEverySubscription(t *testing.T) {
+func TestSubscriptions_Messages_ArriveInOrder(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		h := newHub(t, s.Client(t), pubsub.Options{})
 		a, b := subscribe(t, h, "news"), subscribe(t, h, "news")
 		for i := range 10 {
-			n, err := h.Publish(within(t), "news", strconv.Itoa(i))
-			require.NoError(t, err)
-			require.EqualValues(t, 1, n, "one connection however many subscriptions")
+			require.EqualValues(t, 1, publish(t, h, "news", strconv.Itoa(i)), "one connection however many subscriptions")
 		}
 		for _, sub := range []*pubsub.Subscription{a, b} {
 			for i := range 10 {
@@ -99,31 +146,22 @@ func TestMessagesArriveInOrderAtEverySubscription(t *testing.T) {
 	})
 }
 
-func TestRESP2ClientsSubscribeToo(t *testing.T) {
-	s := redistest.Start(t)
-	o := s.Option()
-	o.AlwaysRESP2, o.DisableCache = true, true
-	c, err := rueidis.NewClient(o)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	h := newHub(t, c, pubsub.Options{Grace: time.Millisecond})
-	a, b := subscribe(t, h, "a"), subscribe(t, h, "b")
-	_, err = h.Publish(within(t), "b", "x")
-	require.NoError(t, err)
-	require.Equal(t, "x", next(t, b).Payload)
-	b.Close()
-	redistest.Eventually(t, 10*time.Second, "b unsubscribed", func() bool { return numsub(t, c, "b") == 0 })
-	_, err = h.Publish(within(t), "a", "y")
-	require.NoError(t, err)
-	require.Equal(t, "y", next(t, a).Payload)
-}
-
-func TestAChannelStaysForTheGracePeriodAndThenGoes(t *testing.T) {
+func TestSubscribe_Closed_StaysForTheGracePeriod(t *testing.T) {
 	s := redistest.Start(t)
 	c := s.Client(t)
 	h := newHub(t, c, pubsub.Options{Grace: 300 * time.Millisecond})
 	before := connections(t, c)
-	subscribe(t, h, "c").Close()
+	var all sync.WaitGroup
+	for range 200 {
+		all.Go(func() {
+			if sub, err := h.Subscribe(within(t), "c"); err != nil {
+				t.Error(err)
+			} else {
+				sub.Close()
+			}
+		})
+	}
+	all.Wait()
 	again, ok := h.TrySubscribe("c")
 	require.True(t, ok, "kept: no round trip")
 	again.Close()
@@ -135,120 +173,11 @@ func TestAChannelStaysForTheGracePeriodAndThenGoes(t *testing.T) {
 	redistest.Eventually(t, 10*time.Second, "the idle connection is closed", func() bool {
 		return connections(t, c) <= before
 	})
-	require.Equal(t, 1, redistest.CommandCalls(t, c)["subscribe"])
+	require.Equal(t, 1, redistest.CommandCalls(t, c)["subscribe"], "one for all")
 }
 
-func TestOneSubscribeHoweverManySubscriptions(t *testing.T) {
-	s := redistest.Start(t)
-	c := s.Client(t)
-	h := newHub(t, c, pubsub.Options{})
-	results := make(chan error)
-	for range 200 {
-		go func() {
-			sub, err := h.Subscribe(within(t), "c")
-			if err == nil {
-				sub.Close()
-			}
-			results <- err
-		}()
-	}
-	for range 200 {
-		require.NoError(t, <-results)
-	}
-	require.Equal(t, 1, redistest.CommandCalls(t, c)["subscribe"])
-}
-
-func TestALostConnectionIsAGapAndIsSubscribedAgain(t *testing.T) {
-	s := redistest.Start(t)
-	c := s.Client(t)
-	h := newHub(t, c, pubsub.Options{})
-	sub := subscribe(t, h, "c")
-	for range 3 {
-		require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
-		require.True(t, next(t, sub).Gap)
-		redistest.Eventually(t, 10*time.Second, "subscribed again", func() bool {
-			return sub.Live() && numsub(t, c, "c") == 1
-		})
-		_, err := h.Publish(within(t), "c", "after")
-		require.NoError(t, err)
-		m := next(t, sub)
-		for m.Gap { // going down and coming up are both said
-			m = next(t, sub)
-		}
-		require.Equal(t, "after", m.Payload)
-	}
-}
-
-func TestAServerThatComesBackIsSubscribedAgain(t *testing.T) {
-	s := redistest.Embedded(t)
-	c := s.Client(t)
-	h := newHub(t, c, pubsub.Options{})
-	sub := subscribe(t, h, "c")
-	s.Embedded.Close()
-	require.True(t, next(t, sub).Gap)
-	require.NoError(t, s.Embedded.StartAddr(s.Addr()))
-	redistest.Eventually(t, 20*time.Second, "subscribed again", sub.Live)
-	s.Embedded.Publish("c", "back")
-	for {
-		if m := next(t, sub); !m.Gap {
-			require.Equal(t, "back", m.Payload)
-			return
-		}
-	}
-}
-
-func TestASlowSubscriberHoldsNobodyUpAndIsToldOfTheGap(t *testing.T) {
-	s := redistest.Embedded(t)
-	h := newHub(t, s.Client(t), pubsub.Options{})
-	slow, quick := subscribe(t, h, "c"), subscribe(t, h, "c")
-	for i := range 1000 {
-		_, err := h.Publish(within(t), "c", strconv.Itoa(i))
-		require.NoError(t, err)
-		require.Equal(t, strconv.Itoa(i), next(t, quick).Payload)
-	}
-	require.True(t, next(t, slow).Gap, "the oldest went, and it says so")
-	for last := -1; last != 999; {
-		n, err := strconv.Atoi(next(t, slow).Payload)
-		require.NoError(t, err)
-		require.Greater(t, n, last)
-		last = n
-	}
-}
-
-func TestABurstIsDeliveredWhereTheBufferIsAsLarge(t *testing.T) {
-	s := redistest.Embedded(t)
-	for buffer, want := range map[int]int{0: 127, 2: 1, 149: 148, 150: 150} {
-		var dropped atomic.Int64
-		h := newHub(t, s.Client(t), pubsub.Options{Buffer: buffer, Observer: func(e pubsub.Event) {
-			if e.Kind == pubsub.EventDropped && e.Channel == "c" {
-				dropped.Add(1)
-			}
-		}})
-		slow, quick := subscribe(t, h, "c"), subscribe(t, h, "c")
-		for i := range 150 {
-			_, err := h.Publish(within(t), "c", strconv.Itoa(i))
-			require.NoError(t, err)
-			require.Equal(t, strconv.Itoa(i), next(t, quick).Payload)
-		}
-		if want < 150 {
-			require.True(t, next(t, slow).Gap, "buffer %d", buffer)
-		}
-		for i := 150 - want; i < 150; i++ {
-			require.Equal(t, strconv.Itoa(i), next(t, slow).Payload, "buffer %d", buffer)
-		}
-		redistest.Eventually(t, 10*time.Second, "all that were dropped are told", func() bool {
-			return dropped.Load() >= int64(150-want)
-		})
-		require.EqualValues(t, 150-want, dropped.Load(), "buffer %d", buffer)
-	}
-	for _, bad := range []int{-1, 1, pubsub.MaxBuffer + 1} {
-		_, err := pubsub.New(s.Client(t), pubsub.Options{Buffer: bad})
-		require.ErrorIs(t, err, errs.ErrInvalidOption)
-		require.ErrorContains(t, err, "Buffer is "+strconv.Itoa(bad))
-	}
-}
-
-func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
+// The loss is logged once, and so is its end; the observer is called for each.
+func TestSubscription_LostConnection_IsAGapAndSubscribedAgain(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	var book redistest.Logbook
@@ -269,25 +198,69 @@ func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
 	require.EqualValues(t, 3, first.Load())
 	require.Zero(t, book.Count("redlatch:"))
 	for round := range 2 {
-		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
-		redistest.Eventually(t, 10*time.Second, "all are back", func() bool {
-			return book.Count("subscriptions are back") > round
-		})
+		cut(t, admin)
 		for _, sub := range subs {
+			require.True(t, next(t, sub).Gap)
+		}
+		redistest.Eventually(t, 10*time.Second, "all are back", func() bool {
+			return book.Count("subscriptions are back") > round && again.Load() >= int64(3*(round+1))
+		})
+		for i, sub := range subs {
 			require.True(t, sub.Live())
+			require.EqualValues(t, 1, publish(t, h, string(rune('a'+i)), "after"))
+			require.Equal(t, "after", heard(t, sub))
 		}
 		require.Equal(t, round+1, book.Count("subscriptions lost"))
 		require.Equal(t, round+1, book.Count("subscriptions are back"))
-		redistest.Eventually(t, 10*time.Second, "all are told", func() bool { return again.Load() >= int64(3*(round+1)) })
 		require.EqualValues(t, 3*(round+1), again.Load())
 		require.EqualValues(t, round+1, lost.Load())
 	}
 	require.Equal(t, 2, book.Count("observer panicked"))
 }
 
+func TestSubscription_ServerComesBack_IsSubscribedAgain(t *testing.T) {
+	s := redistest.Embedded(t)
+	c := s.Client(t)
+	h := newHub(t, c, pubsub.Options{})
+	sub := subscribe(t, h, "c")
+	s.Embedded.Close()
+	require.True(t, next(t, sub).Gap)
+	require.NoError(t, s.Embedded.StartAddr(s.Addr()))
+	redistest.Eventually(t, 20*time.Second, "subscribed again", sub.Live)
+	s.Embedded.Publish("c", "back")
+	require.Equal(t, "back", heard(t, sub))
+}
+
+func TestSubscription_Slow_HasAGapAndDelaysNoOther(t *testing.T) {
+	s := redistest.Embedded(t)
+	for buffer, want := range map[int]int{0: 127, 2: 1, 149: 148, 150: 150} {
+		var dropped atomic.Int64
+		h := newHub(t, s.Client(t), pubsub.Options{Buffer: buffer, Observer: func(e pubsub.Event) {
+			if e.Kind == pubsub.EventDropped && e.Channel == "c" {
+				dropped.Add(1)
+			}
+		}})
+		slow, quick := subscribe(t, h, "c"), subscribe(t, h, "c")
+		for i := range 150 {
+			publish(t, h, "c", strconv.Itoa(i))
+			require.Equal(t, strconv.Itoa(i), next(t, quick).Payload, "the slow one holds nobody up")
+		}
+		if want < 150 {
+			require.True(t, next(t, slow).Gap, "buffer %d", buffer)
+		}
+		for i := 150 - want; i < 150; i++ {
+			require.Equal(t, strconv.Itoa(i), next(t, slow).Payload, "buffer %d", buffer)
+		}
+		redistest.Eventually(t, 10*time.Second, "all that were dropped are told", func() bool {
+			return dropped.Load() >= int64(150-want)
+		})
+		require.EqualValues(t, 150-want, dropped.Load(), "buffer %d", buffer)
+	}
+}
+
 // It would wait forever, if it ran with the hub's mutex held; and a Subscribe that returns knows what its observer
 // knows.
-func TestAnObserverMayLookAtTheHubAndHearsOneEventAfterTheOther(t *testing.T) {
+func TestObserver_Events_ComeOneAfterTheOther(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	var h *pubsub.Hub
@@ -334,26 +307,36 @@ func TestAnObserverMayLookAtTheHubAndHearsOneEventAfterTheOther(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
+	cut(t, admin)
 	redistest.Eventually(t, 20*time.Second, "the loss is told", func() bool {
 		return count("lost ") > 0 && count("subscribed 7") == 2
 	})
 }
 
-func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
-	s := redistest.Start(t)
-	admin := s.Client(t)
-	acl := func(rule ...string) {
-		require.NoError(t, admin.Do(within(t),
-			admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).
-			Error())
+func TestCluster_MayNotAskForShardedChannels_UsesThem(t *testing.T) {
+	t.Parallel()
+	s := redistest.Cluster(t)
+	free := newHub(t, s.Client(t), pubsub.Options{})
+	require.Equal(t, "SPUBLISH", free.PublishCommand())
+	freed := subscribe(t, free, "news")
+	for user, rights := range map[string]string{"narrow": "-pubsub|shardnumsub", "narrower": "-pubsub"} {
+		for _, node := range s.Client(t).Nodes() {
+			run(t, node, "ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all", rights)
+		}
+		h := newHub(t, optioned(t, s, func(o *rueidis.ClientOption) { o.Username, o.Password = user, "pw" }),
+			pubsub.Options{})
+		require.Equal(t, "SPUBLISH", h.PublishCommand(), user)
+		sub := subscribe(t, h, "news")
+		for _, from := range []*pubsub.Hub{h, free} {
+			publish(t, from, "news", user)
+			require.Equal(t, user, next(t, freed).Payload)
+			require.Equal(t, user, next(t, sub).Payload)
+		}
 	}
-	acl("resetchannels")
-	o := s.Option()
-	o.Username, o.Password = "app", "any"
-	c, err := rueidis.NewClient(o)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
+}
+
+func TestSubscribe_Refused_SaysWhyAndIsNotRemembered(t *testing.T) {
+	c, acl := app(t, redistest.Start(t), "resetchannels", "&open")
 	var book redistest.Logbook
 	var refused atomic.Int64
 	h := newHub(t, c, pubsub.Options{Logger: book.Logger(), Observer: func(e pubsub.Event) {
@@ -361,82 +344,35 @@ func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
 			refused.Add(1)
 		}
 	}})
-	for range 3 {
-		_, err = h.Subscribe(within(t), "shut")
+	denied := func() {
+		t.Helper()
+		_, err := h.Subscribe(within(t), "shut")
 		require.ErrorIs(t, err, errs.ErrDenied)
+		require.NotErrorIs(t, err, errs.ErrUnavailable, "asking again does not help")
+		require.ErrorContains(t, err, "channel pattern")
 	}
-	require.EqualValues(t, 3, refused.Load())
-	require.Equal(t, 1, book.Count("subscribe refused"))
-	acl("&shut", "&open")
-	subscribe(t, h, "open")
-	require.Zero(t, book.Count("had been refused"))
-	subscribe(t, h, "shut")
-	require.Equal(t, 1, book.Count("had been refused"))
-}
-
-func TestInAClusterAUserWhoMayNotAskForShardedChannelsUsesThem(t *testing.T) {
-	t.Parallel()
-	s := redistest.Cluster(t)
-	for _, addr := range s.Addrs {
-		admin, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
-			DisableCache: true})
-		require.NoError(t, err)
-		t.Cleanup(admin.Close)
-		for user, rights := range map[string]string{"narrow": "-pubsub|shardnumsub", "narrower": "-pubsub"} {
-			require.NoError(t, admin.Do(within(t),
-				admin.B().Arbitrary("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all", rights).Build()).Error())
-		}
-	}
-	free := newHub(t, s.Client(t), pubsub.Options{})
-	require.Equal(t, "SPUBLISH", free.PublishCommand())
-	heard := subscribe(t, free, "news")
-	for _, user := range []string{"narrow", "narrower"} {
-		o := s.Option()
-		o.Username, o.Password = user, "pw"
-		c, err := rueidis.NewClient(o)
-		require.NoError(t, err)
-		t.Cleanup(c.Close)
-		var book redistest.Logbook
-		h := newHub(t, c, pubsub.Options{Logger: book.Logger()})
-		require.Equal(t, "SPUBLISH", h.PublishCommand(), user)
-		sub := subscribe(t, h, "news")
-		_, err = h.Publish(within(t), "news", user)
-		require.NoError(t, err)
-		require.Equal(t, user, next(t, heard).Payload)
-		require.Equal(t, user, next(t, sub).Payload)
-		_, err = free.Publish(within(t), "news", "all")
-		require.NoError(t, err)
-		require.Equal(t, "all", next(t, heard).Payload)
-		require.Equal(t, "all", next(t, sub).Payload)
-	}
-}
-
-func TestARefusedSubscribeSaysWhyAndIsNotRemembered(t *testing.T) {
-	s := redistest.Start(t)
-	admin := s.Client(t)
-	acl := func(rule ...string) {
-		require.NoError(t, admin.Do(within(t),
-			admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).
-			Error())
-	}
-	acl("resetchannels", "&open")
-	o := s.Option()
-	o.Username, o.Password = "app", "any"
-	c, err := rueidis.NewClient(o)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	h := newHub(t, c, pubsub.Options{})
 	open := subscribe(t, h, "open")
-	_, err = h.Subscribe(within(t), "shut")
-	require.ErrorIs(t, err, errs.ErrDenied)
-	require.NotErrorIs(t, err, errs.ErrUnavailable, "asking again does not help")
-	require.ErrorContains(t, err, "channel pattern")
+	for n := range 3 {
+		denied()
+		require.EqualValues(t, n+1, refused.Load())
+		require.Equal(t, 1, book.Count("subscribe refused"), "logged once")
+	}
 	require.True(t, open.Live(), "the refusal of one channel leaves the others alone")
-	acl("&shut")
-	subscribe(t, h, "shut")
+	acl("&shut", "&other")
+	subscribe(t, h, "other")
+	require.Zero(t, book.Count("had been refused"))
+	shut := subscribe(t, h, "shut")
+	require.Equal(t, 1, book.Count("had been refused"), "and so is its end")
+
+	acl("resetchannels") // ends the connection of those who are subscribed
+	require.True(t, next(t, shut).Gap)
+	denied()
+	denied()
+	acl("&shut", "&open", "&other")
+	redistest.Eventually(t, 20*time.Second, "subscribed again", shut.Live)
 }
 
-func TestSubscribingWhileDisconnectedWaitsForTheServersAnswer(t *testing.T) {
+func TestSubscribe_Disconnected_WaitsForTheAnswer(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	h := newHub(t, p.Server().Client(t), pubsub.Options{})
@@ -454,36 +390,7 @@ func TestSubscribingWhileDisconnectedWaitsForTheServersAnswer(t *testing.T) {
 	require.True(t, first.Live())
 }
 
-func TestARefusalAfterReconnectingReachesOnlyItsCaller(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	s := redistest.Start(t)
-	admin := s.Client(t)
-	acl := func(rule ...string) {
-		require.NoError(t, admin.Do(within(t),
-			admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).
-			Error())
-	}
-	acl("&c")
-	o := s.Option()
-	o.Username, o.Password = "app", "any"
-	c, err := rueidis.NewClient(o)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	h := newHub(t, c, pubsub.Options{})
-	first := subscribe(t, h, "c")
-	acl("resetchannels") // ends the connection of those who are subscribed
-	require.True(t, next(t, first).Gap)
-	for range 2 {
-		_, err = h.Subscribe(within(t), "c")
-		require.ErrorIs(t, err, errs.ErrDenied)
-		require.ErrorContains(t, err, "channel pattern")
-	}
-	acl("&c")
-	redistest.Eventually(t, 20*time.Second, "subscribed again", first.Live)
-}
-
-func TestSubscribeEndsWithItsContext(t *testing.T) {
+func TestSubscribe_CtxEnds_Returns(t *testing.T) {
 	s := redistest.Embedded(t)
 	h := newHub(t, s.Client(t), pubsub.Options{})
 	s.Embedded.Close()
@@ -495,26 +402,7 @@ func TestSubscribeEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-func TestClusterUsesShardedChannelsOnEveryNode(t *testing.T) {
-	t.Parallel()
-	s := redistest.Cluster(t)
-	c := s.Client(t)
-	h := newHub(t, c, pubsub.Options{})
-	require.Equal(t, "SPUBLISH", h.PublishCommand())
-	subs := map[string]*pubsub.Subscription{}
-	for i := range 30 {
-		ch := fmt.Sprintf("c%d", i)
-		subs[ch] = subscribe(t, h, ch)
-	}
-	for ch, sub := range subs {
-		n, err := h.Publish(within(t), ch, "to "+ch)
-		require.NoError(t, err)
-		require.EqualValues(t, 1, n)
-		require.Equal(t, "to "+ch, next(t, sub).Payload)
-	}
-}
-
-func TestAMigratedSlotIsFollowed(t *testing.T) {
+func TestCluster_MigratedSlot_IsFollowed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	c := s.Client(t)
@@ -525,10 +413,7 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 	ids, nodes := []string{}, []rueidis.Client{}
 	owner := -1
 	for i, a := range s.Addrs {
-		n, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a}, ForceSingleClient: true,
-			DisableCache: true})
-		require.NoError(t, err)
-		t.Cleanup(n.Close)
+		n := optioned(t, s, func(o *rueidis.ClientOption) { o.InitAddress, o.ForceSingleClient = []string{a}, true })
 		id, err := n.Do(within(t), n.B().Arbitrary("CLUSTER", "MYID").Build()).ToString()
 		require.NoError(t, err)
 		ids, nodes = append(ids, id), append(nodes, n)
@@ -546,20 +431,13 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 		{target, []string{"CLUSTER", "SETSLOT", slot, "NODE", ids[target]}},
 		{owner, []string{"CLUSTER", "SETSLOT", slot, "NODE", ids[target]}},
 	} {
-		n := nodes[step.node]
-		require.NoError(t, n.Do(within(t), n.B().Arbitrary(step.args...).Build()).Error(), "%v", step.args)
+		run(t, nodes[step.node], step.args...)
 	}
 	require.True(t, next(t, sub).Gap, "the server took the subscription away")
 	redistest.Eventually(t, 20*time.Second, "subscribed at the new owner", sub.Live)
 	redistest.Eventually(t, 20*time.Second, "a message arrives", func() bool {
-		if n, err := h.Publish(within(t), channel, "here"); err != nil || n == 0 {
-			return false
-		}
-		m := next(t, sub)
-		for m.Gap {
-			m = next(t, sub)
-		}
-		return m.Payload == "here"
+		n, err := h.Publish(within(t), channel, "here")
+		return err == nil && n > 0 && heard(t, sub) == "here"
 	})
 	for node, want := range map[int]int64{target: 1, owner: 0} {
 		n, err := nodes[node].Do(within(t),
@@ -571,8 +449,8 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 
 // A sentinel says only once who is the new primary; the old one, which lives on as a replica, says so only when it is
 // written to.
-func TestDialFindsTheNewPrimaryThoughTheSentinelsMessageIsLost(t *testing.T) {
-	redistest.InFull(t, "TestAServerThatComesBackIsSubscribedAgain")
+func TestDial_SentinelsMessageLost_FindsTheNewPrimary(t *testing.T) {
+	redistest.InFull(t, "TestSubscription_ServerComesBack_IsSubscribedAgain")
 	t.Parallel()
 	s := redistest.Sentinel(t)
 	followed := redistest.NewProxy(t, s.Server)
@@ -600,17 +478,13 @@ func TestDialFindsTheNewPrimaryThoughTheSentinelsMessageIsLost(t *testing.T) {
 	})
 	redistest.Eventually(t, 20*time.Second, "a message of the new primary arrives", func() bool {
 		primary().Ask(t, "PUBLISH", "c", "here")
-		m := next(t, sub)
-		for m.Gap {
-			m = next(t, sub)
-		}
-		return m.Payload == "here"
+		return heard(t, sub) == "here"
 	})
 }
 
 // A replica accepts subscriptions to the channels of its slots, and hears what its primary publishes. But a script that
 // publishes on the primary does not count who is subscribed there, and takes the process for gone.
-func TestInAClusterChannelsAreSubscribedAtPrimaries(t *testing.T) {
+func TestCluster_Channels_AreSubscribedAtPrimaries(t *testing.T) {
 	t.Parallel()
 	s := redistest.ReplicatedCluster(t)
 	channels := map[string]redistest.Pair{}
@@ -618,12 +492,9 @@ func TestInAClusterChannelsAreSubscribedAtPrimaries(t *testing.T) {
 		return strings.Contains(n.Ask(t, "PUBSUB", "SHARDCHANNELS", ch), ch)
 	}
 	for i := range 5 { // the node that is asked first is any
-		o := s.Option()
-		o.AlwaysRESP2, o.DisableCache = i == 0, i == 0
-		c, err := rueidis.NewClient(o)
-		require.NoError(t, err)
-		t.Cleanup(c.Close)
-		h := newHub(t, c, pubsub.Options{})
+		h := newHub(t, optioned(t, s.Server, func(o *rueidis.ClientOption) {
+			o.AlwaysRESP2, o.DisableCache = i == 0, i == 0
+		}), pubsub.Options{})
 		for j := range 6 {
 			ch := fmt.Sprintf("c%d-%d", i, j)
 			channels[ch] = s.Of(ch)
@@ -649,7 +520,7 @@ func TestInAClusterChannelsAreSubscribedAtPrimaries(t *testing.T) {
 	redistest.Eventually(t, 40*time.Second, "and where these have changed", settled)
 }
 
-func TestCloseEndsSubscriptionsAndLeavesNothingRunning(t *testing.T) {
+func TestHub_Close_LeavesNothingRunning(t *testing.T) {
 	s := redistest.Embedded(t)
 	c := s.Client(t)
 	require.NoError(t, c.Do(within(t), c.B().Ping().Build()).Error())
@@ -672,7 +543,7 @@ func TestCloseEndsSubscriptionsAndLeavesNothingRunning(t *testing.T) {
 }
 
 // A call that nobody waits for any more makes a connection while the hub is closed.
-func TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo(t *testing.T) {
+func TestHub_CloseDuringADial_ClosesItsConnection(t *testing.T) {
 	s := redistest.Embedded(t)
 	o := s.Option()
 	o.PipelineMultiplex = 2 // four connections, each made when it is first used
@@ -700,38 +571,6 @@ func TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo(t *testing.T) {
 	require.Eventually(t, func() bool { return closed.Load() == dialled.Load() }, 30*time.Second, 10*time.Millisecond)
 }
 
-// A client that does not end its Close must not keep the hub's: see closeClient.
-func TestAHubIsClosedThoughItsClientIsNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := redistest.Bubble(t)
-		defer s.Embedded.Close()
-		end, ended := make(chan struct{}), make(chan struct{})
-		h, err := pubsub.Dial(t.Context(), s.Option(),
-			pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
-				c, err := rueidis.NewClient(o)
-				return &lasting{c, end, ended}, err
-			}})
-		require.NoError(t, err)
-		began := time.Now()
-		require.ErrorContains(t, h.Close(context.Background()), "the client is still being closed after 5s")
-		require.Equal(t, 5*time.Second, time.Since(began))
-		close(end)
-		<-ended
-	})
-}
-
-// lasting is a client whose Close lasts until it is let go.
-type lasting struct {
-	rueidis.Client
-	end, ended chan struct{}
-}
-
-func (c *lasting) Close() {
-	<-c.end
-	c.Client.Close()
-	close(c.ended)
-}
-
 // counted is a connection that counts when it is closed.
 type counted struct {
 	net.Conn
@@ -744,48 +583,61 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-func TestInvalidationsReachEveryWatcher(t *testing.T) {
+func TestInvalidations_KeyChanges_ReachEveryWatcher(t *testing.T) {
 	s := redistest.Start(t)
 	var inv pubsub.Invalidations
 	own := make(chan struct{}, 16)
-	o := s.Option()
-	o.OnInvalidations = func([]rueidis.RedisMessage) { own <- struct{}{} }
-	c, err := rueidis.NewClient(inv.Option(o))
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	c := optioned(t, s, func(o *rueidis.ClientOption) {
+		o.OnInvalidations = func([]rueidis.RedisMessage) { own <- struct{}{} }
+		*o = inv.Option(*o)
+	})
 	h := newHub(t, c, inv.In(pubsub.Options{}))
 	got := make(chan []string, 16)
 	stop, observed := h.Watch(func(keys []string) { got <- keys })
 	require.True(t, observed)
 	require.NoError(t, c.DoCache(within(t), c.B().Get().Key("k").Cache(), time.Minute).NonRedisError())
 	other := s.Client(t)
-	require.NoError(t, other.Do(within(t), other.B().Set().Key("k").Value("v").Build()).Error())
+	run(t, other, "SET", "k", "v")
 	require.Equal(t, []string{"k"}, <-got)
 	<-own
-	require.NoError(t, other.Do(within(t), other.B().Flushall().Build()).Error())
+	run(t, other, "FLUSHALL")
 	require.Nil(t, <-got, "anything may have changed")
 	stop()
 	_, observed = newHub(t, other, pubsub.Options{}).Watch(nil)
 	require.False(t, observed)
 }
 
-func TestBadInputIsRefused(t *testing.T) {
+func TestHub_BadInput_IsRefused(t *testing.T) {
 	_, err := pubsub.New(nil, pubsub.Options{})
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	c := redistest.Embedded(t).Client(t)
-	_, err = pubsub.New(c, pubsub.Options{Grace: -1})
-	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	_, err = pubsub.New(c, pubsub.Options{CallTimeout: -1})
-	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	_, err = pubsub.Dial(t.Context(),
-		rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute},
-		pubsub.Options{})
-	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	_, err = pubsub.Dial(t.Context(), rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true},
-		pubsub.Options{})
-	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	_, err = pubsub.Dial(t.Context(), rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}, pubsub.Options{})
-	require.ErrorIs(t, err, errs.ErrUnavailable)
+	s := redistest.Embedded(t)
+	c := s.Client(t)
+	for says, o := range map[string]pubsub.Options{
+		"Grace is -1":       {Grace: -1},
+		"CallTimeout is -1": {CallTimeout: -1},
+		"Buffer is -1":      {Buffer: -1},
+		"Buffer is 1":       {Buffer: 1},
+		fmt.Sprint("Buffer is ", pubsub.MaxBuffer+1): {Buffer: pubsub.MaxBuffer + 1},
+	} {
+		_, err := pubsub.New(c, o)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
+		require.ErrorContains(t, err, says)
+		_, err = pubsub.Dial(t.Context(), s.Option(), o)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
+	}
+	nowhere := []string{"127.0.0.1:1"}
+	for is, options := range map[error][]rueidis.ClientOption{
+		errs.ErrInvalidOption: {{InitAddress: nowhere, ConnLifetime: time.Minute}, {InitAddress: nowhere, ReplicaOnly: true}},
+		errs.ErrUnavailable:   {{InitAddress: nowhere}},
+	} {
+		for _, o := range options {
+			_, err := pubsub.Dial(t.Context(), o, pubsub.Options{})
+			require.ErrorIs(t, err, is)
+		}
+	}
+	_, err = pubsub.Dial(t.Context(), s.Option(),
+		pubsub.Options{NewClient: func(rueidis.ClientOption) (rueidis.Client, error) { return nil, errors.New("no client") }})
+	require.ErrorContains(t, err, "no client")
 	h := newHub(t, c, pubsub.Options{})
 	for _, ch := range []string{"", strings.Repeat("c", keyname.MaxLen+1), "\xff"} {
 		_, err = h.Subscribe(within(t), ch)
@@ -795,14 +647,31 @@ func TestBadInputIsRefused(t *testing.T) {
 	}
 }
 
-func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
+// dials fails unless Dial makes a hub.
+func dials(t *testing.T, name string, o rueidis.ClientOption, options pubsub.Options) {
+	t.Helper()
+	h, err := pubsub.Dial(t.Context(), o, options)
+	require.NoError(t, err, name)
+	require.NoError(t, h.Close(context.Background()))
+}
+
+// refuses fails unless Dial says what is wrong, which trying again does not mend.
+func refuses(t *testing.T, name string, o rueidis.ClientOption, options pubsub.Options, is error, says string) {
+	t.Helper()
+	options.Logger = quiet
+	h, err := pubsub.Dial(t.Context(), o, options)
+	require.Nil(t, h)
+	require.ErrorIs(t, err, is, name)
+	require.NotErrorIs(t, err, errs.ErrUnavailable, name)
+	require.ErrorContains(t, err, says, name)
+	require.NotContains(t, err.Error(), "secret", name)
+}
+
+func TestDial_WrongOption_IsNotErrUnavailable(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Client(t)
-	run := func(args ...string) {
-		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary(args...).Build()).Error())
-	}
-	run("ACL", "SETUSER", "untracked", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
-	run("ACL", "SETUSER", "idle", "on", ">pw", "~*", "&*", "-@all", "+client|tracking", "+hello")
+	run(t, admin, "ACL", "SETUSER", "untracked", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
+	run(t, admin, "ACL", "SETUSER", "idle", "on", ">pw", "~*", "&*", "-@all", "+client|tracking", "+hello")
 	with := func(change func(o *rueidis.ClientOption)) rueidis.ClientOption {
 		o := s.Option()
 		change(&o)
@@ -813,13 +682,7 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	}
 	refused := func(name string, o rueidis.ClientOption, says string, is error) {
 		t.Helper()
-		h, err := pubsub.Dial(t.Context(), o, pubsub.Options{})
-		require.Error(t, err, name)
-		require.Nil(t, h)
-		require.NotErrorIs(t, err, errs.ErrUnavailable, name)
-		require.ErrorContains(t, err, says, name)
-		require.ErrorIs(t, err, is, name)
-		require.NotContains(t, err.Error(), "secret", name)
+		refuses(t, name, o, pubsub.Options{}, is, says)
 	}
 	refused("a wrong password", as("nobody", "no"), "Username and Password", errs.ErrDenied)
 	goesOn := func(name string, o rueidis.ClientOption, says string) {
@@ -853,41 +716,35 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	refused("a password where there is none", with(func(o *rueidis.ClientOption) {
 		o.Password, o.AlwaysRESP2, o.DisableCache = "pw", true, true
 	}), "the server has none", errs.ErrInvalidOption)
-	run("CONFIG", "SET", "requirepass", "pw")
+	run(t, admin, "CONFIG", "SET", "requirepass", "pw")
 	refused("no password", s.Option(), "Username and Password", errs.ErrDenied)
-	h, err := pubsub.Dial(t.Context(), with(func(o *rueidis.ClientOption) { o.Password = "pw" }), pubsub.Options{})
-	require.NoError(t, err)
-	require.NoError(t, h.Close(context.Background()))
+	dials(t, "the password", with(func(o *rueidis.ClientOption) { o.Password = "pw" }), pubsub.Options{})
 
 	old := redistest.Start(t, "--rename-command", "HELLO", "")
 	goesOn("a server without HELLO", old.Option(), "no RESP3")
 	o := old.Option()
 	o.DisableCache = true
-	h, err = pubsub.Dial(t.Context(), o, pubsub.Options{})
-	require.NoError(t, err)
-	require.NoError(t, h.Close(context.Background()))
+	dials(t, "without HELLO", o, pubsub.Options{})
 
 	e := redistest.Embedded(t)
 	e.Embedded.SetError("LOADING Redis is loading the dataset in memory")
-	_, err = pubsub.Dial(t.Context(), e.Option(), pubsub.Options{})
+	_, err := pubsub.Dial(t.Context(), e.Option(), pubsub.Options{})
 	require.ErrorIs(t, err, errs.ErrUnavailable, "that passes")
 }
 
 // The address of a sentinel, without the name of its primary, connects, and no script can ever run there.
-func TestDialRefusesASentinelWithoutTheNameOfItsPrimary(t *testing.T) {
+func TestDial_SentinelWithoutItsPrimarysName_IsRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.Sentinel(t)
 	o := s.Option()
 	o.Sentinel.MasterSet = ""
 	for _, n := range []int{1, 3} {
 		o.InitAddress = s.Addrs[:n]
-		_, err := pubsub.Dial(t.Context(), o, pubsub.Options{Logger: quiet})
-		require.ErrorIs(t, err, errs.ErrInvalidOption, n)
-		require.ErrorContains(t, err, "Sentinel.MasterSet", n)
+		refuses(t, fmt.Sprint(n), o, pubsub.Options{}, errs.ErrInvalidOption, "Sentinel.MasterSet")
 	}
 }
 
-func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
+func TestDial_OlderThanRedis7_IsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		says    string
 		refused bool
@@ -915,70 +772,48 @@ func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 			}
 			return true
 		})
-		h, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{Logger: quiet})
 		if c.refused {
-			require.ErrorIs(t, err, errs.ErrInvalidOption, name)
-			require.NotErrorIs(t, err, errs.ErrUnavailable, name)
-			require.ErrorContains(t, err, "InitAddress is a", name)
-			require.Nil(t, h)
+			refuses(t, name, s.Option(), pubsub.Options{}, errs.ErrInvalidOption, "InitAddress is a")
 			redistest.Eventually(t, 30*time.Second, "no connection is left of the refused", func() bool {
 				return s.Embedded.CurrentConnectionCount() == 0
 			})
 			continue
 		}
-		require.NoError(t, err, name)
-		require.NoError(t, h.Close(context.Background()))
+		dials(t, name, s.Option(), pubsub.Options{Logger: quiet})
 	}
 }
 
-// A busy server answers HELLO, and refuses CLIENT TRACKING: no option is wrong with that.
-func TestDialRefusesAServerThatEvictsIfStrict(t *testing.T) {
+func TestDial_StrictAndEvictingServer_IsRefused(t *testing.T) {
 	strict := pubsub.Options{Strict: true}
 	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
-	_, err := pubsub.Dial(t.Context(), s.Option(), strict)
-	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	require.ErrorContains(t, err, "allkeys-lru")
+	refuses(t, "a server that evicts", s.Option(), strict, errs.ErrInvalidOption, "allkeys-lru")
 
 	admin := s.Client(t)
-	require.NoError(t, admin.Do(t.Context(),
-		admin.B().Arbitrary("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info").Build()).Error())
+	run(t, admin, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info")
 	o := s.Option()
 	o.Username, o.Password = "app", "any"
-	_, err = pubsub.Dial(t.Context(), o, strict)
-	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	require.ErrorContains(t, err, "the server's INFO is NOPERM", "it does not let us ask")
+	refuses(t, "one that does not let us ask", o, strict, errs.ErrInvalidOption, "the server's INFO is NOPERM")
 
-	_, err = pubsub.New(admin, strict)
+	_, err := pubsub.New(admin, strict)
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "Strict is true, must be false: only Dial asks the server")
 
-	require.NoError(t, admin.Do(t.Context(),
-		admin.B().ConfigSet().ParameterValue().ParameterValue("maxmemory-policy", "noeviction").Build()).Error())
-	hub, err := pubsub.Dial(t.Context(), s.Option(), strict)
-	require.NoError(t, err)
-	require.NoError(t, hub.Close(context.Background()))
+	run(t, admin, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+	dials(t, "a server that does not evict", s.Option(), strict)
 }
 
-func TestDialToAServerThatIsBusyMayBeRepeated(t *testing.T) {
+// A busy server answers HELLO, and refuses CLIENT TRACKING: no option is wrong with that.
+func TestDial_BusyServer_IsErrUnavailable(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--busy-reply-threshold", "5")
-	busy, killer := s.Client(t), s.Client(t)
-	done := make(chan error, 1)
-	go func() {
-		done <- busy.Do(within(t), busy.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
-	}()
-	redistest.Eventually(t, 20*time.Second, "busy", func() bool {
-		err := killer.Do(within(t), killer.B().Ping().Build()).Error()
-		return err != nil && strings.HasPrefix(err.Error(), "BUSY ")
-	})
+	kill := occupy(t, s)
 	_, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{})
-	require.NoError(t, killer.Do(within(t), killer.B().ScriptKill().Build()).Error())
+	kill()
 	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.NotErrorIs(t, err, errs.ErrInvalidOption)
-	require.Error(t, <-done)
 }
 
-func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
+func TestDial_TLSOnOneSide_SaysWhich(t *testing.T) {
 	t.Parallel()
 	plain := redistest.Start(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -1016,24 +851,20 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	t.Cleanup(stop)
 	secured := net.JoinHostPort(host, strconv.Itoa(port))
 
-	_, err = pubsub.Dial(t.Context(), rueidis.ClientOption{InitAddress: []string{secured}}, pubsub.Options{})
-	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	require.ErrorContains(t, err, "TLSConfig is nil, and the server at "+secured+" speaks TLS")
+	refuses(t, "without TLS", rueidis.ClientOption{InitAddress: []string{secured}}, pubsub.Options{},
+		errs.ErrInvalidOption, "TLSConfig is nil, and the server at "+secured+" speaks TLS")
 
 	o := rueidis.ClientOption{InitAddress: []string{plain.Addr()}, TLSConfig: &tls.Config{InsecureSkipVerify: true}}
 	o.Dialer.Timeout = 300 * time.Millisecond
-	_, err = pubsub.Dial(t.Context(), o, pubsub.Options{})
-	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	require.ErrorContains(t, err, "TLSConfig is set, and the server at "+plain.Addr()+" speaks without TLS")
+	refuses(t, "with TLS", o, pubsub.Options{}, errs.ErrInvalidOption,
+		"TLSConfig is set, and the server at "+plain.Addr()+" speaks without TLS")
 
 	_, err = pubsub.Dial(t.Context(), rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{}},
 		pubsub.Options{})
 	require.ErrorContains(t, err, "see TLSConfig", "a certificate that nobody has signed")
 	require.NotErrorIs(t, err, errs.ErrUnavailable)
-	h, err := pubsub.Dial(t.Context(), rueidis.ClientOption{InitAddress: []string{secured},
+	dials(t, "TLS", rueidis.ClientOption{InitAddress: []string{secured},
 		TLSConfig: &tls.Config{InsecureSkipVerify: true}}, pubsub.Options{})
-	require.NoError(t, err)
-	require.NoError(t, h.Close(context.Background()))
 
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -1044,69 +875,60 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	require.ErrorIs(t, err, errs.ErrUnavailable, "nobody is there")
 }
 
-func TestDialWithOptionsOfTheHub(t *testing.T) {
-	s := redistest.Start(t)
-	var log strings.Builder
-	h, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	require.NoError(t, err)
-	sub := subscribe(t, h, "c")
-	c := s.Client(t)
-	require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
-	require.True(t, next(t, sub).Gap)
-	redistest.Eventually(t, 10*time.Second, "subscribed again", sub.Live)
-	require.NoError(t, h.Close(context.Background()))
-	require.Contains(t, log.String(), "subscriptions lost")
-	_, err = pubsub.Dial(t.Context(), s.Option(), pubsub.Options{Grace: -1})
-	require.ErrorIs(t, err, errs.ErrInvalidOption)
-}
-
-// heldOpen is a client whose Close lasts until it may end.
-type heldOpen struct {
+// lasting is a client whose Close lasts until it may end.
+type lasting struct {
 	rueidis.Client
-	may, closed chan struct{}
+	may, ended chan struct{}
 }
 
-func (c heldOpen) Close() {
+func (c lasting) Close() {
 	<-c.may
 	c.Client.Close()
-	close(c.closed)
+	close(c.ended)
 }
 
-func TestDialMakesItsClientWithTheConstructorThatIsGiven(t *testing.T) {
-	s := redistest.Embedded(t)
-	held := heldOpen{may: make(chan struct{}), closed: make(chan struct{})}
-	h, err := pubsub.Dial(t.Context(), s.Option(),
-		pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
-			var err error
-			held.Client, err = rueidis.NewClient(o)
-			return held, err
-		}})
-	require.NoError(t, err)
-	require.IsType(t, heldOpen{}, h.Client())
-	ctx, cancel := context.WithCancelCause(context.Background())
+// A client that does not end its Close must not keep the hub's: see closeClient.
+func TestHub_ClientDoesNotClose_IsClosed(t *testing.T) {
+	patience, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("patience is over"))
-	err = h.Close(ctx)
-	require.ErrorContains(t, err, "patience is over", "the client is not closed yet")
-	require.Equal(t, err, h.Close(ctx), "the result of the first")
-	close(held.may)
-	<-held.closed
-
-	_, err = pubsub.Dial(t.Context(), s.Option(),
-		pubsub.Options{NewClient: func(rueidis.ClientOption) (rueidis.Client, error) {
-			return nil, errors.New("no client")
-		}})
-	require.ErrorContains(t, err, "no client")
+	for _, c := range []struct {
+		ctx  context.Context
+		says string
+		took time.Duration
+	}{
+		{context.Background(), "the client is still being closed after 5s", 5 * time.Second},
+		{patience, "patience is over", 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := redistest.Bubble(t)
+			defer s.Embedded.Close()
+			held := lasting{may: make(chan struct{}), ended: make(chan struct{})}
+			h, err := pubsub.Dial(t.Context(), s.Option(),
+				pubsub.Options{NewClient: func(o rueidis.ClientOption) (_ rueidis.Client, err error) {
+					held.Client, err = rueidis.NewClient(o)
+					return held, err
+				}})
+			require.NoError(t, err)
+			require.IsType(t, lasting{}, h.Client())
+			began := time.Now()
+			err = h.Close(c.ctx)
+			require.ErrorContains(t, err, c.says)
+			require.Equal(t, c.took, time.Since(began))
+			require.Equal(t, err, h.Close(c.ctx), "the result of the first")
+			close(held.may)
+			<-held.ended
+		})
+	}
 }
 
-func TestADiscardedChannelGoesAtOnceAndItsConnectionLater(t *testing.T) {
+func TestDiscard_Channel_GoesBeforeItsConnection(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	h := newHub(t, c, pubsub.Options{Grace: time.Second})
 	for range 20 { // the client makes all connections that it uses for calls
-		_, err := h.Publish(within(t), "none", "")
-		require.NoError(t, err)
+		publish(t, h, "none", "")
 	}
 	before := connections(t, c)
 	for i := range 20 {
@@ -1123,40 +945,29 @@ func TestADiscardedChannelGoesAtOnceAndItsConnectionLater(t *testing.T) {
 	kept := subscribe(t, h, "kept")
 	other := subscribe(t, h, "kept")
 	other.Discard()
-	_, err := h.Publish(within(t), "kept", "heard")
-	require.NoError(t, err)
+	publish(t, h, "kept", "heard")
 	require.Equal(t, "heard", next(t, kept).Payload, "somebody else has it still")
 	kept.Discard()
 	redistest.Eventually(t, 20*time.Second, "the idle connection is closed", func() bool {
 		return connections(t, c) <= before
 	})
-	info, err := c.Do(within(t), c.B().Info().Section("stats").Build()).ToString()
-	require.NoError(t, err)
-	var opened int
-	for line := range strings.Lines(info) {
-		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "total_connections_received:"); ok {
-			opened, _ = strconv.Atoi(n)
-		}
-	}
-	require.Less(t, opened, 15, "not one for each channel")
+	require.Less(t, redistest.CommandCalls(t, c)["hello"], 15, "not a connection for each channel")
 }
 
-func TestAChannelThatIsWantedAgainAtOnceIsConfirmedAnew(t *testing.T) {
+func TestDiscard_WantedAgainAtOnce_IsConfirmedAnew(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		h := newHub(t, s.Client(t), pubsub.Options{})
 		for i := range 100 {
 			subscribe(t, h, "c").Discard()
 			again := subscribe(t, h, "c")
-			n, err := h.Publish(within(t), "c", strconv.Itoa(i))
-			require.NoError(t, err)
-			require.EqualValues(t, 1, n)
+			require.EqualValues(t, 1, publish(t, h, "c", strconv.Itoa(i)))
 			require.Equal(t, pubsub.Message{Payload: strconv.Itoa(i)}, next(t, again))
 			again.Discard()
 		}
 	})
 }
 
-func TestAChannelWantedAgainDuringAnothersCallIsConfirmedAnew(t *testing.T) {
+func TestDiscard_WantedDuringAnothersCall_IsConfirmedAnew(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	direct := s.Client(t)
@@ -1171,15 +982,14 @@ func TestAChannelWantedAgainDuringAnothersCallIsConfirmedAnew(t *testing.T) {
 	first.Discard()
 	again := subscribe(t, h, "c")
 	redistest.Eventually(t, 10*time.Second, "a message arrives", func() bool {
-		_, err := h.Publish(within(t), "c", "heard")
-		require.NoError(t, err)
+		publish(t, h, "c", "heard")
 		return next(t, again).Payload == "heard"
 	})
 }
 
 // A connection ends when nothing is wanted on it; what is wanted just then is subscribed on the next, and has lost
 // nothing.
-func TestAConnectionThatIsDoneWithIsNoLoss(t *testing.T) {
+func TestHub_ConnectionDoneWith_IsNoLoss(t *testing.T) {
 	t.Parallel()
 	var losses atomic.Int32
 	h := newHub(t, redistest.Start(t).Client(t), pubsub.Options{Grace: time.Nanosecond, Observer: func(e pubsub.Event) {
@@ -1196,7 +1006,7 @@ func TestAConnectionThatIsDoneWithIsNoLoss(t *testing.T) {
 }
 
 // Scripts tell by it which listeners are Redisson's (lua/listeners.lua of package script).
-func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
+func TestSubscribe_RedissonsChannel_HasAMark(t *testing.T) {
 	t.Parallel()
 	const channel = "redisson_rwlock:{l}"
 	mark := keyname.Mark(channel)
@@ -1222,33 +1032,21 @@ func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
 		redistest.Each(t, func(t *testing.T, s *redistest.Server) { marked(t, s.Client(t)) })
 	})
 	t.Run("in RESP2", func(t *testing.T) {
-		o := redistest.Start(t).Option()
-		o.AlwaysRESP2, o.DisableCache = true, true
-		c, err := rueidis.NewClient(o)
-		require.NoError(t, err)
-		t.Cleanup(c.Close)
-		marked(t, c)
+		marked(t, optioned(t, redistest.Start(t), resp2))
 	})
 	t.Run("after the connection was lost", func(t *testing.T) {
 		s := redistest.Start(t)
 		c := s.Client(t)
 		h := newHub(t, s.Client(t), pubsub.Options{})
 		sub := subscribe(t, h, channel)
-		require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
+		cut(t, c)
 		require.True(t, next(t, sub).Gap)
 		redistest.Eventually(t, 10*time.Second, "both are back", func() bool { return counts(t, c) == [2]int64{1, 1} })
 	})
 	t.Run("unless the user may have none", func(t *testing.T) {
 		s := redistest.Start(t)
 		admin := s.Client(t)
-		require.NoError(t, admin.Do(within(t),
-			admin.B().Arbitrary("ACL", "SETUSER", "app", "on", ">pw", "+@all", "~*", "resetchannels",
-				"&redisson_rwlock:*").Build()).Error())
-		o := s.Option()
-		o.Username, o.Password = "app", "pw"
-		c, err := rueidis.NewClient(o)
-		require.NoError(t, err)
-		t.Cleanup(c.Close)
+		c, _ := app(t, s, "resetchannels", "&redisson_rwlock:*")
 		var book redistest.Logbook
 		h := newHub(t, c, pubsub.Options{Logger: book.Logger(), Grace: time.Millisecond})
 		subscribe(t, h, channel).Close()
@@ -1256,7 +1054,7 @@ func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
 		redistest.Eventually(t, 10*time.Second, "left", func() bool { return counts(t, admin) == [2]int64{} })
 		subscribe(t, h, channel)
 		require.Equal(t, [2]int64{1, 0}, counts(t, admin))
-		_, err = h.Subscribe(within(t), "redisson_sc:{s}")
+		_, err := h.Subscribe(within(t), "redisson_sc:{s}")
 		require.ErrorIs(t, err, errs.ErrDenied)
 		require.ErrorContains(t, err, "redisson_sc")
 		require.Equal(t, 1, book.Count("refused"))
@@ -1267,7 +1065,9 @@ func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
 		h := newHub(t, c, pubsub.Options{})
 		for i := range 8 { // of all nodes
 			channel := fmt.Sprintf("redisson_sc:{%d}", i)
-			subscribe(t, h, channel)
+			sub := subscribe(t, h, channel)
+			require.EqualValues(t, 1, publish(t, h, channel, channel))
+			require.Equal(t, channel, next(t, sub).Payload)
 			redistest.Eventually(t, 10*time.Second, "both at one node", func() bool {
 				for _, node := range c.Nodes() {
 					n, err := node.Do(within(t),

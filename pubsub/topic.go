@@ -168,7 +168,7 @@ func (t *topic) refuse(err error) (again bool) {
 //	                                 confirmed: a gap
 //	wakes, looks: free
 //
-// (TestALostConnectionIsAGapAndIsSubscribedAgain)
+// (TestSubscription_LostConnection_IsAGapAndSubscribedAgain)
 func (t *topic) gap() {
 	for s := range t.subs {
 		s.push(Message{Gap: true})

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAddOnceTable(t *testing.T) {
+func TestAddOnce_EveryState_AnswersAsItsTable(t *testing.T) {
 	t.Parallel()
 	none := rcounter.CounterOptions{}
 	few := rcounter.CounterOptions{Initial: 1, Max: bound(9)}
@@ -52,6 +52,7 @@ func TestAddOnceTable(t *testing.T) {
 			errs.ErrMismatch, "8", nil},
 		{"the same call and another number", none, "8", map[string]string{":x": "C;5;5"}, nil, "C", "x", -5, 0, false,
 			errs.ErrMismatch, "8", nil},
+		{"no record", none, "8", map[string]string{":x": "?"}, nil, "D", "x", 5, 0, false, errs.ErrWrongType, "8", nil},
 		{"beyond Max", few, "8", nil, nil, "C", "x", 2, 0, false, errs.ErrOutOfRange, "8", nil},
 		{"the same id, beyond Max by now", few, "9", map[string]string{":x": "C;5;8"}, nil, "D", "x", 5, 8, true, nil, "9",
 			nil},
@@ -131,7 +132,7 @@ func age(t *testing.T, c rueidis.Client, d time.Duration) {
 	}
 }
 
-func TestAnIDThatIsAddedLateKeepsThoseBeforeItNoLonger(t *testing.T) {
+func TestAddOnce_LateID_KeepsThoseBeforeNoLonger(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -156,7 +157,7 @@ func TestAnIDThatIsAddedLateKeepsThoseBeforeItNoLonger(t *testing.T) {
 	})
 }
 
-func TestAddOnceForgetsAnIdAfterItsTime(t *testing.T) {
+func TestAddOnce_TimeOver_ForgetsTheID(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -208,7 +209,7 @@ func TestAddOnceForgetsAnIdAfterItsTime(t *testing.T) {
 	})
 }
 
-func TestAddOnceCountsOnceForEachIdWhateverIsLost(t *testing.T) {
+func TestAddOnce_RepliesLost_CountsEachIDOnce(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
@@ -240,25 +241,4 @@ func TestAddOnceCountsOnceForEachIdWhateverIsLost(t *testing.T) {
 			require.Positive(t, number(t, raw, "PTTL", second))
 		})
 	}
-}
-
-func TestAddOnceOnOtherTypesChangesNothing(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		c := srv.Client(t)
-		k := on(t, c, patient).Counter("k", rcounter.CounterOptions{})
-		i0, i1 := k.IDKeys("order")
-		for _, key := range []string{"k", i0, i1} {
-			must(t, c, "FLUSHALL")
-			must(t, c, "RPUSH", key, "x")
-			_, _, err := k.AddOnce(ctx, "order", 1)
-			require.ErrorIs(t, err, errs.ErrWrongType, key)
-			require.Equal(t, []string{key}, keys(t, c))
-		}
-		must(t, c, "FLUSHALL")
-		must(t, c, "HSET", i1, ":order", "?")
-		_, _, err := k.AddOnce(ctx, "order", 1)
-		require.ErrorContains(t, err, "something else")
-		require.Equal(t, []string{i1}, keys(t, c))
-	})
 }

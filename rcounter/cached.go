@@ -13,7 +13,9 @@ import (
 // Cached returns the value from the client-side cache of rueidis: as it was at most maxStale ago, which is at least 1
 // ms. A change is seen earlier, as soon as the server's message about it arrives, which takes milliseconds. No round
 // trip while the value is cached, one otherwise. Use it for numbers that are shown and read far more often than they
-// change: the server notifies every process that reads a counter this way of every change.
+// change: the server notifies every process that reads a counter this way of every change. It notifies of an expiry
+// when it removes the key, which may take seconds; of a counter with CounterOptions.TTL the process knows the expiry
+// itself.
 //
 // Without client-side caching, and while the counter is missing, Cached is Get, with its errors. ErrInvalidOption says
 // that maxStale is too short, and nothing is sent.
@@ -48,10 +50,15 @@ func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error)
 	if t == nil || t.age != age {
 		// An entry of the cache lasts for as long as the caller that read it wanted. Its name is the command with all
 		// arguments. With one name for all, a caller with maxStale of 10 ms would be answered by the entry of a caller with
-		// an hour (TestCachedIsNoOlderThanAsked). So each age reads a range of its own, which is all of the value in any
+		// an hour (TestCached_MaxStale_IsKept). So each age reads a range of its own, which is all of the value in any
 		// case.
-		t = &tracked{age: age,
-			get: k.c.calls.Hub.Client().B().Getrange().Key(k.key).Start(0).End(1000 + age.Milliseconds()).Cache().Pin()}
+		get := k.c.calls.Hub.Client().B().Getrange().Key(k.key).Start(0).End(1000 + age.Milliseconds()).Cache()
+		// A read asks for the key's expiry, too, in a MULTI, which makes five commands of two. Without it the entry would
+		// outlast the key until the server notices that the key has expired: for seconds, if many keys do.
+		if k.ttl == "0" {
+			get = get.ToStaticTTL()
+		}
+		t = &tracked{age: age, get: get.Pin()}
 		k.tracked.Store(t)
 	}
 	now, dials := k.c.calls.Now(), k.c.calls.Runner.Dials()

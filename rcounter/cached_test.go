@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCachedTakesNoRoundTripWhileNothingChanges(t *testing.T) {
+func TestCached_NothingChanges_TakesNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
@@ -35,7 +35,38 @@ func TestCachedTakesNoRoundTripWhileNothingChanges(t *testing.T) {
 	})
 }
 
-func TestCachedIsNoOlderThanAsked(t *testing.T) {
+// A counter without a TTL is read by two commands. One with a TTL is shown for no longer than it lives, though the
+// server says nothing of its end.
+func TestCached_Expiry_IsAskedForWithATTLOnly(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	proxy := redistest.NewProxy(t, srv)
+	c := on(t, proxy.Server().Client(t), patient)
+	for _, ttl := range []time.Duration{0, 3 * time.Second} {
+		k := c.Counter("k"+ttl.String(), rcounter.CounterOptions{TTL: ttl})
+		_, err := k.Incr(ctx)
+		require.NoError(t, err)
+		if ttl > 0 {
+			proxy.SwallowPushes()
+		}
+		before := redistest.CommandCalls(t, admin)
+		v, err := k.Cached(ctx, time.Hour)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, v)
+		after := redistest.CommandCalls(t, admin)
+		require.Equal(t, ttl > 0, after["multi"]-before["multi"] == 1, "%v", ttl)
+		require.Equal(t, 1, after["getrange"]-before["getrange"])
+	}
+	k := c.Counter("k3s", rcounter.CounterOptions{TTL: 3 * time.Second})
+	redistest.Eventually(t, 20*time.Second, "the counter has ended", func() bool {
+		v, err := k.Cached(ctx, time.Hour)
+		require.NoError(t, err)
+		return v == 0
+	})
+}
+
+func TestCached_MaxStale_IsKept(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
@@ -66,7 +97,7 @@ func TestCachedIsNoOlderThanAsked(t *testing.T) {
 	}
 }
 
-func TestCachedIsAGetOtherwise(t *testing.T) {
+func TestCached_NotCached_IsAGet(t *testing.T) {
 	t.Parallel()
 	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
 		admin := srv.Client(t)

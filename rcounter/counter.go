@@ -54,8 +54,9 @@ func Bound(v int64) *int64 { return &v }
 // recur.
 //
 // Every verb may return the errors that say that the request did not run: ErrInvalidName, ErrInvalidOption, ErrClosed,
-// ErrUnavailable. The server's refusals are ErrDenied and ErrWrongType: the value is not a 64-bit integer by INCR's
-// rules, or the key has another type, and it stays as it is. The verbs name the errors that are their own.
+// ErrUnavailable. The server's refusals are ErrDenied, whichever right is missing, and ErrWrongType: the value is not
+// a 64-bit integer by INCR's rules, or the key has another type. The value stays as it is. The verbs name the errors
+// that are their own.
 type Counter struct {
 	c       *Client
 	name    string
@@ -114,7 +115,7 @@ func (k *Counter) check(name string, ttl time.Duration) error {
 }
 
 // idParts is the number of parts in which the ids of AddOnce are kept, each of two keys. A server stands still while it
-// frees a key that expires: 400 ms where it has a million ids (TestTheIDsOfAddOnceEndInPartsOneAfterTheOther).
+// frees a key that expires: 400 ms where it has a million ids (TestAddOnce_IDs_EndInPartsOneAfterTheOther).
 const idParts = 64
 
 // idPart is the part in which an id is.
@@ -210,7 +211,7 @@ func (k *Counter) ahead(d int64) *int64 {
 // limit is the furthest value to which d may be added, in decimal: Max - d for a rise, Min - d for a fall, where no
 // bound means the bound of 64 bits. It is computed here, in as many bits as it needs, because Lua's numbers are
 // doubles, exact to 2^53 and printed as 1e+15 from there on: the script compares decimal text
-// (TestAddAgreesWithBigIntegers).
+// (TestAdd_RandomNumbers_AgreesWithBigIntegers).
 func (k *Counter) limit(d int64) string {
 	bound := k.ahead(d)
 	switch {

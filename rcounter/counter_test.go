@@ -1,12 +1,12 @@
 package rcounter_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"math/big"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +30,7 @@ const (
 	aList   = "(list)"
 )
 
-func TestAddTable(t *testing.T) {
+func TestAdd_EveryState_AnswersAsItsTable(t *testing.T) {
 	t.Parallel()
 	none := rcounter.CounterOptions{Initial: 1} // no bounds, and yet the script: Redis' own INCRBY knows no initial value
 	max := func(v int64) rcounter.CounterOptions { return rcounter.CounterOptions{Max: bound(v)} }
@@ -162,7 +162,7 @@ func got(t testing.TB, s *redistest.Server, key string) string {
 
 // Counters without options are Redis' own commands. The embedded server reads numbers as Go does ("010" is ten
 // there), so the plain verbs' strictness is a real server's only.
-func TestPlainVerbsKeepINCRsRules(t *testing.T) {
+func TestPlainCounter_OddValues_KeepsTheRulesOfINCR(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	k := on(t, s.Client(t), patient).Counter("k", rcounter.CounterOptions{})
@@ -198,7 +198,7 @@ func TestPlainVerbsKeepINCRsRules(t *testing.T) {
 	}
 }
 
-func TestPlainCounterIsRedissonsAtomicLong(t *testing.T) {
+func TestPlainCounter_Verbs_AreRedissonsAtomicLong(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
@@ -225,7 +225,7 @@ func TestPlainCounterIsRedissonsAtomicLong(t *testing.T) {
 	require.EqualValues(t, -1, number(t, c, "PTTL", "p:hits"), "RAtomicLong has no end")
 }
 
-func TestAddAgreesWithBigIntegers(t *testing.T) {
+func TestAdd_RandomNumbers_AgreesWithBigIntegers(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	points := []int64{0, 1, -1, 9, -10, p53, p53 + 1, -p53 - 1, 1e10, 1e11 - 1, -1e10, maxInt, maxInt - 1, minInt,
@@ -272,7 +272,7 @@ func TestAddAgreesWithBigIntegers(t *testing.T) {
 	})
 }
 
-func TestSetAndCompareAndSetTable(t *testing.T) {
+func TestSetAndCompareAndSet_EveryState_AnswersAsItsTable(t *testing.T) {
 	t.Parallel()
 	o := rcounter.CounterOptions{Initial: 5, Min: bound(0), Max: bound(maxInt)}
 	zero := rcounter.CounterOptions{}
@@ -330,7 +330,7 @@ func TestSetAndCompareAndSetTable(t *testing.T) {
 	})
 }
 
-func TestGetReadsAndCreatesNothing(t *testing.T) {
+func TestGet_AnyState_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := on(t, s.Client(t), patient)
@@ -358,34 +358,7 @@ func TestGetReadsAndCreatesNothing(t *testing.T) {
 	})
 }
 
-func TestWrongTypeIsTypedForPlainVerbsToo(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		k := on(t, s.Client(t), patient).Counter("k", rcounter.CounterOptions{})
-		put(t, s, "k", aList)
-		_, err := k.Incr(ctx)
-		require.ErrorIs(t, err, errs.ErrWrongType)
-		_, err = k.Decr(ctx)
-		require.ErrorIs(t, err, errs.ErrWrongType)
-		_, err = k.Add(ctx, 2)
-		require.ErrorIs(t, err, errs.ErrWrongType)
-		require.Equal(t, aList, got(t, s, "k"))
-	})
-}
-
-func TestARefusedAddSaysWhereTheCounterStands(t *testing.T) {
-	t.Parallel()
-	c := on(t, redistest.Embedded(t).Client(t), rcounter.Options{KeyPrefix: "p:"})
-	k := c.Counter("k", rcounter.CounterOptions{Max: bound(3)})
-	_, err := k.Add(ctx, 2)
-	require.NoError(t, err)
-	v, err := k.Add(ctx, 2)
-	require.EqualValues(t, 2, v)
-	require.ErrorIs(t, err, errs.ErrOutOfRange)
-	require.EqualError(t, err, `rcounter: out of range: "k" stands at 2, adding 2 would pass 3`)
-}
-
-func TestBoundsAreCopied(t *testing.T) {
+func TestCounterOptions_BoundsChanged_AreCopies(t *testing.T) {
 	t.Parallel()
 	c := on(t, redistest.Embedded(t).Client(t), patient)
 	limit := bound(1)
@@ -397,41 +370,7 @@ func TestBoundsAreCopied(t *testing.T) {
 	require.ErrorIs(t, err, errs.ErrOutOfRange)
 }
 
-func TestFirstNWinByIncr(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		const n, callers = 100, 256
-		o := rcounter.CounterOptions{Max: bound(n), TTL: time.Hour}
-		counters := []*rcounter.Counter{on(t, s.Client(t), patient).Counter("k", o),
-			on(t, s.Client(t), patient).Counter("k", o)}
-		var mu sync.Mutex
-		seen := map[int64]int{}
-		var wg sync.WaitGroup
-		for i := range callers {
-			wg.Go(func() {
-				for range 4 {
-					v, err := counters[i%2].Incr(ctx)
-					if err != nil {
-						if !errors.Is(err, errs.ErrOutOfRange) {
-							t.Error(err)
-						}
-						return
-					}
-					mu.Lock()
-					seen[v]++
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		require.Len(t, seen, n)
-		for v := range int64(n) {
-			require.Equal(t, 1, seen[v+1], "ordinal %d", v+1)
-		}
-	})
-}
-
-func TestTTLIsSetOnceAndRepaired(t *testing.T) {
+func TestCounter_TTL_IsSetOnceAndRepaired(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		raw := s.Client(t)
@@ -454,6 +393,7 @@ func TestTTLIsSetOnceAndRepaired(t *testing.T) {
 			must(t, raw, "SET", "k", "0", "KEEPTTL")
 			require.NoError(t, verb(), name)
 			require.LessOrEqual(t, ttl(), int64(600000), "%s does not prolong", name)
+			require.Positive(t, ttl(), "%s keeps the TTL", name)
 
 			must(t, raw, "SET", "k", "0")
 			require.NoError(t, verb(), name)
@@ -467,7 +407,7 @@ func TestTTLIsSetOnceAndRepaired(t *testing.T) {
 	})
 }
 
-func TestCounterWithoutTTLKeepsTheExpiryItFinds(t *testing.T) {
+func TestCounter_NoTTL_KeepsTheExpiryItFinds(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		raw := s.Client(t)
@@ -485,7 +425,7 @@ func TestCounterWithoutTTLKeepsTheExpiryItFinds(t *testing.T) {
 	})
 }
 
-func TestCounterStartsAgainAtInitialWhenItsTTLIsOver(t *testing.T) {
+func TestCounter_TTLOver_StartsAtInitial(t *testing.T) {
 	t.Parallel()
 	s := redistest.Embedded(t)
 	k := on(t, s.Client(t), patient).Counter("k", rcounter.CounterOptions{Initial: 10, Min: bound(0), TTL: time.Minute})
@@ -496,4 +436,21 @@ func TestCounterStartsAgainAtInitialWhenItsTTLIsOver(t *testing.T) {
 	v, err = k.Get(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 10, v)
+}
+
+func TestCounter_ServerFull_CountsNothing(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	control := srv.Client(t)
+	k := on(t, srv.Client(t), patient).Counter("k", rcounter.CounterOptions{Initial: 3, Min: bound(0), TTL: time.Hour})
+	must(t, control, "CONFIG", "SET", "maxmemory", "1")
+	// refused again and again until ctx ends; if it ends while an answer is awaited, that is all that is known
+	redistest.Eventually(t, 10*time.Second, "Decr is ErrUnavailable", func() bool {
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		_, err := k.Decr(short)
+		require.Error(t, err)
+		return errors.Is(err, errs.ErrUnavailable)
+	})
+	require.Equal(t, "(nil)", text(t, control, "GET", "k"))
 }

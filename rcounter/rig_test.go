@@ -26,7 +26,6 @@ var (
 	dec         = rig.Dec
 	eachCache   = rig.EachCache
 	crowd       = rig.Crowd
-	both        = rig.Both
 )
 
 type (

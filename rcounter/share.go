@@ -3,10 +3,8 @@ package rcounter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -134,16 +132,13 @@ func (c *Client) addSums(ctx context.Context, sums []*sum) {
 
 var addManyScript = script.Load("add", files, "addmany")
 
-// addRefused is the code of addmany.lua for a key that cannot be read.
+// addRefused is the code of addmany.lua for a key of another type, or a command that the server refuses.
 const addRefused = "3"
 
 // read is what a reply of addmany.lua says of the sum.
 func (s *sum) read(code, text string) (int64, error) {
 	if code == addRefused {
-		if strings.Contains(text, "WRONGTYPE") {
-			return 0, fmt.Errorf("%w: add on %q: %s", errs.ErrWrongType, s.of.key, text)
-		}
-		return 0, fmt.Errorf("add on %q: %s", s.of.key, text)
+		return 0, addManyScript.Refusal(s.of.key, text)
 	}
 	n, err := strconv.ParseInt(code, 10, 64)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // What each Add of a call is answered is what it would have been answered by a call of its own, one after the other.
-func TestAddsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
+func TestAdds_OneCall_AreAnsweredOneAfterTheOther(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	plain, top := rcounter.CounterOptions{}, rcounter.CounterOptions{Max: bound(10), Min: bound(-10)}
@@ -113,7 +113,7 @@ func TestAddsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 }
 
 // Every number is given out once, whoever shares a call with whom.
-func TestSharedIncrsCountEachCallerOnce(t *testing.T) {
+func TestSharedIncrs_Crowd_CountEachCallerOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		const callers, each = 48, 25
@@ -152,7 +152,7 @@ func TestSharedIncrsCountEachCallerOnce(t *testing.T) {
 
 // Callers leave whenever they like. Those that were told a value have it alone, and those that were told "not run" did
 // not count.
-func TestACallerThatLeavesASharedIncrIsToldThatNothingIsKnown(t *testing.T) {
+func TestSharedIncr_CallerLeaves_OutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		slow := &delayed{Client: s.Client(t), by: 2 * time.Millisecond}
@@ -190,7 +190,7 @@ func TestACallerThatLeavesASharedIncrIsToldThatNothingIsKnown(t *testing.T) {
 	})
 }
 
-func TestALostReplyOfASharedIncrIsUnknownToAllAndCountsOnce(t *testing.T) {
+func TestSharedIncr_ReplyLost_IsUnknownToAllAndCountsOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		lose := atomic.Bool{}
@@ -210,10 +210,11 @@ func TestALostReplyOfASharedIncrIsUnknownToAllAndCountsOnce(t *testing.T) {
 	})
 }
 
-func TestCountersOfAClusterShareCallsInTheirSlots(t *testing.T) {
+// Adds of a Cluster share calls in their slots, and the ids of AddOnce are in the slot of their counter, whatever its
+// name is: braces are the caller's.
+func TestCounters_Cluster_ShareCallsInTheirSlots(t *testing.T) {
 	t.Parallel()
-	s := redistest.Cluster(t)
-	c := on(t, s.Client(t), patient)
+	c := on(t, redistest.Cluster(t).Client(t), rcounter.Options{KeyPrefix: "shop:", CallTimeout: patient.CallTimeout})
 	const callers, each = 32, 12
 	crowd(callers, each, func(caller, _ int) {
 		for _, name := range []string{"all", "{tag}:" + dec(int64(caller%4)), dec(int64(caller % 8))} {
@@ -228,8 +229,20 @@ func TestCountersOfAClusterShareCallsInTheirSlots(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, v, name)
 	}
-	calls := c.Stats().SharedCalls
-	require.Positive(t, calls)
+	require.Positive(t, c.Stats().SharedCalls)
+	for _, name := range []string{"a{b}", "{a}b", "1", "2", "3", "4", "6"} {
+		k := c.Counter(name, rcounter.CounterOptions{Max: bound(1000), TTL: time.Hour})
+		want, err := k.Get(ctx)
+		require.NoError(t, err)
+		for range 2 {
+			v, _, err := k.AddOnce(ctx, "order", 4)
+			require.NoError(t, err)
+			require.Equal(t, want+4, v)
+			v, err = k.Cached(ctx, time.Minute)
+			require.NoError(t, err)
+			require.Equal(t, want+4, v)
+		}
+	}
 }
 
 // delayed has each request take a while.

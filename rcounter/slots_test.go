@@ -12,7 +12,7 @@ import (
 )
 
 // What is refused has added nothing: in parts each Add runs once, and those of one counter in their order.
-func TestAddsOfSeveralSlotsThatAreRefusedAreMadeInParts(t *testing.T) {
+func TestAdds_SeveralSlotsRefused_AreMadeInParts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)

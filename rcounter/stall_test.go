@@ -13,7 +13,7 @@ import (
 
 // The whole of what AddOnce remembers is forgotten by its turn, and by its expiry, in parts of which the server feels
 // none.
-func TestAddOnceHoldsNobodyUpWhenItForgets(t *testing.T) {
+func TestAddOnce_ManyIDsEnd_HoldNobodyUp(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
@@ -37,7 +37,7 @@ func TestAddOnceHoldsNobodyUpWhenItForgets(t *testing.T) {
 	})
 }
 
-func TestTheIDsOfAddOnceEndInPartsOneAfterTheOther(t *testing.T) {
+func TestAddOnce_IDs_EndInPartsOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	c := redistest.Start(t).Client(t)
 	k := on(t, c, patient).Counter("k", rcounter.CounterOptions{})

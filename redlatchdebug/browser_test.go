@@ -3,13 +3,11 @@ package redlatchdebug_test
 import (
 	"bytes"
 	"context"
-	"image"
-	"image/png"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -53,43 +51,37 @@ func browse(t *testing.T, url string, flags ...string) []byte {
 	return nil
 }
 
-func TestThePageRendersInABrowser(t *testing.T) {
+// On a telephone the values that matter, how long a hold is safe and whether it is renewed, are in sight: nothing is
+// wider than the screen.
+func TestPage_Browser_ShowsAllAndCutsNothingOff(t *testing.T) {
 	redistest.SkipShort(t)
 	if redistest.RaceEnabled {
 		t.Skip("the browser is not looked at by the race detector; go test ./... runs this")
 	}
 	t.Parallel()
 	s := newDebugRig(t)
-	server := httptest.NewServer(s.page)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/measure" {
+			page := httptest.NewRecorder()
+			s.page.ServeHTTP(page, r)
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = w.Write(page.Body.Bytes()) // in a frame, which the page's own headers forbid
+			return
+		}
+		_, _ = io.WriteString(w, `<iframe src="/" style="width:400px;height:2400px" onload="
+			let wide = [...this.contentDocument.querySelectorAll('.wide, html')].filter(e => e.scrollWidth > e.clientWidth)
+			document.body.append('cut off: ' + wide.length + ' of ' + this.contentDocument.querySelectorAll('.wide').length)
+			"></iframe>`)
+	}))
 	t.Cleanup(server.Close)
-
-	dom := string(browse(t, server.URL+"/?n=50", "--dump-dom"))
+	dom := string(browse(t, server.URL+"/measure", "--dump-dom", "--virtual-time-budget=5000"))
+	require.Regexp(t, `cut off: 0 of [5-9]`, dom)
+	dom = string(browse(t, server.URL+"/?n=50", "--dump-dom"))
 	for _, shown := range []string{"order:4711", "payment &lt;3&gt;", "invoices", "month end", "Waits for",
 		"On the server", "this process", "Last errors", "job:17"} {
 		require.Contains(t, dom, shown)
 	}
-	require.GreaterOrEqual(t, strings.Count(dom, "</table>"), 5, "waits, holds, server, errors, watchdogs")
-
-	picture := filepath.Join(t.TempDir(), "page.png")
-	browse(t, server.URL+"/", "--screenshot="+picture, "--virtual-time-budget=5000", "--window-size=1240,1800")
-	data, err := os.ReadFile(picture)
-	require.NoError(t, err)
 	if to := os.Getenv(screenshotEnv); to != "" {
-		require.NoError(t, os.WriteFile(to, data, 0o644))
+		browse(t, server.URL+"/", "--screenshot="+to, "--virtual-time-budget=5000", "--window-size=1240,1800")
 	}
-	seen, err := png.Decode(bytes.NewReader(data))
-	require.NoError(t, err)
-	require.Greater(t, colours(seen), 50, "text, lines and bars are drawn")
-}
-
-// colours is how many colours a picture has.
-func colours(p image.Image) int {
-	seen := map[[3]uint32]bool{}
-	for y := p.Bounds().Min.Y; y < p.Bounds().Max.Y; y++ {
-		for x := p.Bounds().Min.X; x < p.Bounds().Max.X; x++ {
-			r, g, b, _ := p.At(x, y).RGBA()
-			seen[[3]uint32{r, g, b}] = true
-		}
-	}
-	return len(seen)
 }

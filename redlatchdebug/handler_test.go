@@ -218,7 +218,7 @@ func newDebugRig(t *testing.T) *debugRig {
 	return s
 }
 
-func TestThePageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
+func TestPage_HeldAndWaitedFor_AreShown(t *testing.T) {
 	t.Parallel()
 	s := newDebugRig(t)
 	p := eventually(t, s.page, "", func(p page) bool {
@@ -312,16 +312,7 @@ func TestThePageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 }
 
 // What stands on the page is enough to find an owner in the log, and too little to act as one.
-// A table that is wider than the screen scrolls by itself, so that none of it is cut off.
-func TestTablesScrollOnNarrowScreens(t *testing.T) {
-	text := get(t, newDebugRig(t).page, "").Body.String()
-	require.Contains(t, text, ".wide { overflow-x: auto; }")
-	require.NotZero(t, strings.Count(text, "<table>"))
-	require.Equal(t, strings.Count(text, "<table>"), strings.Count(text, `<div class="wide"><table>`))
-	require.Equal(t, strings.Count(text, "</table>"), strings.Count(text, "</table></div>"))
-}
-
-func TestThePageKeepsOwnersToItself(t *testing.T) {
+func TestPage_Owners_AreCutShort(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
 	red := srv.Open()
@@ -349,7 +340,7 @@ func TestThePageKeepsOwnersToItself(t *testing.T) {
 	require.NoError(t, hold.Unlock(t.Context()))
 }
 
-func TestThePageOnlyReads(t *testing.T) {
+func TestPage_OtherMethods_AreRefused(t *testing.T) {
 	t.Parallel()
 	h := redlatchdebug.Handler(redlatchtest.New(t).Open())
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"} {
@@ -383,7 +374,7 @@ func TestThePageOnlyReads(t *testing.T) {
 	require.Panics(t, func() { redlatchdebug.Handler(nil) })
 }
 
-func TestNamesAndLabelsAreTextAndNoMarkup(t *testing.T) {
+func TestPage_NamesAndLabels_AreNoMarkup(t *testing.T) {
 	t.Parallel()
 	red := redlatchtest.New(t).Open()
 	name := `<script>alert("x")</script>`
@@ -397,7 +388,7 @@ func TestNamesAndLabelsAreTextAndNoMarkup(t *testing.T) {
 	require.NoError(t, hold.Unlock(t.Context()))
 }
 
-func TestOfMuchTheOldestIsShownAndAFilterFindsTheRest(t *testing.T) {
+func TestPage_ManyHolds_ShowsTheOldestAndAFilter(t *testing.T) {
 	t.Parallel()
 	const many = 150
 	srv := redlatchtest.New(t)
@@ -428,7 +419,7 @@ func TestOfMuchTheOldestIsShownAndAFilterFindsTheRest(t *testing.T) {
 	}
 }
 
-func TestAServerThatDoesNotAnswerGivesAPageThatSaysSo(t *testing.T) {
+func TestPage_ServerSilent_SaysSo(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
 	red := srv.Open(redlatch.Options{CallTimeout: 200 * time.Millisecond,
@@ -457,7 +448,7 @@ func TestAServerThatDoesNotAnswerGivesAPageThatSaysSo(t *testing.T) {
 	require.NoError(t, hold.Unlock(ctx))
 }
 
-func TestWhatFailsIsAmongTheErrors(t *testing.T) {
+func TestPage_Failure_IsAmongTheErrors(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
 	red := srv.Open()
@@ -486,7 +477,7 @@ func TestWhatFailsIsAmongTheErrors(t *testing.T) {
 	hold.Unlock(t.Context()) // it may be lost on a busy machine
 }
 
-func TestAClosedClientHasAPage(t *testing.T) {
+func TestPage_ClosedClient_IsShown(t *testing.T) {
 	t.Parallel()
 	red := redlatchtest.New(t).Open()
 	h := redlatchdebug.Handler(red)
@@ -495,7 +486,7 @@ func TestAClosedClientHasAPage(t *testing.T) {
 	require.Contains(t, get(t, h, "").Body.String(), "The client is closed")
 }
 
-func TestThePageMayBeReadWhileEverythingMoves(t *testing.T) {
+func TestPage_EverythingMoves_MayBeRead(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
 	red := srv.Open(redlatch.Options{Elections: nil, Semaphores: nil})
@@ -540,7 +531,7 @@ func TestThePageMayBeReadWhileEverythingMoves(t *testing.T) {
 	readers.Wait()
 }
 
-func TestALockMadeOfSeveralIsAskedAbout(t *testing.T) {
+func TestPage_Multi_IsAskedAbout(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
 	red := srv.Open()

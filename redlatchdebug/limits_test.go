@@ -16,7 +16,7 @@ import (
 )
 
 // What limits is on the page as long as it is remembered, with what the server says of it now.
-func TestALimitThatRefusedIsShownWithWhatTheServerSaysOfIt(t *testing.T) {
+func TestPage_LimitRefused_IsShownWithTheServersAnswer(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
 	red := srv.Open(redlatch.Options{Limiters: func(o *ratelimit.Options) {
@@ -80,7 +80,7 @@ func TestALimitThatRefusedIsShownWithWhatTheServerSaysOfIt(t *testing.T) {
 	require.Equal(t, 2, read(t, h, "").Limits.Total, "what starts anew refuses nothing")
 }
 
-func TestALimiterWhosePolicyAnswersIsShownUntilTheServerDoes(t *testing.T) {
+func TestPage_PolicyAnswers_IsShownUntilTheServerDoes(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redlatchtest.New(t)

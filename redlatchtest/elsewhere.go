@@ -229,7 +229,7 @@ func (s *Server) what(name string) object {
 	switch {
 	case s.m.Exists(keyname.Suffix(name, "weights")):
 		return aWeighted
-	case s.m.Exists(keyname.Suffix(name, "timeout")) && s.m.Type(name) == "string":
+	case s.m.Exists(keyname.Suffix(keyname.Own(name), "timeout")) && s.m.Type(name) == "string":
 		return aSemaphore
 	case s.m.Type(name) == "hash":
 		return aLock
@@ -255,7 +255,7 @@ func (s *Server) kind(name string) LockKind {
 		return Read
 	case s.m.HGet(name, "mode") != "":
 		return Write
-	case s.m.Exists(keyname.Prefix("redisson_lock_queue", name)):
+	case s.m.Exists(keyname.Prefix("redisson_lock_queue", keyname.Own(name))):
 		return Fair
 	}
 	return Reentrant

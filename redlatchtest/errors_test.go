@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/stretchr/testify/require"
 )
 
 // These tests are how a user's test provokes each error: take the line that you need. Errors that several packages
@@ -44,8 +45,21 @@ func once(t *testing.T, lock *rlock.Lock) (*rlock.Hold, error) {
 	return lock.TryLock(t.Context(), 0, 0)
 }
 
-func TestErrNotAcquired(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+func TestLock_CallLostOrSilent_IsErrUnknownOutcome(t *testing.T) {
+	for _, kind := range []redlatchtest.Kind{redlatchtest.LostReply, redlatchtest.LostRequest, redlatchtest.Silent} {
+		t.Run(kind.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+				srv.Break(redlatchtest.Fault{Kind: kind, Name: "order:1"})
+				_, err := once(t, red.Locks().Reentrant("order:1"))
+				is(t, err, redlatch.ErrUnknownOutcome)
+			})
+		})
+	}
+}
+
+// provoked is what a test does to have an error returned.
+var provoked = map[string]func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client){
+	"ErrNotAcquired": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		srv.HoldElsewhere("order:1")
 		_, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, redlatch.ErrNotAcquired)
@@ -53,11 +67,8 @@ func TestErrNotAcquired(t *testing.T) {
 		srv.TakeElsewhere("exports", 3, 3)
 		_, err = red.Semaphores().Semaphore("exports", 3).TryAcquire(t.Context(), 1, 0, 0)
 		is(t, err, redlatch.ErrNotAcquired)
-	})
-}
-
-func TestErrLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrLost": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		err := red.Locks().Reentrant("order:1").Do(t.Context(), func(ctx context.Context) error {
 			srv.Lose("order:1") // in the middle of the work
 			<-ctx.Done()
@@ -70,20 +81,14 @@ func TestErrLost(t *testing.T) {
 		srv.Lose("exports")
 		<-permit.Done()
 		is(t, permit.Release(t.Context()), redlatch.ErrLost)
-	})
-}
-
-func TestErrReleased(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrReleased": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		hold, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, nil)
 		is(t, hold.Unlock(t.Context()), nil)
 		is(t, hold.Extend(t.Context(), time.Minute), redlatch.ErrReleased)
-	})
-}
-
-func TestErrMaxHold(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
+	},
+	"ErrMaxHold": func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
 		red := srv.Open(redlatch.Options{Locks: func(o *rlock.Options) { o.MaxHold = time.Minute }})
 		hold, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, nil)
@@ -91,149 +96,89 @@ func TestErrMaxHold(t *testing.T) {
 		<-hold.Done()
 		is(t, hold.Err(), redlatch.ErrMaxHold)
 		is(t, hold.Unlock(t.Context()), nil)
-	})
-}
-
-func TestErrUnavailable(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrUnavailable": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable})
 		_, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, redlatch.ErrUnavailable)
-	})
-}
-
-func TestErrUnknownOutcome(t *testing.T) {
-	for _, kind := range []redlatchtest.Kind{redlatchtest.LostReply, redlatchtest.LostRequest, redlatchtest.Silent} {
-		t.Run(kind.String(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-				srv.Break(redlatchtest.Fault{Kind: kind, Name: "order:1"})
-				_, err := once(t, red.Locks().Reentrant("order:1"))
-				is(t, err, redlatch.ErrUnknownOutcome)
-			})
-		})
-	}
-}
-
-func TestErrDenied(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrDenied": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "order:1"})
 		_, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, redlatch.ErrDenied)
-	})
-}
-
-func TestErrNotReplicated(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
+	},
+	"ErrNotReplicated": func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
 		red := srv.Open(redlatch.Options{MinReplicas: 1})
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.NotReplicated, Name: "order:1"})
 		_, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, redlatch.ErrNotReplicated)
-	})
-}
-
-func TestErrReentry(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrReentry": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		lock := red.Locks().NonReentrant("order:1")
 		err := lock.Do(t.Context(), func(ctx context.Context) error {
 			return lock.Do(ctx, func(context.Context) error { return nil })
 		})
 		is(t, err, rlock.ErrReentry)
-	})
-}
-
-func TestErrClosed(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrClosed": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		is(t, red.Close(t.Context()), nil)
 		_, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, redlatch.ErrClosed)
-	})
-}
-
-func TestErrInvalidName(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrInvalidName": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := once(t, red.Locks().Reentrant(""))
 		is(t, err, redlatch.ErrInvalidName)
-	})
-}
-
-func TestErrInvalidOption(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrInvalidOption": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := red.Locks().Reentrant("order:1").TryLock(t.Context(), 0, time.Microsecond)
 		is(t, err, redlatch.ErrInvalidOption)
-	})
-}
-
-func TestErrWrongType(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrWrongType": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		is(t, srv.Redis().Set("order:1", "another program's"), nil)
 		_, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, redlatch.ErrWrongType)
-	})
-}
-
-func TestErrCapacityMismatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrCapacityMismatch": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		srv.TakeElsewhere("exports", 1, 3)
 		_, err := red.Semaphores().Semaphore("exports", 5).Acquire(t.Context(), 1)
 		is(t, err, rsemaphore.ErrCapacityMismatch)
-	})
-}
-
-func TestErrLatchExpired(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrLatchExpired": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		latch := red.Semaphores().CountDownLatch("imported")
 		_, err := latch.TrySetCount(t.Context(), 1, time.Minute)
 		is(t, err, nil)
 		is(t, latch.Await(t.Context()), rsemaphore.ErrLatchExpired) // a minute later
-	})
-}
-
-func TestErrLatchDeleted(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrLatchDeleted": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		latch := red.Semaphores().CountDownLatch("imported")
 		_, err := latch.TrySetCount(t.Context(), 1, 0)
 		is(t, err, nil)
 		time.AfterFunc(time.Minute, func() { latch.Delete(context.Background()) })
 		is(t, latch.Await(t.Context()), rsemaphore.ErrLatchDeleted)
-	})
-}
-
-func TestErrBrokenBarrier(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrBrokenBarrier": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := red.Semaphores().CyclicBarrier("start", 2).Await(ctx) // the other party does not come
 		is(t, err, rsemaphore.ErrBrokenBarrier)
-	})
-}
-
-func TestErrOutOfRange(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrOutOfRange": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := red.Counters().Counter("left", rcounter.CounterOptions{Min: rcounter.Bound(0)}).Decr(t.Context())
 		is(t, err, redlatch.ErrOutOfRange)
-	})
-}
-
-func TestErrOverflow(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrOverflow": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		is(t, srv.Redis().Set("visits", "9223372036854775807"), nil)
 		_, err := red.Counters().Counter("visits", rcounter.CounterOptions{}).Incr(t.Context())
 		is(t, err, redlatch.ErrOverflow)
-	})
-}
-
-func TestErrMismatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrMismatch": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		points := red.Counters().Counter("points", rcounter.CounterOptions{})
 		_, _, err := points.AddOnce(t.Context(), "order:1", 5)
 		is(t, err, nil)
 		_, _, err = points.AddOnce(t.Context(), "order:1", 6)
 		is(t, err, redlatch.ErrMismatch)
-	})
-}
-
-func TestErrLimited(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrLimited": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		limit := red.Limiters().Limiter("mail", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
 		_, err := limit.Allow(t.Context(), "", 1)
 		is(t, err, nil)
@@ -241,46 +186,27 @@ func TestErrLimited(t *testing.T) {
 		defer cancel()
 		_, err = limit.Wait(ctx, "", 1)
 		is(t, err, ratelimit.ErrLimited)
-	})
-}
-
-// sale opens a stock for an hour.
-func sale(t *testing.T, red *redlatch.Client, spec stock.Spec) *stock.Stock {
-	t.Helper()
-	spec.OpenFor = time.Hour
-	s := red.Stocks().Stock("sale")
-	_, err := s.Open(t.Context(), spec)
-	is(t, err, nil)
-	return s
-}
-
-func TestErrNotOpen(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
-		is(t, red.Stocks().Stock("sale").Change(t.Context(), stock.Change{Limit: 5}), stock.ErrNotOpen)
-	})
-}
-
-func TestErrAlreadyOpen(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrNotOpen": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+		s := red.Stocks().Stock("sale")
+		is(t, s.Change(t.Context(), stock.Change{Limit: 5}), stock.ErrNotOpen)
+		_, err := s.Confirm(t.Context(), "basket:1")
+		is(t, err, stock.ErrNotOpen)
+	},
+	"ErrAlreadyOpen": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		sale(t, red, stock.Spec{Limit: 5})
 		_, err := srv.Open().Stocks().Stock("sale").Open(t.Context(), stock.Spec{Limit: 5, OpenFor: time.Hour})
 		is(t, err, redlatch.ErrAlreadyOpen)
-	})
-}
-
-func TestErrCorrupt(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrCorrupt": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		s := sale(t, red, stock.Spec{Limit: 5})
 		_, err := s.Claim(t.Context(), "ann")
 		is(t, err, nil)
 		srv.Redis().Del("rc:{sale}:u") // the claimants' records, as eviction does it
 		_, err = s.Claim(t.Context(), "bob")
 		is(t, err, redlatch.ErrCorrupt)
-	})
-}
-
-func TestErrRestoring(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrRestoring": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		s := sale(t, red, stock.Spec{Limit: 5})
 		nobody := func(func(stock.Entry, error) bool) {}
 		_, err := s.Restore(t.Context(), func(yield func(stock.Entry, error) bool) {
@@ -289,83 +215,24 @@ func TestErrRestoring(t *testing.T) {
 			yield(stock.Entry{Claimant: "ann", Ordinal: 1}, nil)
 		})
 		is(t, err, stock.ErrRestoring)
-	})
-}
-
-func TestErrNotFound(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrRestoring_SuspendedStock_KnowsNoID": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+		_, err := sale(t, red, stock.Spec{Limit: 5, Suspended: true}).Cancel(t.Context(), "basket:1")
+		is(t, err, stock.ErrRestoring)
+	},
+	"ErrNotFound": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := sale(t, red, stock.Spec{Limit: 5}).Extend(t.Context(), "basket:1", time.Minute)
 		is(t, err, stock.ErrNotFound)
-	})
-}
-
-// reserved is a stock with a reservation for a minute.
-func reserved(t *testing.T, red *redlatch.Client) *stock.Stock {
-	t.Helper()
-	s := sale(t, red, stock.Spec{Limit: 5})
-	_, err := s.Reserve(t.Context(), "ann", stock.Request{ID: "basket:1", N: 1}, time.Minute)
-	is(t, err, nil)
-	return s
-}
-
-// What became of a reservation is an outcome, and not an error.
-func TestAReservationThatIsOver(t *testing.T) {
-	for want, end := range map[stock.Outcome]func(t *testing.T, srv *redlatchtest.Server, s *stock.Stock) error{
-		stock.Expired: func(t *testing.T, srv *redlatchtest.Server, s *stock.Stock) error {
-			srv.Advance(2 * time.Minute)
-			return s.EndSale(t.Context()) // or its unit would be sold late
-		},
-		stock.Cancelled: func(t *testing.T, _ *redlatchtest.Server, s *stock.Stock) error {
-			_, err := s.Cancel(t.Context(), "basket:1")
-			return err
-		},
-		stock.Returned: func(t *testing.T, _ *redlatchtest.Server, s *stock.Stock) error {
-			_, err := s.Confirm(t.Context(), "basket:1")
-			if err == nil {
-				_, err = s.Return(t.Context(), stock.Units{Request: "basket:1"})
-			}
-			return err
-		},
-	} {
-		t.Run(string(want), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-				s := reserved(t, red)
-				is(t, end(t, srv, s), nil)
-				g, err := s.Confirm(t.Context(), "basket:1")
-				is(t, err, nil)
-				if g.Outcome != want {
-					t.Fatalf("%v, not %v", g.Outcome, want)
-				}
-			})
-		})
-	}
-}
-
-// packet sends a red packet that is open for an hour.
-func packet(t *testing.T, red *redlatch.Client) *redpacket.Packet {
-	t.Helper()
-	p := red.RedPackets().Packet("new-year")
-	_, err := p.Send(t.Context(), redpacket.Spec{Total: 1000, Shares: 10, OpenFor: time.Hour})
-	is(t, err, nil)
-	return p
-}
-
-func TestErrNotEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrNotEnded": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := packet(t, red).Refund(t.Context())
 		is(t, err, redpacket.ErrNotEnded)
-	})
-}
-
-func TestErrNoPacket(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrNoPacket": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := red.RedPackets().Packet("new-year").Refund(t.Context())
 		is(t, err, redpacket.ErrNoPacket)
-	})
-}
-
-func TestErrSending(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	},
+	"ErrSending": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		// is stored in parts
 		spec := redpacket.Spec{Total: 1_000_000, Shares: 10_000, OpenFor: time.Hour}
 		// it asks for the time first
@@ -380,12 +247,9 @@ func TestErrSending(t *testing.T) {
 		_, err := red.RedPackets().Packet("new-year").Send(t.Context(), spec)
 		is(t, err, redpacket.ErrSending)
 		is(t, <-sent, nil)
-	})
-}
-
-// A channel is named as an object is.
-func TestErrorsOfPubsub(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
+	},
+	// A channel is named as an object is.
+	"ErrorsOfPubsub": func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
 		hub := srv.Hub()
 		_, err := hub.Subscribe(t.Context(), "")
 		is(t, err, redlatch.ErrInvalidName)
@@ -412,11 +276,76 @@ func TestErrorsOfPubsub(t *testing.T) {
 		option.ConnLifetime = time.Minute
 		_, err = pubsub.Dial(t.Context(), option, pubsub.Options{})
 		is(t, err, redlatch.ErrInvalidOption)
-	})
+	},
+}
+
+func TestErrors_OfEveryPackage_AreProvoked(t *testing.T) {
+	for name, test := range provoked {
+		t.Run(name, func(t *testing.T) { inBubble(t, test) })
+	}
+}
+
+// sale opens a stock for an hour.
+func sale(t *testing.T, red *redlatch.Client, spec stock.Spec) *stock.Stock {
+	t.Helper()
+	spec.OpenFor = time.Hour
+	s := red.Stocks().Stock("sale")
+	_, err := s.Open(t.Context(), spec)
+	is(t, err, nil)
+	return s
+}
+
+// reserved is a stock with a reservation for a minute.
+func reserved(t *testing.T, red *redlatch.Client) *stock.Stock {
+	t.Helper()
+	s := sale(t, red, stock.Spec{Limit: 5})
+	_, err := s.Reserve(t.Context(), "ann", stock.Request{ID: "basket:1", N: 1}, time.Minute)
+	is(t, err, nil)
+	return s
+}
+
+// What became of a reservation is an outcome, and not an error.
+func TestReservation_Over_ConfirmSaysWhy(t *testing.T) {
+	for want, end := range map[stock.Outcome]func(t *testing.T, srv *redlatchtest.Server, s *stock.Stock) error{
+		stock.Expired: func(t *testing.T, srv *redlatchtest.Server, s *stock.Stock) error {
+			srv.Advance(2 * time.Minute)
+			return s.EndSale(t.Context()) // or its unit would be sold late
+		},
+		stock.Cancelled: func(t *testing.T, _ *redlatchtest.Server, s *stock.Stock) error {
+			_, err := s.Cancel(t.Context(), "basket:1")
+			return err
+		},
+		stock.Returned: func(t *testing.T, _ *redlatchtest.Server, s *stock.Stock) error {
+			_, err := s.Confirm(t.Context(), "basket:1")
+			if err == nil {
+				_, err = s.Return(t.Context(), stock.Units{Request: "basket:1"})
+			}
+			return err
+		},
+	} {
+		t.Run(string(want), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+				s := reserved(t, red)
+				is(t, end(t, srv, s), nil)
+				g, err := s.Confirm(t.Context(), "basket:1")
+				is(t, err, nil)
+				require.Equal(t, want, g.Outcome)
+			})
+		})
+	}
+}
+
+// packet sends a red packet that is open for an hour.
+func packet(t *testing.T, red *redlatch.Client) *redpacket.Packet {
+	t.Helper()
+	p := red.RedPackets().Packet("new-year")
+	_, err := p.Send(t.Context(), redpacket.Spec{Total: 1000, Shares: 10, OpenFor: time.Hour})
+	is(t, err, nil)
+	return p
 }
 
 // Every fault strikes the calls of every package.
-func TestEveryPackageReturnsTheSameErrors(t *testing.T) {
+func TestFault_EveryPackage_ReturnsTheSameErrors(t *testing.T) {
 	calls := map[string]func(ctx context.Context, red *redlatch.Client) error{
 		"rlock": func(ctx context.Context, red *redlatch.Client) error {
 			_, err := red.Locks().ReadWrite("x").Read().TryLock(ctx, 0, 0)

@@ -2,7 +2,6 @@ package redlatchtest_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
@@ -61,7 +61,7 @@ func keep[T any](v T, _ error) T {
 	return v
 }
 
-func TestWhatATestLeavesIsReported(t *testing.T) {
+func TestServer_TestLeavesSomething_IsReported(t *testing.T) {
 	ctx := context.Background()
 	for what, c := range map[string]struct {
 		do   func(srv *redlatchtest.Server)
@@ -113,15 +113,14 @@ func TestWhatATestLeavesIsReported(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			got := reported(t, c.do)
-			if (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
-				t.Errorf("reported %q, want %q", got, c.says)
-			}
+			require.Equal(t, c.says == "", got == "", got)
+			require.Contains(t, got, c.says)
 		})
 	}
 }
 
 // A test that forgets a release does not wait for one as long as for a release that is under way.
-func TestTheEndOfATestWaitsShortlyForWhatNobodyReleases(t *testing.T) {
+func TestServer_NobodyReleases_TestEndsSoon(t *testing.T) {
 	for what, c := range map[string]struct {
 		do   func(h *rlock.Hold, srv *redlatchtest.Server)
 		took time.Duration
@@ -144,29 +143,22 @@ func TestTheEndOfATestWaitsShortlyForWhatNobodyReleases(t *testing.T) {
 				c.do(h, srv)
 				began := time.Now()
 				r.end()
-				if took := time.Since(began); took < c.took || took > c.took+time.Second {
-					t.Errorf("took %v, want %v", took, c.took)
-				}
+				require.InDelta(t, c.took+time.Second/2, time.Since(began), float64(time.Second/2))
 			})
-			if got := r.failed.String(); (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
-				t.Errorf("reported %q, want %q", got, c.says)
-			}
+			require.Equal(t, c.says == "", r.failed.String() == "", r.failed.String())
+			require.Contains(t, r.failed.String(), c.says)
 		})
 	}
 }
 
 // What a simulated day costs is what is sent in it.
-func TestASimulatedDayIsNotFilledWithPings(t *testing.T) {
+func TestServer_SimulatedDay_HasNoPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
-		if err := srv.Open().Locks().Reentrant("a").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		is(t, srv.Open().Locks().Reentrant("a").Do(t.Context(), func(context.Context) error { return nil }), nil)
 		before := srv.Redis().CommandCount()
 		time.Sleep(24 * time.Hour)
-		if n := srv.Redis().CommandCount() - before; n > 3*24*60 { // one a minute on each connection
-			t.Errorf("%d commands", n)
-		}
+		require.LessOrEqual(t, srv.Redis().CommandCount()-before, 3*24*60, "one a minute on each connection")
 	})
 }
 
@@ -191,7 +183,7 @@ func readers(red *redlatch.Client, end int) {
 	}
 }
 
-func TestAMistakeOfATestEndsItAndSaysWhatWasWrong(t *testing.T) {
+func TestServer_WronglyUsed_EndsTheTestAndSaysWhy(t *testing.T) {
 	for says, do := range map[string]func(srv *redlatchtest.Server){
 		`HoldElsewhere "a": rlock: "a" not acquired`: func(srv *redlatchtest.Server) {
 			srv.HoldElsewhere("a")
@@ -202,6 +194,11 @@ func TestAMistakeOfATestEndsItAndSaysWhatWasWrong(t *testing.T) {
 		`no one holds "visits"`: func(srv *redlatchtest.Server) {
 			srv.Redis().Set("visits", "7")
 			srv.Expire("visits")
+		},
+		`no one holds "{slots}"`: func(srv *redlatchtest.Server) { // the permits are those of another semaphore
+			keep(srv.Open().Semaphores().Semaphore("slots", 1).Acquire(context.Background(), 1))
+			srv.Redis().Set("{slots}", "7")
+			srv.Lose("{slots}")
 		},
 		"there is no such stock": func(srv *redlatchtest.Server) { srv.SellOut("sale") },
 		"Fault.Kind is Kind(0)":  func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{}) },
@@ -221,15 +218,13 @@ func TestAMistakeOfATestEndsItAndSaysWhatWasWrong(t *testing.T) {
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
-			if got := reported(t, do); !strings.Contains(got, says) {
-				t.Errorf("reported %q, want %q", got, says)
-			}
+			require.Contains(t, reported(t, do), says)
 		})
 	}
 }
 
 // Whatever is held can be lost, run out, and be held elsewhere, of every kind; waiters have it afterwards.
-func TestWhatIsHeldCanBeTakenFromItsHolderWhateverItIs(t *testing.T) {
+func TestLose_EveryPrimitive_TakesItFromItsHolder(t *testing.T) {
 	ctx := context.Background()
 	type held interface{ Done() <-chan struct{} }
 	release := func(h held) error {
@@ -283,9 +278,7 @@ func TestWhatIsHeldCanBeTakenFromItsHolderWhateverItIs(t *testing.T) {
 					if strings.Contains(what, "Semaphore") {
 						soon = 10 * time.Second // a permit's next renewal
 					}
-					if d := time.Since(began); d > soon {
-						t.Errorf("the holder was told after %v", d)
-					}
+					require.LessOrEqual(t, time.Since(began), soon, "until the holder was told")
 					is(t, release(first), redlatch.ErrLost)
 					next, err := acquire(srv.Open())()
 					is(t, err, nil)
@@ -296,7 +289,7 @@ func TestWhatIsHeldCanBeTakenFromItsHolderWhateverItIs(t *testing.T) {
 	}
 }
 
-func TestEveryKindOfLockCanBeHeldElsewhere(t *testing.T) {
+func TestHoldElsewhere_EveryKind_KeepsItOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		locks := red.Locks()
 		for kind, lock := range map[redlatchtest.LockKind]*rlock.Lock{
@@ -319,30 +312,25 @@ func TestEveryKindOfLockCanBeHeldElsewhere(t *testing.T) {
 	})
 }
 
-func TestAPacketAndAStockAreSoldOut(t *testing.T) {
+func TestSellOut_PacketAndStock_AreSoldOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		p := packet(t, red)
 		srv.SellOut("new-year")
 		share, err := p.Grab(t.Context(), "ann")
 		is(t, err, nil)
-		if share.Outcome != redpacket.SoldOut {
-			t.Errorf("got %v", share)
-		}
+		require.Equal(t, redpacket.SoldOut, share.Outcome)
 		s := sale(t, red, stock.Spec{Limit: 5})
-		if _, err := s.Reserve(t.Context(), "ann", stock.Request{ID: "basket:1", N: 1}, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.Reserve(t.Context(), "ann", stock.Request{ID: "basket:1", N: 1}, time.Minute)
+		is(t, err, nil)
 		srv.SellOut("sale")
 		state, err := s.Inspect(t.Context())
 		is(t, err, nil)
-		if state.Sold != 4 || state.Held != 1 {
-			t.Errorf("got %+v", state)
-		}
+		require.Equal(t, []int64{4, 1}, []int64{state.Sold, state.Held})
 	})
 }
 
 // Faults strike what they name, as often as they say.
-func TestAFaultStrikesWhatItNamesAndNothingElse(t *testing.T) {
+func TestFault_NameSkipAndTimes_StrikeThoseCallsOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		fault := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "app:a", Skip: 1, Times: 2})
 		for i, c := range []struct {
@@ -351,17 +339,13 @@ func TestAFaultStrikesWhatItNamesAndNothingElse(t *testing.T) {
 		}{{"a", nil}, {"app:a", nil}, {"app:a", redlatch.ErrDenied}, {"app:aa", nil}, {"app:a", redlatch.ErrDenied},
 			{"app:a", nil}} {
 			_, err := red.Locks().Reentrant(c.name).IsLocked(t.Context())
-			if !errors.Is(err, c.want) {
-				t.Errorf("call %d, of %q: got %v, want %v", i, c.name, err, c.want)
-			}
+			require.ErrorIs(t, err, c.want, "call %d, of %q", i, c.name)
 		}
-		if n := fault.Calls(); n != 2 {
-			t.Errorf("%d calls struck", n)
-		}
+		require.EqualValues(t, 2, fault.Calls())
 	})
 }
 
-func TestACallThatIsKeptBackRunsWhenTheFaultIsHealed(t *testing.T) {
+func TestFault_Silent_RunsTheCallWhenHealed(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		hold, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, nil)
@@ -369,19 +353,16 @@ func TestACallThatIsKeptBackRunsWhenTheFaultIsHealed(t *testing.T) {
 		var unlock sync.WaitGroup
 		unlock.Go(func() { is(t, hold.Unlock(t.Context()), nil) })
 		<-silent.Caught()
-		if !srv.Redis().Exists("order:1") {
-			t.Error("the release has run")
-		}
+		require.True(t, srv.Redis().Exists("order:1"), "the release has not run")
 		time.Sleep(time.Second)
 		silent.Heal()
 		unlock.Wait()
-		if srv.Redis().Exists("order:1") || silent.Calls() != 1 {
-			t.Errorf("the release has not run, of %d calls", silent.Calls())
-		}
+		require.False(t, srv.Redis().Exists("order:1"), "the release has run")
+		require.EqualValues(t, 1, silent.Calls())
 	})
 }
 
-func TestSlowCallsTakeTheirTime(t *testing.T) {
+func TestFault_Slow_TakesItsTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Match: func(words []string) bool {
 			return words[0] == "EVALSHA" || words[0] == "EVAL"
@@ -389,14 +370,12 @@ func TestSlowCallsTakeTheirTime(t *testing.T) {
 		began := time.Now()
 		_, err := red.Locks().Reentrant("order:1").IsLocked(t.Context())
 		is(t, err, nil)
-		if d := time.Since(began); d != time.Second {
-			t.Errorf("it took %v", d)
-		}
+		require.Equal(t, time.Second, time.Since(began))
 	})
 }
 
 // Several Opens are several processes.
-func TestOpensAreProcessesThatExcludeEachOther(t *testing.T) {
+func TestOpen_Several_AreProcessesThatExcludeEachOther(t *testing.T) {
 	srv := redlatchtest.New(t) // outside a bubble: real time, and no port
 	ctx := context.Background()
 	first, err := srv.Open().Locks().Reentrant("order:1").Lock(ctx)
@@ -404,9 +383,8 @@ func TestOpensAreProcessesThatExcludeEachOther(t *testing.T) {
 	next := make(chan error, 1)
 	waiting := srv.Open().Locks().Reentrant("order:1")
 	go func() { next <- waiting.Do(ctx, func(context.Context) error { return nil }) }()
-	if _, err := srv.Open().Locks().Reentrant("order:1").TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
-		t.Error(err)
-	}
+	_, err = once(t, srv.Open().Locks().Reentrant("order:1"))
+	is(t, err, redlatch.ErrNotAcquired)
 	is(t, first.Unlock(ctx), nil)
 	is(t, <-next, nil)
 }

@@ -16,9 +16,10 @@ import (
 //  1. take counts the acquisition in (Session.Enter), so that Close waits for it.
 //  2. If ctx carries an owner of this very lock, it is a re-entry, which is a count in this process (reenter).
 //     Otherwise the acquisition gets a new owner.
-//  3. Ask sends the kind's script: owner, lease, and the instant in the server's time until which the reply is
-//     wanted. The reply is granted, held (and what is left of the lease), late or lost, and always has the server's
-//     clock. After a late reply the clock is learned anew and the try is repeated once (script.Timed).
+//  3. Ask sends the kind's script: owner, lease, and the instant in the server's time until which the reply is wanted.
+//     The reply is granted, held (and what is left of the lease), late, lost, young (of a vote) or shared (of a
+//     reader), and always has the server's clock. After a late reply the clock is learned anew and the try is repeated
+//     once (script.Timed).
 //  4. Refused: package wait has the caller wait, and calls Ask again. A release may also grant without another call
 //     (Taken).
 //  5. Granted: if the reply came after the deadline, the grant is worthless; the owner is released and the acquisition
@@ -37,7 +38,7 @@ func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
 
 // longest implements form.
 func (l *single) longest(lease time.Duration) time.Duration {
-	return max(lease, l.c.opts.WatchdogTimeout) + l.c.delay
+	return max(lease, l.c.opts.WatchdogTimeout)
 }
 
 // take acquires the lock. auto says that the hold is renewed: a lease of 0 asks for that, and the parts of a composite
@@ -87,15 +88,15 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, p
 	c := l.c
 	own, turn, id := ownerIn(ctx, l)
 	fresh := own == nil && id == ""
-	if fresh && l.kind.lingers && c.tenancies.linger.used.Load() {
-		if h, err := c.tenancies.resume(ctx, l, t, auto, part); h != nil || err != nil {
-			return h, seen{}, err
+	if !fresh { // before ctx itself: the context of a hold ends with the hold
+		if err := l.endedIn(ctx); err != nil {
+			return nil, seen{}, err
 		}
 	}
+	if err := c.waiters.Ended(ctx); err != nil {
+		return nil, seen{}, &wait.GaveUp{Left: -1, Cause: err}
+	}
 	if fresh && l.kind.tenures != nil && l.kind.tenures(c, t) {
-		if err := c.waiters.Ended(ctx); err != nil {
-			return nil, seen{}, &wait.GaveUp{Left: -1, Cause: err}
-		}
 		one := &struct { // in one piece of memory
 			caller
 			asking
@@ -198,7 +199,7 @@ func (a *acquisition) newOwner() *owner {
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owner, turn int32,
 	id Owner) (hold *Hold, err error) {
 	l := a.l
-	r := wait.Request{Name: l.name, Of: l, Began: a.began, QueueKey: l.key, Manner: l.kind.manner, Channel: l.channel,
+	r := wait.Request{Name: l.name, Of: l, Began: a.began, QueueKey: l.key, Manner: l.kind.title, Channel: l.channel,
 		Taker: a}
 	if waitTime != forever {
 		r.Until = a.began.Add(waitTime)
@@ -226,9 +227,9 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 		a.join = id
 	}
 	a.own = a.newOwner()
-	alone := waitTime == 0 || a.join != "" || a.under != nil || l.kind.manner == ""
+	alone := waitTime == 0 || a.join != "" || a.under != nil
 	a.entry = a.newEntry()
-	if b := l.backoff(); b != nil {
+	if b := l.backoff; b != nil {
 		r.Backoff = b.after
 	}
 	if l.kind.request != nil {
@@ -250,7 +251,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 
 // reenter acquires for an owner that holds the lock. The server counts it once, however often it is re-entered, so a
 // re-entry is a count in this process. Only one with a lease of its own asks: the server is to confirm that lease. It
-// never waits, because its own owner has what others wait for (TestAReentryIsNotBehindALocalWaiter).
+// never waits, because its own owner has what others wait for (TestReentry_LocalWaiter_IsNotBehindIt).
 func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool, d time.Duration) (*Hold, error) {
 	if !l.kind.entry.reenters() {
 		return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
@@ -267,10 +268,10 @@ func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool,
 		why = own.Why()
 	default:
 		own.Bar(turn) // who is next was promised nothing of d
-		ctx, cancel := l.c.session.Bounded(ctx)
+		bounded, cancel := l.c.session.Bounded(ctx)
 		defer cancel()
 		var confirmed bool
-		if confirmed, why = e.Extend(ctx, &own.Lease, d); !confirmed && why == nil {
+		if confirmed, why = e.Extend(bounded, &own.Lease, d); !confirmed && why == nil {
 			why = own.Why()
 		}
 	}
@@ -278,6 +279,10 @@ func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool,
 		// It may be the last one there: the outer hold was unlocked meanwhile, which kept the lock for it. So it has to
 		// release.
 		own.Retreat(time.Time{})
+		if ended := errs.Ended(ctx); ended != nil && errs.IsCut(why) {
+			// The lease of the outer hold may have become longer, and nothing else has happened.
+			return nil, &wait.GaveUp{Left: -1, Failure: why, Cause: ended}
+		}
 		return nil, fmt.Errorf("re-enter %q: %w", l.name, why)
 	}
 	return newHold(own.Handle(auto)), nil
@@ -343,7 +348,7 @@ func (a *acquisition) keep() error {
 	// A release does not always end the acquisition: its first request was not answered, the second was granted, and the
 	// hold is released; the first, on another connection, arrives only now and takes the lock for an owner that is done
 	// with it. So the release is sent once more after the last instant at which that request may run
-	// (TestWhatATryOfUnknownOutcomeTookIsGivenBack).
+	// ("a try of unknown outcome says so, and is taken back" in internal/contract).
 	if a.unanswered.IsZero() && !a.inQueue { // then the grant has taken it out of the queue
 		a.entry = ""
 	}

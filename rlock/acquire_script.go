@@ -56,7 +56,7 @@ type acquireReply struct {
 	server int64         // its clock, ms
 	ticket int64         // in the queue; 0: not in it
 	holder holder
-	token  int64 // fencing token of a new hold; 0: none; of a vote: see fencedVoteCall
+	token  int64 // fencing token of a new hold; 0: none
 	run    int64 // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
 	clear  bool  // of a reader that was granted: no writer waits; of a writer: no one waits
 	alone  bool  // granted, and the queue was empty
@@ -145,11 +145,4 @@ func (l *single) fencedKeys() []string {
 func voteCall(l *single, r acquireRequest) script.Call {
 	args := append(r.asked(4), l.c.publish, l.grants, l.c.millis(max(r.lease, l.c.opts.WatchdogTimeout)), l.channel)
 	return script.Call{Script: voteScript, Keys: l.keys, Args: args}
-}
-
-// fencedVoteCall asks a Fenced member for its vote, and for the last token there.
-func fencedVoteCall(l *single, r acquireRequest) script.Call {
-	call := voteCall(l, r)
-	call.Keys = slices.Concat(l.keys, []string{votedTokenKey(l.key)})
-	return call
 }

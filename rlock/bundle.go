@@ -16,7 +16,7 @@ import (
 
 // bundle is the hold of a composite as its parts' handles know it. It must not refer to any Hold: the watchdog refers
 // to the handles, and they to the bundle, so a forgotten composite would be renewed forever
-// (TestAForgottenMultiIsNotRenewedAndEndsWithItsLease, TestAForgottenQuorumIsNotRenewedNorMended).
+// (TestAForgottenQuorumIsNotRenewedNorMended).
 type bundle struct {
 	life session.Life
 	hook func(*session.Handle) // ended
@@ -130,11 +130,10 @@ type parts struct {
 	b     *bundle
 	began time.Time // when all were there
 
-	mu     sync.Mutex
-	holds  []*Hold // by member; nil: not held
-	given  bool    // given back, or about to be: a part that comes now is not wanted
-	minted int64   // of a Quorum of Fenced members: its token
-	once   session.Once
+	mu    sync.Mutex
+	holds []*Hold // by member; nil: not held
+	given bool    // given back, or about to be: a part that comes now is not wanted
+	once  session.Once
 }
 
 func newParts(q *composite) *parts {
@@ -204,13 +203,8 @@ func (p *parts) owners() Owner {
 	return Owner(strings.Join(all, ","))
 }
 
-// token is that of a Quorum of Fenced members, or of the only Fenced member of a Multi.
+// token is that of the only Fenced member of a Multi.
 func (p *parts) token() (token int64, ok bool) {
-	if p.of.quorum {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.minted, p.minted != 0
-	}
 	for _, x := range p.all() {
 		if x == nil {
 			continue
@@ -287,7 +281,7 @@ func (p *parts) extend(ctx context.Context, d time.Duration) error {
 			}
 			// A restarted server votes after this time. With an extension of an hour it would vote for another holder after 30
 			// s, while the holder of before, which cannot reach it, still trusts the vote that the server forgot.
-			if most := max(x.h.Holding.Longest()-x.client().delay, ownerOf(x.h).lock.c.opts.WatchdogTimeout); d > most {
+			if most := max(x.h.Holding.Longest(), ownerOf(x.h).lock.c.opts.WatchdogTimeout); d > most {
 				return fmt.Errorf("rlock: %w",
 					errs.InvalidOption("extension of a Quorum", d,
 						fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", session.MinLease, most)))

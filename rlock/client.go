@@ -25,8 +25,7 @@ type Client struct {
 
 	clustered      bool
 	tokenRetention time.Duration
-	delay          time.Duration // Options.LockDelay
-	fenced         bool          // Options.Fenced
+	fenced         bool // Options.Fenced
 	hashOver       int
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
@@ -78,7 +77,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}
 	c := &Client{session: s, texts: texts{publish: s.Inner.PublishCommand()},
 		clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver,
-		delay: o.LockDelay, fenced: o.Fenced}
+		fenced: o.Fenced}
 	c.observer = o.Observer
 	c.rechecks.Session, c.rechecks.Script = s, recheckScript
 	beats := lease.Announced(func(group int) string { return lease.BeatKey(s.ID, group) }, o.Process)
@@ -88,13 +87,13 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		// a hold is seen from when it is granted, not from when its waiter hears of it
 		s.PollCap = min(s.PollCap, o.Heartbeat)
 	}
-	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats, Delay: o.LockDelay,
+	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats,
 		Renewed: func(ctx context.Context, name string, err error) {
 			c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
 		}}, func(ctx context.Context, name string, byMessage bool) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
 	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
-	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout+o.LockDelay)
+	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout)
 	c.opts, c.runner, c.engine, c.waiters = s.Options, s.Runner, s.Engine, s.Waiters
 	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock",
 		Ended: func(ctx context.Context, name string, why error) {
@@ -116,13 +115,12 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	return c, nil
 }
 
-// millis is a lease as the server is asked for it, with the delay; the usual one's text is kept, because every
-// acquisition sends it.
+// millis is a lease as the server is asked for it; the usual one's text is kept, because every acquisition sends it.
 func (c *Client) millis(lease time.Duration) string {
 	if lease == c.opts.WatchdogTimeout {
 		return c.watchdogMillis
 	}
-	return script.Millis(lease + c.delay)
+	return script.Millis(lease)
 }
 
 // Reentrant describes the lock of that name: a hash owner -> count on the server, Redisson's RLock. If the name cannot
@@ -161,6 +159,5 @@ func (c *Client) Fenced(name string) *Lock { return c.lock(name, fencing) }
 // the releases that were not confirmed. It does not close the hub. Later calls wait for the first until their own ctx
 // ends, and return its result.
 func (c *Client) Close(ctx context.Context) error {
-	c.tenancies.closes()
 	return c.session.Close(ctx)
 }

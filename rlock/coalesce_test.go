@@ -15,120 +15,6 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// TestSharedScriptTable: what free.lua does for one lock, next to one that is free and one that is held by another,
-// which it must do the same for in any case.
-func TestSharedScriptTable(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		g := newScriptRig(t, s)
-		src := source(t, "free")
-		for i, c := range []struct {
-			name   string
-			before []string // a command on KEY or QUEUE
-			plain  bool
-			queue  bool // others are in it
-			hashes bool // others are in the queue of the locks that are a hash
-			owner  string
-			lease  string // "": release
-			last   string
-			done   int64
-			hash   map[string]string
-			text   string
-			told   bool
-		}{
-			{name: "free", owner: alice, lease: "300000", last: "0", done: 1, hash: map[string]string{alice: "1"}},
-			{name: "one's own", before: []string{"HSET", "KEY", alice, "1"}, owner: alice, lease: "300000", last: "0",
-				hash: map[string]string{alice: "1"}},
-			{name: "another's", before: []string{"HSET", "KEY", bob, "1"}, owner: alice, lease: "300000", last: "0",
-				hash: map[string]string{bob: "1"}},
-			{name: "others queue", before: []string{"ZADD", "QUEUE", "5", "x 1 1"}, owner: alice, lease: "300000", last: "0"},
-			{name: "too late", owner: alice, lease: "300000", last: "1"},
-			{name: "no lease", owner: alice, lease: "0", last: "0"},
-			{name: "no owner", owner: "", lease: "300000", last: "0"},
-			{name: "of another type", before: []string{"SET", "KEY", "x"}, owner: alice, lease: "300000", last: "0", text: "x"},
-			{name: "released", before: []string{"HSET", "KEY", alice, "3"}, owner: alice, last: "CHANNEL", done: 1, told: true},
-			{name: "another's is not released", before: []string{"HSET", "KEY", bob, "1"}, owner: alice, last: "CHANNEL",
-				hash: map[string]string{bob: "1"}},
-			{name: "joined", before: []string{"HSET", "KEY", alice, "1", bob, "1"}, owner: alice, last: "CHANNEL",
-				hash: map[string]string{alice: "1", bob: "1"}},
-			{name: "gone", owner: alice, last: "CHANNEL"},
-			{name: "released, of another type", before: []string{"SET", "KEY", "x"}, owner: alice, last: "CHANNEL", text: "x"},
-			{name: "plain", plain: true, owner: alice, lease: "300000", last: "0", done: 1, text: alice},
-			{name: "plain, another's", plain: true, before: []string{"SET", "KEY", bob}, owner: alice, lease: "300000",
-				last: "0", text: bob},
-			{name: "plain, others in line", plain: true, queue: true, owner: alice, lease: "300000", last: "0"},
-			{name: "plain, too late", plain: true, owner: alice, lease: "300000", last: "1"},
-			{name: "plain, of another type", plain: true, before: []string{"HSET", "KEY", bob, "1"}, owner: alice,
-				lease: "300000", last: "0", hash: map[string]string{bob: "1"}},
-			{name: "plain, released", plain: true, before: []string{"SET", "KEY", alice}, owner: alice, last: "CHANNEL",
-				done: 1},
-			{name: "plain, released, others in line", plain: true, before: []string{"SET", "KEY", alice}, queue: true,
-				owner: alice, last: "CHANNEL", text: alice},
-			{name: "plain, released, others wait for a hash", plain: true, before: []string{"SET", "KEY", alice}, hashes: true,
-				owner: alice, last: "CHANNEL", text: alice},
-			{name: "plain, another's is not released", plain: true, before: []string{"SET", "KEY", bob}, owner: alice,
-				last: "CHANNEL", text: bob},
-			{name: "plain, gone", plain: true, owner: alice, last: "CHANNEL"},
-		} {
-			t.Run(c.name, func(t *testing.T) {
-				name := func(what string) string { return what + strconv.Itoa(i) }
-				replaced := func(words []string) (out []string) {
-					for _, w := range words {
-						if w == "KEY" || w == "QUEUE" || w == "HASHES" || w == "CHANNEL" {
-							w = name(w)
-						}
-						out = append(out, w)
-					}
-					return out
-				}
-				if c.before != nil {
-					g.must(t, replaced(c.before)...)
-				}
-				if c.queue {
-					g.must(t, "ZADD", name("QUEUE"), "5", "x 1")
-				}
-				if c.hashes {
-					g.must(t, "ZADD", name("HASHES"), "5", "x 1 1")
-				}
-				g.must(t, "HSET", name("held"), bob, "1")
-				plain := ""
-				if c.plain {
-					plain = "1"
-				}
-				keys := []string{name("free"), name("freequeue"), name("KEY"), name("QUEUE")}
-				if c.plain {
-					keys = append(keys, name("HASHES"))
-				}
-				keys = append(keys, name("held"), name("heldqueue"))
-				args := replaced([]string{"PUBLISH", alice, "300000", "0", "", c.owner, c.lease, c.last, plain, alice, "300000",
-					"0", ""})
-				for run, done := range []int64{c.done, 0} {
-					var got []int64
-					var err error
-					told := g.published(t, name("CHANNEL"), func() { got, err = eval(t, g.c, src, keys, args...) })
-					require.NoError(t, err)
-					require.Len(t, got, 4)
-					require.InDelta(t, g.now(t), got[0], 30_000)
-					require.Equal(t, []int64{int64(1 - run), done, 0}, got[1:], "run %d", run+1)
-					require.Equal(t, c.told && run == 0, len(told) == 1, "run %d: %v", run+1, told)
-					require.Equal(t, map[string]string{alice: "1"}, g.look(t, name("free")).hash)
-					require.Equal(t, map[string]string{bob: "1"}, g.look(t, name("held")).hash)
-					after := g.look(t, name("KEY"))
-					require.Equal(t, c.text, after.text)
-					if c.hash == nil {
-						require.Empty(t, after.hash)
-					} else {
-						require.Equal(t, c.hash, after.hash)
-					}
-					if c.done == 1 && c.lease != "" {
-						require.Positive(t, after.left, "it has an end")
-					}
-				}
-			})
-		}
-	})
-}
-
 // sharedCall tells a call of several locks: it has more keys than that of one.
 func sharedCall(words []string) bool {
 	if len(words) < 3 || words[0] != "EVALSHA" {
@@ -222,7 +108,7 @@ func TestSharedCallsAmongContendedLocks(t *testing.T) {
 
 // Replies of shared calls are lost, and requests too. Every caller gets its lock in the end, no Unlock reports a loss,
 // and nothing is left behind.
-func TestSharedCallsThatAreLost(t *testing.T) {
+func TestSharedCall_Lost_CountsOnce(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]redistest.Fate{"reply": redistest.LoseReply, "request": redistest.LoseRequest} {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +150,7 @@ func TestSharedCallsThatAreLost(t *testing.T) {
 }
 
 // Callers leave while their shared calls are under way. What is granted to them afterwards is given back.
-func TestASharedGrantWhoseCallerHasLeftIsGivenBack(t *testing.T) {
+func TestSharedCall_CallerLeft_GivesBackItsGrant(t *testing.T) {
 	t.Parallel()
 	near, far, p := redistest.Away(t)
 	r := newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})

@@ -43,7 +43,7 @@ func newComposite(verb string, members []member, need int) *Lock {
 		terms: terms{wait: forever}}
 }
 
-// renewed implements form.
+// longest implements form.
 func (q *composite) longest(lease time.Duration) (longest time.Duration) {
 	for _, l := range q.members {
 		longest = max(longest, l.longest(lease))
@@ -174,6 +174,7 @@ func (q *composite) Kind() string {
 	return "Multi"
 }
 
+// Inspect implements form.
 func (q *composite) Inspect(ctx context.Context) (State, error) {
 	states, failed, err := gather(ctx, q, form.Inspect)
 	if err != nil {
@@ -190,6 +191,7 @@ func (q *composite) Inspect(ctx context.Context) (State, error) {
 	return State{Name: q.name, Locked: left != 0, Lease: left, Members: states}, nil
 }
 
+// forceUnlock implements form.
 func (q *composite) forceUnlock(ctx context.Context) (bool, error) {
 	removed, _, err := gather(ctx, q, form.forceUnlock)
 	return slices.Contains(removed, true), err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -19,7 +20,7 @@ func denied(t *testing.T, o rlock.Options) (r *rig, rights func(rules ...string)
 	s := redistest.Start(t)
 	root := s.Client(t)
 	rights = func(rules ...string) {
-		admin(t, root, append([]string{"ACL", "SETUSER", "app"}, rules...)...)
+		wire.Must(t, root, append([]string{"ACL", "SETUSER", "app"}, rules...)...)
 	}
 	rights("on", "nopass", "~*", "&*", "+@all")
 	r = newRigWith(t, s, o, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
@@ -27,7 +28,7 @@ func denied(t *testing.T, o rlock.Options) (r *rig, rights func(rules ...string)
 	return r, rights
 }
 
-func TestAMissingRightIsDeniedByEveryVerbAndNamed(t *testing.T) {
+func TestLock_RightMissing_IsNamedByTheError(t *testing.T) {
 	t.Parallel()
 	r, rights := denied(t, rlock.Options{})
 	l := r.locks.Reentrant("l")
@@ -62,62 +63,8 @@ func TestAMissingRightIsDeniedByEveryVerbAndNamed(t *testing.T) {
 	require.ErrorIs(t, h.Err(), errs.ErrReleased)
 }
 
-// Without +pexpire the script takes the lock and cannot give it an end.
-func TestALockTakenByHalfForWantOfARightIsGivenBack(t *testing.T) {
-	t.Parallel()
-	r, rights := denied(t, rlock.Options{})
-	rights("-pexpire")
-	_, err := r.locks.Reentrant("l").Lock(within(t))
-	require.ErrorIs(t, err, errs.ErrDenied)
-	both, err := rlock.Multi(r.locks.Reentrant("m"), r.locks.Reentrant("n"))
-	require.NoError(t, err)
-	_, err = both.Lock(within(t))
-	require.ErrorIs(t, err, errs.ErrDenied)
-	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool {
-		n, err := r.redis.Do(within(t), r.redis.B().Exists().Key("l", "m", "n").Build()).AsInt64()
-		return err == nil && n == 0
-	})
-}
-
-func TestAHoldWithDeniedRenewalsIsLostUnlessTheRightIsBack(t *testing.T) {
-	redistest.InFull(t, "TestARefusedRenewalIsTriedUntilTheDeadline")
-	t.Parallel()
-	renewals := make(chan error, 1000)
-	r, rights := denied(t,
-		rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
-			renewals <- e.Err
-		})})
-	h := lock(t, r.locks.Reentrant("l"), within(t))
-	next := func(good bool) error {
-		for {
-			select {
-			case err := <-renewals:
-				if err == nil == good {
-					return err
-				}
-			case <-h.Done():
-				t.Fatal("lost meanwhile")
-			}
-		}
-	}
-	// the script calls the second so that one bad key does not hide the others
-	for _, right := range []string{"pexpire", "hmget"} {
-		rights("-" + right)
-		require.ErrorIs(t, next(false), errs.ErrDenied, right)
-		if right == "hmget" {
-			require.ErrorIs(t, h.Extend(within(t), time.Second), errs.ErrDenied)
-		}
-		rights("+" + right)
-		require.NoError(t, next(true))
-		require.NoError(t, h.Err())
-	}
-	rights("-pexpire")
-	<-h.Done()
-	require.ErrorIs(t, h.Err(), errs.ErrLost)
-}
-
 // A client whose user lacks the right to scripts asks again and again, it may be.
-func TestWhatWasDeniedBeforeItBeganIsNotReleased(t *testing.T) {
+func TestLock_DeniedBeforeItBegan_OwesNoRelease(t *testing.T) {
 	t.Parallel()
 	r, rights := denied(t, rlock.Options{})
 	rights("-evalsha", "-eval")

@@ -13,13 +13,17 @@ import (
 
 // Do acquires the lock as Lock does, runs fn under the hold's context, and unlocks.
 //
-// The ctx of fn ends if the hold is lost; fn should return then. If the lock was not acquired, fn does not run, and the
-// error is Lock's. Otherwise it is fn's error joined with Unlock's: if ErrLost is among them, the lock was not held
-// until fn returned. If fn panics, Do unlocks and the panic goes on.
+// The ctx of fn ends if the hold is lost; fn should return then. If the lock was not acquired, or ctx ended as it was,
+// fn does not run, and the error is Lock's. Otherwise it is fn's error joined with Unlock's: if ErrLost is among them,
+// the lock was not held until fn returned. If fn panics, Do unlocks and the panic goes on.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	hold, err := l.Lock(ctx)
 	if err != nil {
 		return err
+	}
+	if ended := errs.Ended(ctx); ended != nil {
+		hold.discard(ctx)
+		return fmt.Errorf("rlock: %q: %w: %w", l.Name(), errs.ErrNotAcquired, ended)
 	}
 	return hold.do(ctx, fn, hold.Unlock)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestDoOnceRunsOnceInAPeriodOverAllProcesses(t *testing.T) {
+func TestDoOnce_SeveralProcesses_RunsOnceInAPeriod(t *testing.T) {
 	t.Parallel()
 	const period = 5 * time.Minute
 	bubble(t, 4, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
@@ -56,7 +56,7 @@ func TestDoOnceRunsOnceInAPeriodOverAllProcesses(t *testing.T) {
 	})
 }
 
-func TestThePeriodCountsWhateverTheWorkReturns(t *testing.T) {
+func TestDoOnce_WorkFailsOrPanics_PeriodCounts(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		l, ctx, work := rigs[0].locks.Reentrant("job"), context.Background(), errors.New("no paper")
@@ -130,7 +130,7 @@ func beRunning() error {
 
 // A process that is killed while its job runs has begun it: it does not run again in its period, though the process
 // sends no heartbeats and its lease ends.
-func TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod(t *testing.T) {
+func TestDoOnce_ProcessKilled_IsNotRunAgainInItsPeriod(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	child := redistest.Spawn(t, "once", s, "once")
@@ -164,10 +164,11 @@ func TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod(t *testing.T) {
 
 // In each round two processes call; the ctx of one ends in any moment of its call. If the other says that the job was
 // run, it was.
-func TestACallThatGivesUpMakesNobodySayThatTheJobWasRun(t *testing.T) {
+func TestDoOnce_CallGivesUp_OthersSayWhetherItRan(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	one, other := newRig(t, s, usual), newRig(t, s, usual)
+	o := rlock.Options{CallTimeout: rlock.DefaultCallTimeout} // the rigs of other tests have a longer one
+	one, other := newRig(t, s, o), newRig(t, s, o)
 	gaveUp := 0
 	for n := range redistest.Sized(60, 60, 2000) {
 		name := fmt.Sprint("job", n)
@@ -192,7 +193,7 @@ func TestACallThatGivesUpMakesNobodySayThatTheJobWasRun(t *testing.T) {
 }
 
 // What the server has granted goes back in the background: the caller does not wait for that.
-func TestDoOnceEndsInTwoTimeoutsIfTheServerHangsAfterTheGrant(t *testing.T) {
+func TestDoOnce_ServerHangsAfterGrant_EndsInTwoTimeouts(t *testing.T) {
 	t.Parallel()
 	const callTimeout = 500 * time.Millisecond
 	s := redistest.Start(t)

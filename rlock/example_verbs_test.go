@@ -239,23 +239,3 @@ func ExampleObserver_two() {
 	// acquired report in the span of report
 	// 1 acquired, 1 held, 0 waiting
 }
-
-// One worker that locks the same name for each item of its own queue has it again without a call.
-func ExampleLock_WithLinger() {
-	locks, end := demo()
-	defer end()
-	ctx := context.Background()
-	shard := locks.Reentrant("shard:7").WithLinger(10 * time.Millisecond)
-	for item := range 3 {
-		hold, err := shard.Lock(ctx) // the first asks the server
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println("item", item)
-		hold.Unlock(ctx)
-	}
-	// Output:
-	// item 0
-	// item 1
-	// item 2
-}

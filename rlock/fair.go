@@ -48,14 +48,14 @@ var fair = &kind{
 	force:  load("fair force unlock", "fair_force"),
 	title:  "Fair",
 	entry:  entryInside,
-	manner: "fair",
 	// An entry in Redisson's queue, from which releases hand the lock over. Each also has a
 	// channel of its own, on which it learns that it is next.
 	queueEntry: func(a *acquisition, _, first time.Duration) string { return a.entry + " " + script.Millis(first) },
 	request: func(l *single, owner string, r *wait.Request) {
 		r.Channel, r.Own, r.Mode = l.kind.channel(l.key, owner), true, wait.Paced
 	},
-	leaves: true,
+	unpaired: true, // for the list and the sorted set
+	leaves:   true,
 }
 
 // Fair describes a lock that is acquired in the order in which it was asked for, by the waiters of all processes. It
@@ -70,7 +70,8 @@ var fair = &kind{
 // A release makes the first in line the holder in the same call, and notifies its process. Two kinds of waiters cannot
 // be handed the lock: Redisson's, and those of a process that may not subscribe. If one of them is the first, it is
 // notified that the lock is free, and no other waiter gets the lock until it has asked, or counts as dead. A process
-// whose connections are gone counts as dead after half of that time.
+// whose connections are gone counts as dead after half of that time. So one process that lacks the right to subscribe
+// slows all down: each of its turns takes up to a PollCap, and the others wait for theirs behind it.
 //
 // Each waiter asks for itself, every PollCap. So a Fair lock with many waiters costs more than a Reentrant one, which
 // serves processes in their order, too. Use only one of the two for a name: they exclude each other, but do not wake

@@ -108,65 +108,6 @@ func TestInAClusterTheLockIsHandedOverOnEveryNode(t *testing.T) {
 	require.Len(t, nodes, 3)
 }
 
-// TestHoldsAreKeptWhileTheirSlotIsMigrated: two of one client on two nodes, and those of several keys with these on two
-// nodes, for several of their leases.
-func TestHoldsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
-	redistest.InFull(t, "TestWhileASlotIsMigratedLocksAreTakenAndReleased")
-	t.Parallel()
-	s := redistest.Cluster(t)
-	const term = 4 * time.Second // a busy machine may be late by so much
-	r := newRig(t, s, rlock.Options{WatchdogTimeout: term})
-	held := map[string]*rlock.Hold{
-		"{l}1": lock(t, r.locks.Reentrant("{l}1"), within(t)), "{l}2": lock(t, r.locks.Reentrant("{l}2"), within(t)),
-		"plain": lock(t, r.locks.Plain("{l}3"), within(t)),
-	}
-	for i := range 4 {
-		rw := r.locks.ReadWrite(fmt.Sprintf("{l}rw%d", i))
-		if i < 2 {
-			held[rw.Write().Name()+" read"] = lock(t, rw.Read(), within(t))
-			continue
-		}
-		w := lock(t, rw.Write(), within(t))
-		held[rw.Write().Name()+" write"] = w
-		if i == 3 {
-			held[rw.Write().Name()+" read"] = lock(t, rw.Read(), w.Context(within(t)))
-		}
-	}
-	m := newMove(t, s, "{l}")
-	m.begin()
-	moved := time.Now()
-	for _, k := range []string{"{l}1", "{l}3", "{l}rw0", "redlatch_rw:{l}rw1", "redlatch_rw:{l}rw3"} {
-		m.key(k)
-	}
-	n, err := m.to.Do(within(t), m.to.B().Arbitrary("CLUSTER", "COUNTKEYSINSLOT", m.slot).Build()).AsInt64()
-	require.NoError(t, err)
-	require.EqualValues(t, 5, n)
-	kept := func(since time.Time) {
-		t.Helper()
-		redistest.Eventually(t, 30*time.Second, "all are renewed again and again", func() bool {
-			for name, h := range held {
-				require.NoError(t, h.Err(), name)
-				if h.Until().Sub(since) < 3*term/2 {
-					return false
-				}
-			}
-			return true
-		})
-	}
-	kept(moved)
-	keys, err := m.from.Do(within(t), m.from.B().Arbitrary("CLUSTER", "GETKEYSINSLOT", m.slot, "100").Build()).AsStrSlice()
-	require.NoError(t, err)
-	require.NotEmpty(t, keys)
-	for _, k := range keys {
-		m.key(k)
-	}
-	m.end()
-	kept(time.Now())
-	for name, h := range held {
-		require.NoError(t, h.Unlock(within(t)), name)
-	}
-}
-
 // TestWhileASlotIsMigratedLocksAreTakenAndReleased: where the lock and its queue are on two nodes no script may use
 // both.
 func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
@@ -180,11 +121,7 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	held, forced := lock(t, a.locks.Reentrant("l"), within(t)), lock(t, a.locks.Reentrant("{l}2"), within(t))
 	m.begin()
 	// held on the old node, no queue yet
-	waiting := make(chan result, 1)
-	go func() {
-		h, err := b.locks.Reentrant("l").Lock(within(t))
-		waiting <- result{hold: h, err: err}
-	}()
+	waiting := acquiring(t, b.locks.Reentrant("l"))
 	_, err := other.locks.Reentrant("l").TryLock(within(t), 200*time.Millisecond, 0)
 	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.Empty(t, waiting)
@@ -271,11 +208,7 @@ func TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased(t *testing.T) 
 	m := newMove(t, s, "{l}")
 	rw := func(n int) *rlock.ReadWriteLock { return r.locks.ReadWrite(fmt.Sprint("{l}rw", n)) }
 	wait := func(l *rlock.Lock) <-chan result {
-		waiting := make(chan result, 1)
-		go func() {
-			h, err := l.Lock(within(t))
-			waiting <- result{hold: h, err: err}
-		}()
+		waiting := acquiring(t, l)
 		redistest.Eventually(t, 10*time.Second, "it waits", func() bool {
 			i, err := l.Inspect(within(t))
 			return err == nil && len(i.Waiters) == 1

@@ -11,47 +11,6 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// TestAHandedOverHoldLastsAsLongAsAnyOther: its time counts from the grant, not from when the waiter last looked.
-func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
-	t.Parallel()
-	const want = 2 * time.Second
-	for _, x := range []struct {
-		name  string
-		o     rlock.Options
-		lease time.Duration
-	}{
-		{"MaxHold", rlock.Options{PollCap: 3 * time.Second, MaxHold: want}, 0},
-		{"a fixed lease", rlock.Options{PollCap: 3 * time.Second}, want},
-		{"a long fixed lease", rlock.Options{PollCap: 3 * time.Second}, time.Minute},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			simulated(t, 1, func(t *testing.T, servers quorumServers) {
-				s := servers[0]
-				c := s.Client(t)
-				holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, x.o).warmUp(t)
-				h := lock(t, holder.locks.Reentrant(x.name), within(t))
-				w := queueUp(t, c, waiter.locks.Reentrant(x.name).WithLease(x.lease), within(t), 1)
-				time.Sleep(900 * time.Millisecond) // it looked that long ago when it is granted
-				released := time.Now()
-				require.NoError(t, h.Unlock(within(t)))
-				got := <-w
-				require.NoError(t, got.err)
-				defer letGo(got.hold)
-				if x.lease > want {
-					redistest.Eventually(t, 20*time.Second, "renewed to the full", func() bool {
-						return got.hold.Until().Sub(released) > 50*time.Second
-					})
-					require.Greater(t, got.hold.Until().Sub(released), x.lease-x.lease/100)
-					return
-				}
-				require.Greater(t, got.hold.Until().Sub(released), want-want/10)
-				<-got.hold.Done()
-				require.Greater(t, time.Since(released), want-want/10)
-			})
-		})
-	}
-}
-
 // TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease: the raise is not yet due when a re-entry that is renewed comes
 // and goes.
 func TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease(t *testing.T) {

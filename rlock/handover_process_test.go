@@ -1,14 +1,8 @@
 package rlock_test
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,218 +12,125 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func init() { roles["queuer"] = beQueuer }
+// killed ends the connections of the processes behind a proxy, for good.
+func killed(p *redistest.Proxy) {
+	p.Refuse()
+	p.Cut()
+	time.Sleep(time.Millisecond) // the server notices
+}
 
-// beQueuer waits for the lock with several clients, each a process of its own in the eyes of the server. It says who
-// got it, and lets go of it when it is told to.
-func beQueuer() error {
-	clients, _ := strconv.Atoi(os.Args[2])
-	pollCap, err := time.ParseDuration(os.Args[3])
-	if err != nil {
-		return err
-	}
-	orders := make(chan struct{})
-	go func() {
-		in := bufio.NewScanner(os.Stdin)
-		for in.Scan() {
-			orders <- struct{}{}
+// stopped keeps back what the processes behind a proxy send and hear, until Heal.
+func stopped(p *redistest.Proxy) {
+	p.Hold(redistest.Up)
+	p.Hold(redistest.Down)
+}
+
+func TestQueue_WaitersWereKilled_KeepsItsOrder(t *testing.T) {
+	t.Parallel()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		c := s.Client(t)
+		h := lock(t, newRig(t, s, rlock.Options{}).locks.Reentrant("l"), within(t))
+		ctx, cancel := context.WithCancel(within(t))
+		defer cancel()
+		var alive []<-chan result
+		var owners []string
+		var dead []*redistest.Proxy
+		for i := range 3 {
+			dead = append(dead, redistest.NewProxy(t, s))
+			queueUp(t, c, newRig(t, dead[i].Server(), rlock.Options{}).locks.Reentrant("l"), ctx, 2*i+1)
+			live := newRig(t, s, rlock.Options{PollCap: 30 * time.Second})
+			alive = append(alive, queueUp(t, c, live.locks.Reentrant("l"), within(t), 2*i+2))
+			owners = append(owners, queued(t, c, "l")[2*i+1])
 		}
-		os.Exit(0) // the test is gone
-	}()
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	for range clients {
-		_, locks, err := connectRole(rlock.Options{PollCap: pollCap})
-		if err != nil {
-			return err
+		for _, p := range dead {
+			killed(p)
 		}
-		wg.Go(func() {
-			hold, err := locks.Reentrant("l").Lock(context.Background())
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				fmt.Println("failed", err)
-				return
-			}
-			fmt.Println("got", hold.Owner())
-			<-orders
-			fmt.Println("unlocked", hold.Unlock(context.Background()))
-		})
-	}
-	wg.Wait()
-	return nil
-}
-
-// startQueuer returns once all of its clients stand in the queue, behind others.
-func startQueuer(t *testing.T, s *redistest.Server, r *rig, clients int, pollCap time.Duration,
-	others int) *redistest.Child {
-	t.Helper()
-	c := redistest.Spawn(t, "queuer", s, strconv.Itoa(clients), pollCap.String())
-	redistest.Eventually(t, 30*time.Second, "all are in the queue", func() bool {
-		return len(queued(t, r.redis, "l")) == others+clients
-	})
-	return c
-}
-
-// killQueuer ends a process and waits until the server has noticed.
-func killQueuer(t *testing.T, c *redistest.Child, r *rig, alive int) {
-	t.Helper()
-	c.Signal(t, syscall.SIGKILL)
-	c.Cmd.Wait()
-	redistest.Eventually(t, 20*time.Second, "its connections are gone", func() bool {
-		ch, err := r.redis.Do(within(t), r.redis.B().PubsubChannels().Pattern("redlatch_grant:*").Build()).AsStrSlice()
-		return err == nil && len(ch) <= alive
-	})
-}
-
-// hears are the processes that hear grants.
-func hears(t *testing.T, r *rig) int {
-	t.Helper()
-	ch, err := r.redis.Do(within(t), r.redis.B().PubsubChannels().Pattern("redlatch_grant:*").Build()).AsStrSlice()
-	require.NoError(t, err)
-	return len(ch)
-}
-
-func TestFiftyKilledWaitersCostNothing(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{})
-	live := newRig(t, s, rlock.Options{PollCap: 30 * time.Second})
-	h := lock(t, r.locks.Reentrant("l"), within(t))
-	dead := []*redistest.Child{startQueuer(t, s, r, 25, 10*time.Second, 0), startQueuer(t, s, r, 25, 10*time.Second, 25)}
-	w := queueUp(t, r.redis, live.locks.Reentrant("l"), within(t), 51)
-	for _, c := range dead {
-		killQueuer(t, c, r, hears(t, r)-25)
-	}
-	began := time.Now()
-	require.NoError(t, h.Unlock(within(t)))
-	got := <-w
-	require.Less(t, got.at.Sub(began), 20*time.Second, "no poll, and no lease of the dead")
-	got.unlock(t)
-	require.Empty(t, keys(t, r.redis))
-}
-
-func TestTheQueueKeepsItsOrderAroundTheDead(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{})
-	h := lock(t, r.locks.Reentrant("l"), within(t))
-	var alive []<-chan result
-	var owners []string
-	var dead []*redistest.Child
-	for i := range 3 {
-		dead = append(dead, startQueuer(t, s, r, 1, 10*time.Second, 2*i))
-		live := newRig(t, s, rlock.Options{PollCap: 30 * time.Second})
-		alive = append(alive, queueUp(t, r.redis, live.locks.Reentrant("l"), within(t), 2*i+2))
-		owners = append(owners, queued(t, r.redis, "l")[2*i+1])
-	}
-	for _, c := range dead {
-		killQueuer(t, c, r, hears(t, r)-1)
-	}
-	began := time.Now()
-	require.NoError(t, h.Unlock(within(t)))
-	for i, w := range alive {
-		got := <-w
-		require.NoError(t, got.err)
-		require.EqualValues(t, owners[i], got.hold.Owner())
-		got.unlock(t)
-	}
-	require.Less(t, time.Since(began), 20*time.Second)
-}
-
-// TestStoppedWaitersCostOneLeaseTogether: they are there, but have not looked for long.
-func TestStoppedWaitersCostOneLeaseTogether(t *testing.T) {
-	t.Parallel()
-	const pollCap, clients = 100 * time.Millisecond, 20 // a first lease of 1 s
-	for name, wait := range map[string]bool{"just stopped": false, "for long": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t)
-			r, live := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
-			h := lock(t, r.locks.Reentrant("l"), within(t))
-			c := startQueuer(t, s, r, clients, pollCap, 0)
-			w := queueUp(t, r.redis, live.locks.Reentrant("l"), within(t), clients+1)
-			c.Signal(t, syscall.SIGSTOP)
-			if wait { // until nobody counts any more
-				time.Sleep(4 * pollCap)
-			}
-			began := time.Now()
-			require.NoError(t, h.Unlock(within(t)))
+		began := time.Now()
+		require.NoError(t, h.Unlock(within(t)))
+		for i, w := range alive {
 			got := <-w
 			require.NoError(t, got.err)
-			if wait {
-				require.Less(t, got.at.Sub(began), clients/2*time.Second, "nothing, or little on a busy machine")
-			} else {
-				require.Less(t, got.at.Sub(began), clients/2*time.Second, "a lease or few, not one each")
-			}
-			// what was granted to them is nothing any more
-			owner := string(got.hold.Owner())
-			c.Signal(t, syscall.SIGCONT)
-			time.Sleep(2 * pollCap)
-			require.Equal(t, map[string]string{owner: "1"}, live.hash(t, "l"))
-			require.NoError(t, got.hold.Err())
+			require.EqualValues(t, owners[i], got.hold.Owner())
 			got.unlock(t)
-			// and they are served in their turn
-			seen := map[string]bool{owner: true}
-			for range clients {
-				text := c.Line(t)
-				who, ok := strings.CutPrefix(text, "got ")
-				require.True(t, ok, text)
-				require.False(t, seen[who])
-				seen[who] = true
-				fmt.Fprintln(c.In)
-				// on a very busy machine their first leases may be over before they run again
-				require.Regexp(t, "^unlocked (<nil>|.*lost)$", c.Line(t))
-			}
-			require.NoError(t, c.Cmd.Wait())
-			require.Empty(t, keys(t, r.redis))
+		}
+		require.Less(t, time.Since(began), time.Second, "by messages")
+	})
+}
+
+// Waiters that are stopped are there, but have not looked for long.
+func TestQueue_WaitersWereStopped_CostOneLeaseTogether(t *testing.T) {
+	t.Parallel()
+	const clients = 20
+	o := rlock.Options{PollCap: 100 * time.Millisecond, CallTimeout: 100 * time.Millisecond} // a first lease of 1 s
+	for name, x := range map[string]struct{ before, most time.Duration }{
+		"just now": {0, 2 * time.Second},
+		"for long": {4 * o.PollCap, 10 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+				s := servers[0]
+				c, p := s.Client(t), redistest.NewProxy(t, s)
+				live := newRig(t, s, rlock.Options{})
+				h := lock(t, newRig(t, s, rlock.Options{}).locks.Reentrant("l"), within(t))
+				var all []<-chan result
+				for i := range clients {
+					all = append(all, queueUp(t, c, newRig(t, p.Server(), o).locks.Reentrant("l"), within(t), i+1))
+				}
+				w := queueUp(t, c, live.locks.Reentrant("l"), within(t), clients+1)
+				stopped(p)
+				time.Sleep(x.before)
+				began := time.Now()
+				require.NoError(t, h.Unlock(within(t)))
+				got := <-w
+				require.NoError(t, got.err)
+				require.Less(t, got.at.Sub(began), x.most)
+				p.Heal()
+				time.Sleep(2 * o.PollCap)
+				require.Equal(t, map[string]string{string(got.hold.Owner()): "1"}, live.hash(t, "l"), "their grants are over")
+				require.NoError(t, got.hold.Err())
+				got.unlock(t)
+				var served sync.WaitGroup
+				for _, w := range all {
+					served.Go(func() {
+						got := <-w
+						if got.err == nil {
+							got.err = got.hold.Unlock(within(t))
+						}
+						if got.err != nil {
+							t.Error(got.err)
+						}
+					})
+				}
+				served.Wait()
+				require.Empty(t, keys(t, c))
+			})
 		})
 	}
 }
 
-func TestAWaiterKilledWithItsGrantBlocksForItsFirstLease(t *testing.T) {
+func TestQueue_WaiterKilledWithItsGrant_BlocksForItsFirstLease(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	const pollCap = 150 * time.Millisecond
-	r := newRig(t, s, rlock.Options{})
-	live := newRig(t, s, rlock.Options{PollCap: pollCap})
-	h := lock(t, r.locks.Reentrant("l"), within(t))
-	c := startQueuer(t, s, r, 1, pollCap, 0)
-	doomed := queued(t, r.redis, "l")[0]
-	w := queueUp(t, r.redis, live.locks.Reentrant("l"), within(t), 2)
-	c.Signal(t, syscall.SIGSTOP)
-	require.NoError(t, h.Unlock(within(t)))
-	began := time.Now()
-	require.Equal(t, map[string]string{doomed: "1"}, r.hash(t, "l"), "granted, and not used")
-	left := r.pttl(t, "l")
-	c.Signal(t, syscall.SIGKILL)
-	got := <-w
-	require.NoError(t, got.err)
-	require.Greater(t, got.at.Sub(began), left-50*time.Millisecond)
-	require.Less(t, got.at.Sub(began), 10*time.Second, "the first lease, not the watchdog's")
-	got.unlock(t)
-}
-
-func TestAfterAKilledHolderTheFirstInLineIsServed(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{})
-	holder := redistest.Spawn(t, "holder", s, "1500ms")
-	require.Equal(t, "held", holder.Line(t))
-	var waiters []<-chan result
-	for i := range 3 {
-		live := newRig(t, s, rlock.Options{PollCap: time.Second}) // a busy machine's pauses do not cost a place
-		waiters = append(waiters, queueUp(t, r.redis, live.locks.Reentrant("l"), within(t), i+1))
-	}
-	line := queued(t, r.redis, "l")
-	holder.Signal(t, syscall.SIGKILL)
-	began := time.Now()
-	for i, w := range waiters {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		c, p := s.Client(t), redistest.NewProxy(t, s)
+		r := newRig(t, s, rlock.Options{})
+		h := lock(t, r.locks.Reentrant("l"), within(t))
+		ctx, cancel := context.WithCancel(within(t))
+		defer cancel()
+		queueUp(t, c, newRig(t, p.Server(), rlock.Options{}).locks.Reentrant("l"), ctx, 1)
+		doomed := queued(t, c, "l")[0]
+		w := queueUp(t, c, newRig(t, s, rlock.Options{}).locks.Reentrant("l"), within(t), 2)
+		stopped(p)
+		require.NoError(t, h.Unlock(within(t)))
+		began := time.Now()
+		require.Equal(t, map[string]string{doomed: "1"}, r.hash(t, "l"), "granted, and not used")
+		left := r.pttl(t, "l")
+		killed(p)
 		got := <-w
 		require.NoError(t, got.err)
-		require.EqualValues(t, line[i], got.hold.Owner())
+		require.GreaterOrEqual(t, got.at.Sub(began), left)
+		require.Less(t, got.at.Sub(began), left+time.Second, "the first lease, not the watchdog's")
 		got.unlock(t)
-	}
-	require.Less(t, time.Since(began), 10*time.Second)
-	require.Empty(t, keys(t, r.redis))
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -45,14 +45,22 @@ type result struct {
 	at   time.Time
 }
 
-// queueUp has a client wait for the lock, and returns once it stands in the queue on the server as the n-th.
-func queueUp(t testing.TB, c rueidis.Client, l *rlock.Lock, ctx context.Context, n int) <-chan result {
-	t.Helper()
+// acquiring is an acquisition under way.
+func acquiring(t testing.TB, l *rlock.Lock) <-chan result { return acquiringUnder(within(t), l) }
+
+func acquiringUnder(ctx context.Context, l *rlock.Lock) <-chan result {
 	got := make(chan result, 1)
 	go func() {
 		h, err := l.Lock(ctx)
 		got <- result{h, err, time.Now()}
 	}()
+	return got
+}
+
+// queueUp has a client wait for the lock, and returns once it stands in the queue on the server as the n-th.
+func queueUp(t testing.TB, c rueidis.Client, l *rlock.Lock, ctx context.Context, n int) <-chan result {
+	t.Helper()
+	got := acquiringUnder(ctx, l)
 	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d in the queue of %s", n, l.Name()), func() bool {
 		return len(queued(t, c, l.Name())) == n
 	})
@@ -109,7 +117,7 @@ func looks(p *redistest.Proxy, name string) *atomic.Int32 {
 // grantsOf hears what is granted to r's process.
 func grantsOf(t *testing.T, c rueidis.Client, r *rig) func() []string {
 	t.Helper()
-	heard, _ := overhear(t, c, []string{"redlatch_grant:" + r.locks.ID()}, "")
+	heard, _ := wire.Overhear(t, c, []string{"redlatch_grant:" + r.locks.ID()}, nil)
 	return func() []string {
 		var grants []string
 		for _, m := range heard() {
@@ -122,69 +130,7 @@ func grantsOf(t *testing.T, c rueidis.Client, r *rig) func() []string {
 
 func publish(t testing.TB, c rueidis.Client, r *rig, grant string) {
 	t.Helper()
-	require.NoError(t, c.Do(within(t),
-		c.B().Publish().Channel("redlatch_grant:"+r.locks.ID()).Message(grant).Build()).Error())
-}
-
-func TestProcessesAreServedInTheOrderOfTheirArrival(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		c := s.Client(t)
-		holder := newRig(t, s, rlock.Options{})
-		h := lock(t, holder.locks.Reentrant("l"), within(t))
-		const n = 8
-		var waiters []<-chan result
-		var owners []string
-		for i := range n {
-			r := newRig(t, s, rlock.Options{})
-			waiters = append(waiters, queueUp(t, c, r.locks.Reentrant("l"), within(t), i+1))
-			all := queued(t, c, "l")
-			require.True(t, slices.Equal(owners, all[:i]), "the newest is the last")
-			owners = all
-		}
-		require.NoError(t, h.Unlock(within(t)))
-		for i, w := range waiters {
-			_, err := holder.locks.Reentrant("l").TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, errs.ErrNotAcquired, "nobody gets in between")
-			got := <-w
-			require.NoError(t, got.err)
-			require.EqualValues(t, owners[i], got.hold.Owner())
-			got.unlock(t)
-		}
-		require.Empty(t, keys(t, c))
-	})
-}
-
-func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := s.Client(t)
-	rigs := []*rig{newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})}
-	h := lock(t, rigs[0].locks.Reentrant("l"), within(t))
-	ctx, cancel := context.WithCancel(within(t))
-	first := queueUp(t, c, rigs[1].locks.Reentrant("l"), ctx, 1)
-	second := queueUp(t, c, rigs[2].locks.Reentrant("l"), within(t), 2)
-	line := queued(t, c, "l")
-	cancel()
-	require.ErrorIs(t, (<-first).err, context.Canceled)
-	redistest.Eventually(t, 20*time.Second, "only the other is left", func() bool {
-		return slices.Equal(line[1:], queued(t, c, "l"))
-	})
-	third := queueUp(t, c, rigs[1].locks.Reentrant("l").WithWait(500*time.Millisecond), within(t), 2)
-	require.ErrorIs(t, (<-third).err, errs.ErrNotAcquired)
-	redistest.Eventually(t, 20*time.Second, "again", func() bool { return slices.Equal(line[1:], queued(t, c, "l")) })
-	require.NoError(t, h.Unlock(within(t)))
-	got := <-second
-	require.NoError(t, got.err)
-	ctx, cancel = context.WithCancel(within(t))
-	last := queueUp(t, c, rigs[0].locks.Reentrant("l"), ctx, 1)
-	cancel()
-	require.ErrorIs(t, (<-last).err, errs.ErrNotAcquired)
-	redistest.Eventually(t, 20*time.Second, "no queue is left beside the lock", func() bool {
-		return slices.Equal([]string{"l"}, keys(t, c))
-	})
-	got.unlock(t)
-	require.Empty(t, keys(t, c))
+	wire.Must(t, c, "PUBLISH", "redlatch_grant:"+r.locks.ID(), grant)
 }
 
 // TestAGrantIsUsedWithoutAnotherCall: a release is all that is asked of the server from one hold to the next.
@@ -326,69 +272,70 @@ func TestAGrantThatComesAfterItsLeaseIsOver(t *testing.T) {
 	})
 }
 
-// TestLeasesOfHandedOverHolds: the first is short, the watchdog makes it full, and renews on only what is to be
-// renewed.
+// TestLeasesOfHandedOverHolds: the first lease is short. The watchdog makes it full, and renews on only what is to be
+// renewed. The time of a hold counts from the grant, and not from when its waiter last looked.
 func TestLeasesOfHandedOverHolds(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	c := s.Client(t)
+	const watchdog, short = 9 * time.Second, 2 * time.Second
 	for _, x := range []struct {
-		name  string
-		lease time.Duration // 0: renewed
-		full  time.Duration
-		first time.Duration
-		again bool // renewed after that
+		name     string
+		lease    time.Duration // 0: renewed
+		maxHold  time.Duration
+		lasts    time.Duration // from the grant on; 0: until it is released
+		renewals int           // at least two, if it is renewed for as long as it lasts
 	}{
-		{"fixed and long", time.Minute, time.Minute, 2 * time.Second, false},
-		{"fixed and short", 600 * time.Millisecond, 600 * time.Millisecond, 600 * time.Millisecond, false},
-		{"renewed", 0, 4500 * time.Millisecond, 2 * time.Second, true},
+		{name: "fixed and long", lease: time.Minute, lasts: time.Minute, renewals: 1},
+		{name: "fixed and short", lease: short, lasts: short},
+		{name: "renewed", renewals: 2},
+		{name: "MaxHold", maxHold: short, lasts: short},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			t.Parallel()
-			var renewed atomic.Int32
-			o := rlock.Options{PollCap: 500 * time.Millisecond, WatchdogTimeout: 4500 * time.Millisecond}
-			o.Observer = heeding(rlock.EventRenewed, func(e rlock.Event) {
-				if e.Err == nil {
-					renewed.Add(1)
+			simulated(t, 1, func(t *testing.T, servers quorumServers) {
+				s := servers[0]
+				c := s.Client(t)
+				var renewed atomic.Int32
+				o := rlock.Options{PollCap: time.Second, WatchdogTimeout: watchdog, MaxHold: x.maxHold}
+				o.Observer = heeding(rlock.EventRenewed, func(e rlock.Event) {
+					if e.Err == nil {
+						renewed.Add(1)
+					}
+				})
+				holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, o).warmUp(t)
+				h := lock(t, holder.locks.Reentrant(x.name), within(t))
+				w := queueUp(t, c, waiter.locks.Reentrant(x.name).WithLease(x.lease), within(t), 1)
+				time.Sleep(900 * time.Millisecond) // it looked that long ago when it is granted
+				renewed.Store(0)
+				released := time.Now()
+				require.NoError(t, h.Unlock(within(t)))
+				got := <-w
+				require.NoError(t, got.err)
+				defer letGo(got.hold)
+				first := waiter.pttl(t, x.name)
+				untilIsSafe(t, waiter, got.hold)
+				if x.lease != short {
+					require.Less(t, first, watchdog, "the waiter may never hear of it")
+					redistest.Eventually(t, 20*time.Second, "the full lease", func() bool {
+						untilIsSafe(t, waiter, got.hold)
+						return x.maxHold > 0 || waiter.pttl(t, x.name) > first
+					})
+				}
+				if x.lasts == 0 {
+					redistest.Eventually(t, 20*time.Second, "another renewal", func() bool {
+						untilIsSafe(t, waiter, got.hold)
+						return int(renewed.Load()) >= x.renewals
+					})
+					require.NoError(t, got.hold.Err())
+					return
+				}
+				if x.lease > short {
+					require.Greater(t, got.hold.Until().Sub(released), x.lasts-x.lasts/100, "from the grant on")
+				}
+				<-got.hold.Done()
+				require.InDelta(t, x.lasts, time.Since(released), float64(x.lasts/50))
+				if x.maxHold == 0 {
+					require.EqualValues(t, x.renewals, renewed.Load(), "once, or not at all")
 				}
 			})
-			holder, waiter := newRig(t, s, rlock.Options{}), newRig(t, s, o).warmUp(t)
-			h := lock(t, holder.locks.Reentrant(x.name), within(t))
-			w := queueUp(t, c, waiter.locks.Reentrant(x.name).WithLease(x.lease), within(t), 1)
-			renewed.Store(0)
-			require.NoError(t, h.Unlock(within(t)))
-			released := time.Now()
-			require.LessOrEqual(t, waiter.pttl(t, x.name), x.first)
-			got := <-w
-			require.NoError(t, got.err)
-			untilIsSafe(t, waiter, got.hold)
-			if x.full == x.first {
-				<-got.hold.Done()
-				require.Less(t, got.hold.Until().Sub(released), x.full+time.Second)
-				require.Zero(t, renewed.Load())
-				require.ErrorIs(t, got.hold.Unlock(within(t)), errs.ErrLost)
-				return
-			}
-			redistest.Eventually(t, 20*time.Second, "the full lease", func() bool {
-				untilIsSafe(t, waiter, got.hold)
-				return renewed.Load() > 0 && got.hold.Until().Sub(released) > x.full/2
-			})
-			require.Greater(t, waiter.pttl(t, x.name), x.full/2)
-			require.NoError(t, got.hold.Err())
-			if x.again {
-				redistest.Eventually(t, 20*time.Second, "another renewal", func() bool {
-					untilIsSafe(t, waiter, got.hold)
-					return renewed.Load() > 1
-				})
-			} else {
-				until := got.hold.Until()
-				require.LessOrEqual(t, waiter.pttl(t, x.name), x.full-time.Since(released)+time.Second/2,
-					"from the grant on, not from the renewal")
-				time.Sleep(time.Second)
-				require.EqualValues(t, 1, renewed.Load(), "once")
-				require.Equal(t, until, got.hold.Until())
-			}
-			got.unlock(t)
 		})
 	}
 }

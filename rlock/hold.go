@@ -97,7 +97,7 @@ func (x *Hold) Owner() Owner {
 	return Owner(fmt.Sprintf("%s:turn %d", x.h.Holding.Lease.Owner, x.h.Turn()))
 }
 
-// Token returns the fencing token of the hold. ok is false if the lock is not a Fenced one.
+// Token returns the fencing token of the hold. ok is false if the lock is not a Fenced one, nor a Multi with one.
 func (x *Hold) Token() (token int64, ok bool) {
 	if x.parts != nil {
 		return x.parts.token()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -37,39 +38,15 @@ func anyone(rlock.Holder) bool { return true }
 
 func withProcess(h rlock.Holder) bool { return h.Process != "" }
 
-func TestWhoGivesUpIsToldWhoHolds(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		host, err := os.Hostname()
-		require.NoError(t, err)
-		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{Process: "waiter"})
-		redistest.SideBySide(t, exclusive, func(t *testing.T, kind string, k exclusiveKind) {
-			h := lock(t, k.lock(a.locks, kind), within(t))
-			who := fmt.Sprintf("%s:%d", host, os.Getpid())
-			refused := named(t, k.lock(b.locks, kind), withProcess)
-			require.Len(t, refused.Holders, 1, kind)
-			require.Equal(t, h.Owner(), refused.Holders[0].Owner)
-			require.Equal(t, who, refused.Holders[0].Process)
-			require.Positive(t, refused.Holders[0].Lease)
-			require.Regexp(t, fmt.Sprintf(
-				`^rlock: %q not acquired after [\dms.]+: held by %s \(owner %s\), lease ends in [\d.]+s`,
-				kind, who, h.Owner()), refused.Error())
-			require.NoError(t, h.Unlock(within(t)))
-		})
-	})
-}
-
-func TestAHolderOfAnotherProgramIsNamedByItsOwner(t *testing.T) {
+func TestNotAcquired_OtherProgram_NamesItsOwner(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
 		set := r.redis.B().Set().Key("redsync").Value("b64==").Nx().Px(time.Minute).Build()
 		require.NoError(t, r.redis.Do(within(t), set).Error())
 		const java = "1a2b3c4d-5a1e-4c61-9d0a-6f4f3a2b1c0d:42"
-		require.NoError(t, r.redis.Do(within(t),
-			r.redis.B().Hset().Key("java").FieldValue().FieldValue(java, "1").Build()).Error())
-		require.NoError(t, r.redis.Do(within(t), r.redis.B().Pexpire().Key("java").Milliseconds(60_000).Build()).Error())
+		wire.Must(t, r.redis, "HSET", "java", java, "1")
+		wire.Must(t, r.redis, "PEXPIRE", "java", "60000")
 
 		migrated := named(t, r.locks.Reentrant("redsync"), anyone)
 		require.Equal(t, "string", migrated.Kind)
@@ -87,7 +64,7 @@ func TestAHolderOfAnotherProgramIsNamedByItsOwner(t *testing.T) {
 	})
 }
 
-func TestManyReadersAreNotAllNamed(t *testing.T) {
+func TestNotAcquired_ManyReaders_AreNotAllNamed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -100,7 +77,7 @@ func TestManyReadersAreNotAllNamed(t *testing.T) {
 	require.ErrorContains(t, refused, ", 7 more")
 }
 
-func TestHoldersAreNamedInACluster(t *testing.T) {
+func TestNotAcquired_InACluster_NamesTheHolder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	r, other := newRig(t, s, rlock.Options{Process: "worker"}), newRig(t, s, rlock.Options{})
@@ -111,40 +88,22 @@ func TestHoldersAreNamedInACluster(t *testing.T) {
 	require.NoError(t, h.Unlock(within(t)))
 }
 
-// In simulated time, where no machine is busy: the deadline of a context counts as a waitTime does, and the end of a
-// call is not put off.
-func TestWhoseContextEndsIsToldWhoHolds(t *testing.T) {
-	t.Parallel()
-	bubble(t, 2, rlock.Options{Process: "worker"}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
-		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		_, err := rigs[1].locks.Reentrant("l").Lock(ctx)
-		var refused *rlock.NotAcquiredError
-		require.ErrorAs(t, err, &refused)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 2*time.Second, time.Since(began))
-		require.ErrorContains(t, err, `rlock: "l" not acquired after 2s: held by worker (owner `+string(h.Owner())+`), `)
-		require.NoError(t, h.Unlock(context.Background()))
-	})
-}
-
 // One that does not wait costs one call, and one that was cancelled is read by nobody.
-func TestNobodyIsAskedWhoHoldsForACallThatDidNotWait(t *testing.T) {
+func TestNotAcquired_DidNotWait_AsksNoOneWhoHolds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newUntracked(t, s)
-	require.NoError(t, r.redis.Do(within(t),
-		r.redis.B().Hset().Key("l").FieldValue().FieldValue("other:1", "1").Build()).Error())
-	require.NoError(t, r.redis.Do(within(t), r.redis.B().Pexpire().Key("l").Milliseconds(600_000).Build()).Error())
+	wire.Must(t, r.redis, "HSET", "l", "other:1", "1")
+	wire.Must(t, r.redis, "PEXPIRE", "l", "600000")
 	l := r.locks.Reentrant("l")
 	require.Empty(t, refusal(t, l, 0).Holders)
 	before := redistest.CommandCalls(t, r.redis)
 	for range 5 {
 		require.Empty(t, refusal(t, l, 0).Holders)
 	}
-	require.Equal(t, 5, redistest.CommandCalls(t, r.redis)["evalsha"]-before["evalsha"])
+	after := redistest.CommandCalls(t, r.redis)
+	require.Equal(t, 5, after["evalsha"]-before["evalsha"])
+	require.Zero(t, after["subscribe"])
 	require.Empty(t, refusal(t, l, 20*time.Millisecond).Holders, "nor for a short wait")
 
 	ctx, cancel := context.WithCancel(within(t))
@@ -153,4 +112,31 @@ func TestNobodyIsAskedWhoHoldsForACallThatDidNotWait(t *testing.T) {
 	var refused *rlock.NotAcquiredError
 	require.ErrorAs(t, err, &refused)
 	require.Empty(t, refused.Holders)
+}
+
+// In simulated time, where no machine is busy: the deadline of a context counts as a waitTime does, and the end of a
+// call is not put off.
+func TestNotAcquired_DeadlineOver_NamesProcessOwnerAndLease(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		host, err := os.Hostname()
+		require.NoError(t, err)
+		who := fmt.Sprintf("%s:%d", host, os.Getpid())
+		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_, err = rigs[1].locks.Reentrant("l").Lock(ctx)
+		var refused *rlock.NotAcquiredError
+		require.ErrorAs(t, err, &refused)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 2*time.Second, time.Since(began))
+		require.Len(t, refused.Holders, 1)
+		require.Equal(t, h.Owner(), refused.Holders[0].Owner)
+		require.Equal(t, who, refused.Holders[0].Process)
+		require.Positive(t, refused.Holders[0].Lease)
+		require.ErrorContains(t, err, `rlock: "l" not acquired after 2s: held by `+who+` (owner `+string(h.Owner())+
+			`), lease ends in 2`)
+		require.NoError(t, h.Unlock(context.Background()))
+	})
 }

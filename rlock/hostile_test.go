@@ -13,7 +13,7 @@ import (
 )
 
 // The end of a reader of Redisson's is looked for in as many keys as its count says.
-func TestACountThatCannotBeOfAReaderDoesNotKeepTheServerBusy(t *testing.T) {
+func TestRead_HostileCount_KeepsNoServerBusy(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t, "--busy-reply-threshold", "100"), rlock.Options{CallTimeout: 2 * time.Second})
 	for _, count := range []string{"inf", "1e300", "1000000000000000000", "nan", "-1", "x", "1001"} {
@@ -29,7 +29,7 @@ func TestACountThatCannotBeOfAReaderDoesNotKeepTheServerBusy(t *testing.T) {
 	}
 }
 
-func TestTextsInTheQueueThatAreNoEntriesAreTakenOut(t *testing.T) {
+func TestLineOfLocks_TextThatIsNoEntry_IsTakenOut(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rs := newRigs(t, s, 2, rlock.Options{PollCap: 500 * time.Millisecond})

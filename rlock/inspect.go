@@ -159,8 +159,8 @@ func (l *single) nameProcesses(ctx context.Context, s *State) {
 // IsLocked reports whether the lock is held; of a side of a read-write lock, whether that side is held.
 //
 // Like all calls that only ask, it tries until it is answered, ctx ends or Options.RetryTimeout is over. The error is
-// ErrUnavailable, ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrWrongType, ErrDenied, or another
-// refusal of the server.
+// ErrUnavailable, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrWrongType, ErrDenied, or another refusal of the
+// server.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	if l.bad != nil {
 		return false, l.bad

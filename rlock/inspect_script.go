@@ -17,7 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-var inspectScript = load("inspect", "inspect")
+var inspectScript = load("inspect", "inspect").Reads()
 
 type inspectReply struct {
 	left    time.Duration
@@ -101,8 +101,9 @@ func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 func (c *Client) runInspect(ctx context.Context, key string, all bool) (inspectReply, error) {
 	keys := []string{key}
 	if all {
+		own := keyname.Own(key) // a kind of which Redisson has such keys refuses a name that is one pair of braces
 		keys = append(keys, queueKey(key), keyname.Prefix("redlatch_rw", key),
-			keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_token", key), rwQueueKey(key),
+			keyname.Prefix("redisson_lock_queue", own), keyname.Prefix("redisson_lock_token", own), rwQueueKey(key),
 			plainLine(key))
 	}
 	m, err := c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: keys})

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	heldlease "github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -158,8 +158,7 @@ func TestOnlyOurOwnHoldersCanBeJoined(t *testing.T) {
 	r := newRig(t, s, rlock.Options{})
 	l := r.locks.Reentrant("l")
 	java := "8b5f0d5e-1111-4000-8000-000000000000:42"
-	require.NoError(t, r.redis.Do(within(t),
-		r.redis.B().Hset().Key("l").FieldValue().FieldValue(java, "1").Build()).Error())
+	wire.Must(t, r.redis, "HSET", "l", java, "1")
 	for _, o := range []rlock.Owner{rlock.Owner(java), "x", rlock.Owner(r.locks.ID() + ":1!"),
 		rlock.Owner(strings.Repeat("x", 1000))} {
 		_, err := l.Lock(l.WithOwner(within(t), o))
@@ -186,32 +185,6 @@ func TestAnOwnerOfTheSameClientIsReentered(t *testing.T) {
 	require.NoError(t, other.Unlock(ctx))
 	require.NoError(t, b.Unlock(ctx))
 	require.NoError(t, a.Unlock(ctx))
-}
-
-func TestInspectShowsHoldersAndLabels(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rlock.Options{KeyPrefix: "app:"})
-		st, err := r.locks.Reentrant("l").Inspect(within(t))
-		require.NoError(t, err)
-		require.Equal(t, rlock.State{Name: "l"}, st)
-		const label = "cron {nightly}: 50% ü!"
-		h := lock(t, r.locks.Reentrant("l").WithLabel(label), within(t))
-		in := lock(t, r.locks.Reentrant("l"), h.Context(within(t)))
-		st, err = r.locks.Reentrant("l").Inspect(within(t))
-		require.NoError(t, err)
-		require.True(t, st.Locked)
-		require.Greater(t, st.Lease, 20*time.Second)
-		require.Len(t, st.Holders, 1)
-		require.True(t, heldlease.Ours(string(st.Holders[0].Owner)))
-		require.Equal(t, rlock.Holder{Owner: h.Owner(), Count: 1, Lease: st.Lease}, st.Holders[0])
-		require.NoError(t, in.Unlock(within(t)))
-		require.NoError(t, h.Unlock(within(t)))
-		_, err = r.locks.Reentrant("l").WithLabel(strings.Repeat("x", rlock.MaxLabel+1)).Lock(within(t))
-		require.ErrorIs(t, err, errs.ErrInvalidOption)
-		_, err = r.locks.Reentrant("").Inspect(within(t))
-		require.ErrorIs(t, err, errs.ErrInvalidName)
-	})
 }
 
 func TestForceUnlockWakesWaitersAndTheOldHolderSeesLost(t *testing.T) {

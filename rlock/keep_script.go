@@ -13,7 +13,7 @@ import (
 
 var (
 	keepScript = load("keep", "keep")
-	lookScript = load("look at what is kept", "look")
+	lookScript = load("look at what is kept", "look").Reads()
 )
 
 // keepKeys are the keys of keep.lua, or of rw_keep.lua, in which a writer has the lock in place of a reader's timeout

@@ -63,9 +63,6 @@ type kind struct {
 	confirms  bool   // a grant is confirmed, which mints the token that every new hold has
 	drift     bool   // of a member of a Quorum: its deadline leaves room for the drift of clocks
 
-	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line, behind the
-	// one that asks. "": each asks for itself.
-	manner string
 	// queueEntry returns the entry with which a waiter queues on the server, and gets the lock, or a message that it is
 	// free. first is the lease that a hand-over writes. nil: it has nothing there: it is woken, and asks.
 	queueEntry func(a *acquisition, poll, first time.Duration) string
@@ -77,9 +74,9 @@ type kind struct {
 	tenure   func(l *single) time.Duration
 	together bool // turns of a tenure run together: see reading.go
 	names    bool // a release can name the next tenure
-	lingers  bool // see WithLinger
 	rechecks bool // recheck.lua knows the places of those that wait
 	hears    bool // waiters hear of every release, by any client
+	unpaired bool // a name that is one pair of braces is refused: see keyname.CheckPair
 	leaves   bool // refused tries of one that waits leave something behind, which a release with its entry takes away
 }
 
@@ -134,8 +131,7 @@ var reentrant = &kind{
 	title:      "Reentrant",
 	entry:      entryAnywhere,
 	coalesces:  true,
-	manner:     "queue",
-	queueEntry: handoverEntry, tenures: oneByOne, names: true, lingers: true, rechecks: true,
+	queueEntry: handoverEntry, tenures: oneByOne, names: true, rechecks: true,
 }
 
 func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }
@@ -153,15 +149,15 @@ var (
 
 	// spinning is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
 	spinning = reentrant.like(func(k *kind) {
-		k.title, k.manner, k.queueEntry, k.entry, k.tenures, k.names, k.lingers, k.coalesces = "Spin", "spin", nil,
-			entryInside,
-			nil,
-			false, false, false
+		k.title, k.entry = "Spin", entryInside
+		k.queueEntry, k.tenures = nil, nil
+		k.names, k.coalesces = false, false
 	})
 
 	// fencing is Redisson's RFencedLock: an RLock with a counter.
 	fencing = reentrant.like(func(k *kind) {
-		k.title, k.confirms, k.entry, k.lingers, k.coalesces = "Fenced", true, entryInside, false, false
+		k.title, k.confirms, k.entry, k.coalesces = "Fenced", true, entryInside, false
 		k.acquire = fencedCall
+		k.unpaired = true // for the last token
 	})
 )

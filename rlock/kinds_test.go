@@ -2,10 +2,7 @@ package rlock_test
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -28,6 +26,7 @@ var exclusive = map[string]exclusiveKind{
 	"Reentrant":    {lock: (*rlock.Client).Reentrant, again: true, typ: "hash"},
 	"NonReentrant": {lock: (*rlock.Client).NonReentrant, typ: "hash"},
 	"Fenced":       {lock: (*rlock.Client).Fenced, again: true, typ: "hash"},
+	"Fair":         {lock: (*rlock.Client).Fair, again: true, typ: "hash"},
 	"Spin": {lock: func(c *rlock.Client, name string) *rlock.Lock {
 		return c.Spin(name, 0, 4*time.Millisecond)
 	}, again: true, typ: "hash"},
@@ -37,36 +36,22 @@ var exclusive = map[string]exclusiveKind{
 // lease is long enough that no stall of the machine ends it.
 const lease = 5 * time.Minute
 
-func TestEveryKindKeepsTheSamePromises(t *testing.T) {
+func TestKind_HeldAlready_IsReenteredOrRefused(t *testing.T) {
 	t.Parallel()
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-				o := rlock.Options{KeyPrefix: "app:", WatchdogTimeout: lease, PollCap: 50 * time.Millisecond,
-					CallTimeout: 5 * time.Second}
+				o := rlock.Options{KeyPrefix: "app:", WatchdogTimeout: lease, CallTimeout: 5 * time.Second}
 				r, other := newRig(t, s, o), newRig(t, s, o)
-				l, theirs := k.lock(r.locks, "l"), k.lock(other.locks, "l")
-				ctx := within(t)
-
-				h := lock(t, l.WithLabel("mine"), ctx)
+				l, theirs, ctx := k.lock(r.locks, "l"), k.lock(other.locks, "l"), within(t)
+				h := lock(t, l, ctx)
 				require.Equal(t, "l", h.Name())
-				_, err := theirs.TryLock(ctx, 0, 0)
-				var refused *rlock.NotAcquiredError
-				require.ErrorAs(t, err, &refused)
-				require.Greater(t, refused.Lease, lease/2)
-				locked, err := theirs.IsLocked(ctx)
-				require.NoError(t, err)
-				require.True(t, locked)
-				st, err := other.locks.Reentrant("l").Inspect(ctx)
-				require.NoError(t, err)
-				require.Len(t, st.Holders, 1)
-				require.Greater(t, st.Lease, lease/2)
-				require.Equal(t, 1, st.Holders[0].Count)
-				require.Equal(t, "mine", st.Holders[0].Owner.Label())
-				require.Equal(t, h.Owner(), st.Holders[0].Owner)
 				typ, err := r.redis.Do(ctx, r.redis.B().Type().Key("app:l").Build()).ToString()
 				require.NoError(t, err)
 				require.Equal(t, k.typ, typ)
+				locked, err := theirs.IsLocked(ctx)
+				require.NoError(t, err)
+				require.True(t, locked)
 
 				in, err := l.Lock(h.Context(ctx))
 				if k.again {
@@ -81,87 +66,13 @@ func TestEveryKindKeepsTheSamePromises(t *testing.T) {
 				} else {
 					require.ErrorIs(t, err, errs.ErrInvalidOption, "cannot be joined")
 				}
-				require.NoError(t, h.Extend(ctx, 2*lease))
-				require.Greater(t, r.pttl(t, "app:l"), lease)
-
-				got := pass(t, theirs)
-				redistest.Eventually(t, 10*time.Second, "the other waits", func() bool { return other.locks.Waiting("l") == 1 })
-				require.NoError(t, h.Unlock(ctx))
-				require.NoError(t, <-got)
-				require.NoError(t, h.Unlock(ctx), "the first result")
-
-				fixed, err := l.TryLock(ctx, time.Second, 2*time.Minute)
-				require.NoError(t, err)
-				require.LessOrEqual(t, r.pttl(t, "app:l"), 2*time.Minute)
-				ok, err := theirs.ForceUnlock(ctx)
-				require.NoError(t, err)
-				require.True(t, ok)
-				require.ErrorIs(t, fixed.Unlock(ctx), errs.ErrLost)
-				ok, err = theirs.ForceUnlock(ctx)
-				require.NoError(t, err)
-				require.False(t, ok)
-
-				n, err := r.redis.Do(ctx, r.redis.B().Exists().Key("app:l", "redlatch_queue:{app:l}").Build()).AsInt64()
-				require.NoError(t, err)
-				require.Zero(t, n, "nothing is left")
-			})
-		})
-	}
-}
-
-func TestEveryKindExcludes(t *testing.T) {
-	t.Parallel()
-	rounds := redistest.Sized(20, 25, 50)
-	for kind, k := range exclusive {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t)
-			var acting, total atomic.Int32
-			var wg sync.WaitGroup
-			for range 3 {
-				r := newRig(t, s, rlock.Options{WatchdogTimeout: lease, PollCap: 20 * time.Millisecond,
-					CallTimeout: 5 * time.Second})
-				for range 4 {
-					wg.Go(func() {
-						for range rounds {
-							err := k.lock(r.locks, "l").Do(within(t), func(context.Context) error {
-								if acting.Add(1) != 1 {
-									return errors.New("two at once")
-								}
-								total.Add(1)
-								acting.Add(-1)
-								return nil
-							})
-							if err != nil {
-								t.Error(err)
-							}
-						}
-					})
+				for _, held := range []bool{true, false} {
+					ok, err := theirs.ForceUnlock(ctx)
+					require.NoError(t, err)
+					require.Equal(t, held, ok)
 				}
-			}
-			wg.Wait()
-			require.EqualValues(t, 3*4*rounds, total.Load())
-		})
-	}
-}
-
-func TestEveryKindIsRenewedAndLost(t *testing.T) {
-	t.Parallel()
-	for kind, k := range exclusive {
-		t.Run(kind, func(t *testing.T) {
-			simulated(t, 1, func(t *testing.T, servers quorumServers) {
-				r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 3 * time.Second})
-				h := lock(t, k.lock(r.locks, "l"), within(t))
-				first := h.Until()
-				redistest.Eventually(t, 60*time.Second, "renewed", func() bool { return h.Until().Sub(first) > 3*time.Second })
-				require.NoError(t, h.Err())
-				require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
-				select {
-				case <-h.Done():
-				case <-time.After(60 * time.Second):
-					t.Fatal("not noticed")
-				}
-				require.ErrorIs(t, h.Err(), errs.ErrLost)
+				require.ErrorIs(t, h.Unlock(ctx), errs.ErrLost)
+				require.NotContains(t, keys(t, r.redis), "app:l")
 			})
 		})
 	}
@@ -202,7 +113,7 @@ func TestATryThatDoesNotWaitOvertakesNobodyInTheQueue(t *testing.T) {
 				return err == nil && n == 1
 			})
 			// as if the holder had died: nobody is told
-			require.NoError(t, other.redis.Do(within(t), other.redis.B().Del().Key(name).Build()).Error())
+			wire.Must(t, other.redis, "DEL", name)
 			for _, r := range []*rig{other, waiter} {
 				for range 3 {
 					_, err := x.late(r.locks, name).TryLock(within(t), 0, 0)
@@ -312,50 +223,6 @@ func TestTokensGrowWhateverBecomesOfTheKeys(t *testing.T) {
 func expire(s *redistest.Server, d time.Duration) {
 	if s.Embedded != nil {
 		s.Embedded.FastForward(d)
-	}
-}
-
-func TestTokensGrowUnderContentionAndLostReplies(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var mu sync.Mutex
-	var tokens []int64 // in the order in which they were acted under
-	rounds := redistest.Sized(25, 25, 40)
-	var wg sync.WaitGroup
-	for range 3 {
-		p := redistest.NewProxy(t, s)
-		r := newRig(t, p.Server(), rlock.Options{PollCap: 50 * time.Millisecond, CallTimeout: 100 * time.Millisecond})
-		for w := range 4 {
-			wg.Go(func() {
-				for i := range rounds {
-					if w == 0 && i%5 == 0 {
-						p.Trap(&redistest.Trap{Match: redistest.With("redisson_lock_token:{l}"), Fate: redistest.LoseReply})
-					}
-					err := r.locks.Fenced("l").Do(within(t), func(_ context.Context) error {
-						mu.Lock()
-						defer mu.Unlock()
-						return nil
-					})
-					if err != nil && !errors.Is(err, errs.ErrUnknownOutcome) {
-						t.Error(err)
-					}
-					h, err := r.locks.Fenced("l").Lock(within(t))
-					if err != nil {
-						continue
-					}
-					n, _ := h.Token()
-					mu.Lock()
-					tokens = append(tokens, n)
-					mu.Unlock()
-					h.Unlock(within(t))
-				}
-			})
-		}
-	}
-	wg.Wait()
-	require.Greater(t, len(tokens), 3*4*rounds/2)
-	for i := 1; i < len(tokens); i++ {
-		require.Greater(t, tokens[i], tokens[i-1])
 	}
 }
 
@@ -506,4 +373,18 @@ func TestNoKindStarvesAnotherOfItsProcess(t *testing.T) {
 	got.unlock(t)
 	require.NoError(t, <-spun)
 	require.Less(t, time.Since(began), 10*time.Second, "the release wakes also who waits in another manner")
+}
+
+func TestReentrantIsFencedIfTheOptionsSaySo(t *testing.T) {
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{Fenced: true})
+	l := r.locks.Reentrant("l")
+	h := lock(t, l, within(t))
+	before, ok := h.Token()
+	require.True(t, ok)
+	require.NoError(t, h.Unlock(within(t)))
+	h = lock(t, r.locks.Fenced("l"), within(t))
+	after, _ := h.Token()
+	require.Greater(t, after, before)
+	require.NoError(t, h.Unlock(within(t)))
 }

@@ -9,19 +9,19 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
 
 // granted writes what a late try of an owner writes.
 func (r *rig) granted(t *testing.T, key string, owner rlock.Owner) {
 	t.Helper()
-	require.NoError(t, r.redis.Do(within(t),
-		r.redis.B().Hset().Key(key).FieldValue().FieldValue(string(owner), "1").Build()).Error())
-	require.NoError(t, r.redis.Do(within(t), r.redis.B().Pexpire().Key(key).Milliseconds(60_000).Build()).Error())
+	wire.Must(t, r.redis, "HSET", key, string(owner), "1")
+	wire.Must(t, r.redis, "PEXPIRE", key, "60000")
 }
 
 // A first request without an answer may be granted after the hold that a second one brought has been released.
-func TestALateGrantIsGivenBackOnceTheHoldIsReleased(t *testing.T) {
+func TestLateGrant_HoldReleased_IsGivenBack(t *testing.T) {
 	t.Parallel()
 	gone := func(t *testing.T, r *rig, key string) {
 		redistest.Eventually(t, 20*time.Second, "the late grant is given back", func() bool {
@@ -61,7 +61,7 @@ func TestALateGrantIsGivenBackOnceTheHoldIsReleased(t *testing.T) {
 }
 
 // A hold that is not renewed may be dropped on purpose, to be left to its lease.
-func TestALateGrantOfADroppedHoldIsLeftToItsLease(t *testing.T) {
+func TestLateGrant_HoldDropped_IsLeftToItsLease(t *testing.T) {
 	t.Parallel()
 	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: time.Minute})
 	var late func()

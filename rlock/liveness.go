@@ -41,9 +41,9 @@ func saidBy(key, owner string) string {
 //
 //  4. Before that it asks whether the lock is kept by UnlockAfter (keptKey).
 //
-// By a key that expired too early it would take every lock from living holders (TestALivingHolderIsNeverTakenFrom).
-// Whether a holder has heartbeats shows in the whole shape of its owner: the value of a Plain lock may be any text of
-// another program (TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue).
+// By a key that expired too early it would take every lock from living holders (the suite of internal/contract deletes
+// such keys). Whether a holder has heartbeats shows in the whole shape of its owner: the value of a Plain lock may be
+// any text of another program (TestLiveness_HoldOfAnotherProgram_IsNotTaken).
 type monitor struct{ *lease.Monitor }
 
 type watchKey struct {

@@ -2,13 +2,10 @@ package rlock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
+	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,10 +15,9 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	heldlease "github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
-
-func init() { roles["living"] = beLiving }
 
 // beat is short, and its three are still long for a busy machine.
 const beat = 400 * time.Millisecond
@@ -42,174 +38,27 @@ var kindOf = map[string]func(c *rlock.Client, name string) *rlock.Lock{
 	"Write":        func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Write() },
 }
 
-// beLiving holds a lock of each kind named, says so, and says which of them end.
-func beLiving() error {
-	o := living()
-	if os.Args[2] == "dead" {
-		o.Liveness = false
-	}
-	c, locks, err := connectRole(o)
-	if err != nil {
-		return err
-	}
-	var out sync.Mutex
-	for _, kind := range os.Args[3:] {
-		hold, err := kindOf[kind](locks, kind).Lock(context.Background())
-		if err != nil {
-			return err
-		}
-		go func() {
-			<-hold.Done()
-			out.Lock()
-			defer out.Unlock()
-			fmt.Println("over", kind, hold.Err())
-		}()
-	}
-	for beats := 0; o.Liveness && beats == 0; time.Sleep(beat / 20) {
-		alive, err := c.Do(context.Background(), c.B().Keys().Pattern("redlatch_alive:*").Build()).AsStrSlice()
-		if err != nil {
-			return err
-		}
-		beats = len(alive)
-	}
-	out.Lock()
-	fmt.Println("held")
-	out.Unlock()
-	io.Copy(io.Discard, os.Stdin)
-	return nil
-}
-
-func TestAKilledProcessesHoldsAreTakenOverBeforeTheirLeasesEnd(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	waits := map[string]string{ // what the holder has -> what the waiter asks for
-		"Reentrant": "Reentrant", "NonReentrant": "NonReentrant", "Fenced": "Fenced", "Fair": "Fair", "Spin": "Spin",
-		"Plain": "Plain", "Write": "Read", "Read": "Write",
-	}
-	var kinds []string
-	for kind := range waits {
-		kinds = append(kinds, kind)
-	}
-	holder := redistest.Spawn(t, "living", s, append([]string{"living"}, kinds...)...)
-	require.Equal(t, "held", holder.Line(t))
-	var taken sync.Map
-	o := living()
-	o.CallTimeout = 5 * time.Second // one that is asked again finds what it has taken over already
-	o.Observer = heeding(rlock.EventTakenOver, func(e rlock.Event) { taken.Store(e.Name, e.Holds) })
-	r := newRig(t, s, o)
-	var wg sync.WaitGroup
-	began := time.Now()
-	holder.Signal(t, syscall.SIGKILL)
-	over := map[string]bool{} // before that: its heartbeats were late on a busy machine, and it gave them back itself
-	for holder.Out.Scan() {
-		if kind, ok := strings.CutPrefix(holder.Out.Text(), "over "); ok {
-			over[strings.Fields(kind)[0]] = true
-		}
-	}
-	require.Less(t, len(over), len(waits), "nothing is left to take over")
-	for has, asks := range waits {
-		wg.Go(func() {
-			h, err := kindOf[asks](r.locks, has).Lock(within(t)) // 30 s, of a lease of 5 minutes
-			if err != nil {
-				t.Errorf("%s: %v", has, err)
-				return
-			}
-			redistest.Eventually(t, 20*time.Second, has+" is said to be taken over", func() bool {
-				holds, _ := taken.Load(has)
-				return holds == 1 || over[has]
-			})
-			if err := h.Unlock(within(t)); err != nil {
-				t.Errorf("%s: %v", has, err)
-			}
-		})
-	}
-	wg.Wait()
-	t.Logf("all taken over in %v: %.1f heartbeats", time.Since(began).Round(time.Millisecond),
-		time.Since(began).Seconds()/beat.Seconds())
-}
-
-func TestALivingHolderIsNeverTakenFrom(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		o := living()
-		o.Heartbeat = 2 * beat // the trust of three of them outlasts a busy machine's pauses
-		r, other := newRig(t, s, o), newRig(t, s, o)
-		h := lock(t, r.locks.Reentrant("l"), within(t))
-		h2 := lock(t, r.locks.ReadWrite("rw").Read(), within(t))
-		c := s.Client(t)
-		ctx, cancel := context.WithTimeout(context.Background(), 8*o.Heartbeat)
-		defer cancel()
-		var wg sync.WaitGroup
-		for _, l := range []*rlock.Lock{other.locks.Reentrant("l"), other.locks.ReadWrite("rw").Write()} {
-			wg.Go(func() {
-				_, err := l.Lock(ctx)
-				if err == nil {
-					t.Errorf("%s was taken", l.Name())
-				}
-			})
-		}
-		// Heartbeats that go are no proof: the next one brings them back.
-		deleted := 0
-		for ctx.Err() == nil {
-			time.Sleep(2 * o.Heartbeat)
-			for _, key := range keys(t, c) {
-				if strings.HasPrefix(key, "redlatch_alive:") {
-					require.NoError(t, c.Do(within(t), c.B().Del().Key(key).Build()).Error())
-					deleted++
-				}
-			}
-		}
-		wg.Wait()
-		require.NotZero(t, deleted)
-		require.NoError(t, h.Err())
-		require.NoError(t, h2.Err())
-		require.NoError(t, h.Unlock(within(t)))
-		require.NoError(t, h2.Unlock(within(t)))
-	})
-}
-
-func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	holder := redistest.Spawn(t, "living", s, "dead", "Reentrant", "Fair", "Write")
-	require.Equal(t, "held", holder.Line(t))
-	holder.Signal(t, syscall.SIGKILL)
-	c := s.Client(t)
-	java := "8c2d3a54-1111-4fff-9fff-0123456789ab:57"
-	require.NoError(t, c.Do(within(t), c.B().Hset().Key("Java").FieldValue().FieldValue(java, "1").Build()).Error())
-	require.NoError(t, c.Do(within(t), c.B().Pexpire().Key("Java").Milliseconds(lease.Milliseconds()).Build()).Error())
-	r := newRig(t, s, living())
-	var wg sync.WaitGroup
-	for name, l := range map[string]*rlock.Lock{
-		"Reentrant": r.locks.Reentrant("Reentrant"), "Fair": r.locks.Fair("Fair"),
-		"Write": r.locks.ReadWrite("Write").Write(), "Java": r.locks.Reentrant("Java"),
-	} {
-		wg.Go(func() {
-			if _, err := l.TryLock(within(t), 5*beat, 0); !isNotAcquired(err) {
-				t.Errorf("%s: %v", name, err)
-			}
-		})
-	}
-	wg.Wait()
-}
-
 // What another program sets as the value of its plain mutex may be any text, and one in sixteen random ones has the
 // digit of our version at its place.
-func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
+func TestLiveness_HoldOfAnotherProgram_IsNotTaken(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		r := newRig(t, s, living())
-		var wg sync.WaitGroup
+		r := newRig(t, servers[0], living())
+		wire.Must(t, r.redis, "HSET", "Redisson", "8c2d3a54-1111-4fff-9fff-0123456789ab:57", "1")
+		wire.Must(t, r.redis, "PEXPIRE", "Redisson", strconv.FormatInt(lease.Milliseconds(), 10))
+		locks := map[string]*rlock.Lock{"Redisson": r.locks.Reentrant("Redisson")}
 		for name, value := range map[string]string{
 			"random digits": "0123456789abcd800a0123456789abcdef012345",
 			"a UUID":        "8c2d3a54-1111-8001-9fff-0123456789ab",
 			"and a word":    "8c2d3a54-1111-8001-9fff-0123456789ab:host",
 		} {
 			require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key(name).Value(value).Px(lease).Build()).Error())
+			locks[name] = r.locks.Plain(name)
+		}
+		var wg sync.WaitGroup
+		for name, l := range locks {
 			wg.Go(func() {
-				if _, err := r.locks.Plain(name).TryLock(within(t), 8*beat, 0); !isNotAcquired(err) {
+				if _, err := l.TryLock(within(t), 8*beat, 0); !isNotAcquired(err) {
 					t.Errorf("%s: %v", name, err)
 				}
 			})
@@ -222,93 +71,6 @@ func isNotAcquired(err error) bool {
 	return err != nil && strings.Contains(err.Error(), errs.ErrNotAcquired.Error())
 }
 
-// A holder that is cut off from the server stops before anybody can take over, though its lease has minutes to go.
-func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		var wg sync.WaitGroup
-		for n := range 8 {
-			wg.Go(func() {
-				name := fmt.Sprint("l", n)
-				p := redistest.NewProxy(t, s)
-				r, other := newRig(t, p.Server(), living()), newRig(t, s, living())
-				h, err := r.locks.Reentrant(name).Lock(within(t))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				got := make(chan time.Time, 1)
-				go func() {
-					h, err := other.locks.Reentrant(name).Lock(within(t))
-					got <- time.Now()
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					h.Unlock(within(t))
-				}()
-				time.Sleep(time.Duration(n) * beat / 3)
-				p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[n%2])
-				for !h.Until().Before(time.Now()) {
-					time.Sleep(time.Millisecond)
-				}
-				until := h.Until()
-				<-h.Done()
-				if !errors.Is(h.Err(), errs.ErrLost) {
-					t.Errorf("%d: %v", n, h.Err())
-				}
-				if at := <-got; at.Before(until) {
-					t.Errorf("%d: taken over %v before the holder stopped", n, until.Sub(at))
-				}
-				p.Heal()
-			})
-		}
-		wg.Wait()
-	})
-}
-
-// A waiter that was handed the lock while it was cut off, and lost it again to one that watched, comes back as another
-// owner: whoever saw the old one without heartbeats would take the lock from it at once.
-func TestAWaiterThatWasCutOffForLongIsAnotherOwner(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		p := redistest.NewProxy(t, s)
-		holder, other, cut := newRig(t, s, living()), newRig(t, s, living()), newRig(t, p.Server(), living())
-		h := lock(t, holder.locks.Reentrant("l"), within(t))
-		ctx, cancel := context.WithCancel(within(t))
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if h, err := cut.locks.Reentrant("l").WithLabel("cut").Lock(ctx); err == nil {
-				h.Unlock(within(t))
-			}
-		})
-		defer wg.Wait()
-		defer cancel()
-		waits := func() (owner rlock.Owner) {
-			redistest.Eventually(t, 20*time.Second, "in the queue", func() bool {
-				state, err := holder.locks.Reentrant("l").Inspect(within(t))
-				for _, w := range state.Waiters {
-					if w.Owner.Label() == "cut" {
-						owner = w.Owner
-					}
-				}
-				return err == nil && owner != ""
-			})
-			return owner
-		}
-		before := waits()
-		p.Hold(redistest.Down)
-		require.NoError(t, h.Unlock(within(t))) // to who is cut off
-		h = lock(t, other.locks.Reentrant("l"), within(t))
-		p.Heal()
-		redistest.Eventually(t, 20*time.Second, "another owner", func() bool { return waits() != before })
-		require.NoError(t, h.Err())
-		require.NoError(t, h.Unlock(within(t)))
-	})
-}
-
 // outage has the waiter behind p be without an answer for longer than its heartbeats are trusted.
 func outage(p *redistest.Proxy) {
 	p.Hold(redistest.Down)
@@ -316,36 +78,7 @@ func outage(p *redistest.Proxy) {
 	p.Heal()
 }
 
-// It is another owner then, and the queue knows only those that ask for a place.
-func TestAFairWaiterCutOffForLongQueuesAnewAndGetsTheLock(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		p := redistest.NewProxy(t, s)
-		holder, cut := newRig(t, s, living()), newRig(t, p.Server(), living())
-		h := lock(t, holder.locks.Fair("l"), within(t))
-		got := pass(t, cut.locks.Fair("l"))
-		hasPlace := func(owner string) bool {
-			there, err := holder.redis.Do(within(t),
-				holder.redis.B().Hexists().Key("redlatch_fair:{l}").Field(owner).Build()).AsBool()
-			return err == nil && there
-		}
-		holder.queued(t, "l", 1)
-		before := holder.queue(t, "l")[0]
-		redistest.Eventually(t, 20*time.Second, "it can be handed the lock", func() bool { return hasPlace(before) })
-		outage(p)
-		redistest.Eventually(t, 20*time.Second, "it queues as another owner, alone, and can be handed the lock as that one",
-			func() bool {
-				line := holder.queue(t, "l")
-				return len(line) == 1 && line[0] != before && hasPlace(line[0])
-			})
-		require.NoError(t, h.Unlock(within(t)))
-		require.NoError(t, <-got)
-		require.Empty(t, holder.queue(t, "l"))
-	})
-}
-
-func TestAWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) {
+func TestWriter_CutOffForLong_StillKeepsReadersOut(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -381,20 +114,8 @@ func TestAWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) {
 	})
 }
 
-func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	holder := redistest.Spawn(t, "living", s, "living", "Reentrant")
-	require.Equal(t, "held", holder.Line(t))
-	holder.Signal(t, syscall.SIGSTOP)
-	h := lock(t, newRig(t, s, living()).locks.Reentrant("Reentrant"), within(t))
-	holder.Signal(t, syscall.SIGCONT)
-	require.Equal(t, "over Reentrant lost", holder.Line(t))
-	require.NoError(t, h.Unlock(within(t)))
-}
-
 // A thousand locks cost what one does, and short holds nothing.
-func TestOneHeartbeatServesAllLocks(t *testing.T) {
+func TestHeartbeats_ManyLocks_OneServesAll(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
@@ -429,7 +150,7 @@ func TestOneHeartbeatServesAllLocks(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsGoOnWhileMemoryIsFull(t *testing.T) {
+func TestHeartbeats_MemoryFull_GoOn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	o := living()
@@ -437,45 +158,13 @@ func TestHeartbeatsGoOnWhileMemoryIsFull(t *testing.T) {
 	r := newRig(t, s, o)
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	redistest.Eventually(t, 20*time.Second, "a heartbeat", func() bool { return len(keys(t, r.redis)) > 1 })
-	admin(t, s.Client(t), "CONFIG", "SET", "maxmemory", "1")
+	wire.Must(t, s.Client(t), "CONFIG", "SET", "maxmemory", "1")
 	time.Sleep(4 * o.Heartbeat)
 	require.NoError(t, h.Err())
 	require.NoError(t, h.Unlock(within(t)))
 }
 
-func TestLivenessInACluster(t *testing.T) {
-	redistest.InFull(t, "TestAKilledProcessesHoldsAreTakenOverBeforeTheirLeasesEnd")
-	t.Parallel()
-	s := redistest.Cluster(t)
-	o := living()
-	o.Heartbeat = 2 * beat // so many connections take a busy machine long
-	r, other := newRig(t, s, o), newRig(t, s, o)
-	var holds []*rlock.Hold
-	for n := range 50 {
-		holds = append(holds, lock(t, r.locks.Reentrant(fmt.Sprint("l", n)), within(t)))
-	}
-	time.Sleep(4 * o.Heartbeat)
-	for _, h := range holds {
-		require.NoError(t, h.Err())
-	}
-	// A crash: the client goes away without a word.
-	r.redis.Close()
-	var wg sync.WaitGroup
-	for n := range holds {
-		wg.Go(func() {
-			h, err := other.locks.Reentrant(fmt.Sprint("l", n)).Lock(within(t))
-			if err == nil {
-				err = h.Unlock(within(t))
-			}
-			if err != nil {
-				t.Error(n, err)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-func TestOptionsOfLocksAloneAreChecked(t *testing.T) {
+func TestOptions_OfLocksAlone_AreChecked(t *testing.T) {
 	t.Parallel()
 	s := redistest.Embedded(t)
 	hub := newRig(t, s, rlock.Options{}).hub
@@ -492,7 +181,7 @@ func TestOptionsOfLocksAloneAreChecked(t *testing.T) {
 	}
 }
 
-func TestInspectShowsWaitersInOrderTokensAndProcesses(t *testing.T) {
+func TestInspect_Waiters_AreInOrder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	o := living()
@@ -552,11 +241,11 @@ func TestInspectShowsWaitersInOrderTokensAndProcesses(t *testing.T) {
 	require.Equal(t, ph.Owner(), state.Holders[0].Owner)
 }
 
-func TestInspectAsAUserWhoMaySeeTheLockOnly(t *testing.T) {
+func TestInspect_RightToTheLockAlone_ShowsIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
-	admin(t, r.redis, "ACL", "SETUSER", "narrow", "on", ">secret", "~l", "~redlatch_queue:{l}", "&*", "+@all")
+	wire.Must(t, r.redis, "ACL", "SETUSER", "narrow", "on", ">secret", "~l", "~redlatch_queue:{l}", "&*", "+@all")
 	narrow := newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) {
 		o.Username, o.Password = "narrow", "secret"
 	})
@@ -566,7 +255,7 @@ func TestInspectAsAUserWhoMaySeeTheLockOnly(t *testing.T) {
 	require.Equal(t, h.Owner(), state.Holders[0].Owner)
 }
 
-func TestInspectOfAMultiShowsItsMembers(t *testing.T) {
+func TestInspect_Multi_ShowsItsMembers(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
@@ -599,7 +288,7 @@ func TestInspectOfAMultiShowsItsMembers(t *testing.T) {
 }
 
 // A release may name a waiter of its own process that has not asked the server yet.
-func TestWithLivenessTurnsInTheProcessAreGranted(t *testing.T) {
+func TestLiveness_TurnsInTheProcess_AreGranted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{Liveness: true})
 	l := r.locks.Reentrant("l")
@@ -621,4 +310,23 @@ func TestWithLivenessTurnsInTheProcessAreGranted(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// The suite shows it of each primitive. A holder whose heartbeats were not confirmed lives on, with a lease of minutes.
+// Its heartbeats go on, so no waiter takes the lock over: the holder has to give it back.
+func TestUnlock_LostByALivingHolder_IsGivenBack(t *testing.T) {
+	t.Parallel()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		p := redistest.NewProxy(t, servers[0])
+		r, other := newRig(t, p.Server(), living()), newRig(t, servers[0], living())
+		h := lock(t, r.locks.Reentrant("l"), within(t))
+		time.Sleep(5 * beat)
+		p.BlackHole(redistest.Up)
+		<-h.Done()
+		p.Heal()
+		kept := lock(t, r.locks.Reentrant("another"), within(t)) // which has heartbeats
+		defer kept.Unlock(within(t))
+		require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
+		require.NoError(t, lock(t, other.locks.Reentrant("l"), within(t)).Unlock(within(t)))
+	})
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-var lockedScript = load("is locked", "locked")
+var lockedScript = load("is locked", "locked").Reads()
 
 // runLocked asks whether a lock, or a side of one, is held.
 func (l *single) runLocked(ctx context.Context) (bool, error) {

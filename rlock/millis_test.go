@@ -13,10 +13,10 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold is about ends that are written beside the key, for a hold
+// TestHold_EndToldToItsHolder_IsNoMillisecondEarly is about ends that are written beside the key, for a hold
 // that shares its lock with others. A server's clock counts microseconds. The end of a key is the server's own, which
-// TestAServerEndsAKeyOnlyWhenItsWholeMillisecondIsOver looks at.
-func TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
+// TestServer_KeysMillisecondNotOver_KeepsIt looks at.
+func TestHold_EndToldToItsHolder_IsNoMillisecondEarly(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)

@@ -208,8 +208,8 @@ var errLostMeanwhile = errors.New("lost while others were acquired")
 
 // applyLease gives the parts the lease that was asked for, now that all are there: what has lost more than a tenth of
 // it gets it anew, and none is renewed any more.
-func (t *together) applyLease(ctx context.Context, p *parts) error {
-	holds := p.all()
+func (t *together) applyLease(caller context.Context, p *parts) error {
+	ctx, holds := caller, p.all()
 	failed := make([]error, len(holds))
 	if !t.until.IsZero() {
 		end := time.Now().Add(ownerOf(holds[0].h).lock.c.opts.CallTimeout) // one call is not begun for nothing
@@ -230,7 +230,11 @@ func (t *together) applyLease(ctx context.Context, p *parts) error {
 	for _, x := range holds {
 		x.h.Manual()
 	}
-	return errors.Join(failed...)
+	err := errors.Join(failed...)
+	if cause := errs.Ended(caller); cause != nil && errs.IsCut(err) {
+		return &NotAcquiredError{Name: t.q.name, Lease: -1, Waited: time.Since(t.began), cause: cause, unheard: true}
+	}
+	return err
 }
 
 // together is one acquisition of a Multi, at first by one script.

@@ -31,18 +31,8 @@ type Options struct {
 	// MaxHold ends every hold after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to 0: no
 	// upper limit.
 	MaxHold time.Duration
-	// LockDelay is for how long no other owner enters after a hold was lost: its holder's process is gone, suspended or
-	// cut off, and what it has sent may still arrive (the lock-delay of Chubby and Consul). The server keeps each lease
-	// for so much longer than the holder is promised, so Until, the contexts and the renewals stay as they are, a crashed
-	// process blocks the others for WatchdogTimeout+LockDelay, and with Liveness for about three Heartbeats and the
-	// LockDelay. It counts from the holder's deadline. An Unlock in time, ForceUnlock and the end of UnlockAfter have
-	// none; an Unlock that returns ErrLost does not end it. It cannot be kept where the server itself has lost the lock
-	// (DEL, eviction, a failover that forgets, its clock), and MaxHold alone is not a loss. Each holder's own option
-	// counts, and not that of those that wait, so Redisson's waiters are kept out, too; its holders have none. 10 ms to 1
-	// min, and with Liveness at most 40.95 s less three Heartbeats. Defaults to 0: off.
-	LockDelay time.Duration
 	// Fenced has Reentrant return the Fenced lock of the name, so that its holds have tokens. It is then not joined from
-	// another process (WithOwner), and does not linger. The other kinds are as they were. Defaults to off.
+	// another process (WithOwner). The other kinds are as they were. Defaults to off.
 	Fenced bool
 	// TokenRetention is how long the last token of a Fenced lock is kept after its last grant. It matters if the server's
 	// clock may step back, and if Redisson takes the lock, too: Redisson counts from 1 when the last token is gone. At
@@ -96,7 +86,7 @@ func (o *Options) check() error {
 			Default: 24 * time.Hour},
 	)
 	if err == nil {
-		err = session.CheckHeartbeat(&o.Heartbeat, &o.LockDelay, o.Liveness)
+		err = session.CheckHeartbeat(&o.Heartbeat)
 	}
 	if err != nil {
 		return err

@@ -3,11 +3,14 @@ package rlock
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -16,8 +19,8 @@ import (
 //
 // Its id is never used again, not even by the same goroutine for the same lock. Otherwise the release of a first hold,
 // of unknown outcome, could arrive after a second acquisition by the same id, and remove the second hold
-// (TestASlowReleaseNeverTouchesALaterHold, TestEveryAcquisitionIsANewOwner). The label is part of the id: a key or
-// field of its own could outlive the hold, or be missed by it.
+// (TestAcquire_EachTime_IsANewOwner). The label is part of the id: a key or field of its own could outlive the hold, or
+// be missed by it.
 type owner struct {
 	session.Holding
 	lock    *single
@@ -75,6 +78,10 @@ type named struct{ owner Owner }
 // WithOwner returns ctx with an owner of this lock, which another process sent (see [Hold.Owner]). Acquiring the lock
 // under it joins that owner's hold at once, without waiting. The joiner gets a hold of its own, with its own lease. The
 // lock is free when the last hold or join is released. If the owner is one of this very client, it is re-entered.
+//
+// Only the text of [Hold.Owner] will do. An owner is shared by the callers of a process that follow each other, and
+// Hold.Owner has that one keep it. The same text from [Lock.Inspect] or [NotAcquiredError] may be a later caller's by
+// the time it is used.
 //
 // Acquiring returns ErrLost if that owner does not hold the lock any more, or has left it by [Hold.UnlockAfter]. It
 // returns ErrInvalidOption if the lock is not a Reentrant one, or if the text is not an owner of this library: the
@@ -202,10 +209,27 @@ func ownerIn(ctx context.Context, l *single) (own *owner, turn int32, id Owner) 
 	return nil, 0, ""
 }
 
+// endedIn returns an ErrLost if ctx carries a hold of l that is over. The owner may hold the lock still, by the
+// handles of a re-entry or of other readers, and nothing of that is the released hold's: a goroutine that kept its
+// context would pass the waiting writers for as long as those readers follow each other.
+func (l *single) endedIn(ctx context.Context) error {
+	h, ok := ctx.Value(l.ownKey).(*session.Handle)
+	if !ok {
+		return nil
+	}
+	switch why := h.Err(); {
+	case why == nil:
+		return nil
+	case errors.Is(why, errs.ErrLost):
+		return fmt.Errorf("re-enter %q: %w", l.name, why) // with ErrWrongType, if the key was overwritten
+	}
+	return fmt.Errorf("re-enter %q: %w", l.name, errs.ErrLost)
+}
+
 // holdContext is a context of a hold. It refers to the Hold, so the Hold is in use for as long as any of its contexts
 // is. The watchdog refers to the handle behind the Hold only. The other way round, a hold that is used only through its
 // context would be collected and renewed no more, or a forgotten one be renewed forever
-// (TestAForgottenHoldIsNotRenewedAndWarnedOfOnce).
+// (the suite of internal/contract forgets one).
 type holdContext struct {
 	context.Context
 	hold *Hold

@@ -45,12 +45,11 @@ var plain = &kind{
 	},
 	renew: load("plain renew", "plain_renew"),
 	keep:  load("plain keep", "plain_keep"), keepKeys: lockKey,
-	locked:    lockedCall(load("plain is locked", "plain_locked")),
+	locked:    lockedCall(load("plain is locked", "plain_locked").Reads()),
 	force:     load("plain force unlock", "plain_force"),
 	title:     "Plain",
 	coalesces: true,
 	plain:     "1",
-	manner:    "plain",
 	// An entry in a queue of which a release tells the first that the lock is free, and reserves it for a moment. It asks
 	// like anybody else.
 	queueEntry: func(a *acquisition, _, _ time.Duration) string {

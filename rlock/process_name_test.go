@@ -13,58 +13,40 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestInspectNamesTheProcessOfEachHolderWithoutLiveness(t *testing.T) {
-	redistest.SkipShort(t)
+func TestProcessName_WhileSomethingIsHeld_IsKept(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rlock.Options{Process: "worker"}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
-		a, b := rigs[0].locks, rigs[1].locks
-		who := func(name string) (all []string) {
-			state, err := b.Reentrant(name).Inspect(ctx)
+		locks := rigs[0].locks
+		is := func(name, process string) {
+			t.Helper()
+			state, err := rigs[1].locks.Reentrant(name).Inspect(ctx)
 			require.NoError(t, err)
-			for _, h := range state.Holders {
-				all = append(all, h.Process)
-			}
-			for _, w := range state.Waiters {
-				all = append(all, "waits: "+w.Process)
-			}
-			return all
+			require.Equal(t, process, state.Holders[0].Process)
 		}
-		h := lock(t, a.Reentrant("first"), ctx)
-		require.Equal(t, []string{""}, who("first"), "an acquisition writes nothing")
+		h := lock(t, locks.Reentrant("first"), ctx)
+		is("first", "") // an acquisition writes nothing
 		time.Sleep(1100 * time.Millisecond)
-		require.Equal(t, []string{"worker"}, who("first"))
-		require.NoError(t, h.Unlock(ctx))
-
-		// For the client is known now, and holds of any length and kind are.
-		r, w := a.ReadWrite("rw").Read(), lock(t, a.Plain("plain"), ctx)
-		hold := lock(t, r, ctx)
-		require.Equal(t, []string{"worker"}, who("rw"))
-		require.Equal(t, []string{"worker"}, who("plain"))
-		waited := make(chan error)
-		go func() { waited <- b.Reentrant("kept").Do(ctx, func(context.Context) error { return nil }) }()
-		require.NoError(t, <-waited)
-		require.NoError(t, w.Unlock(ctx))
-		require.NoError(t, hold.Unlock(ctx))
-
-		// It is written again while something is held, and forgotten when nothing is.
-		h = lock(t, a.Reentrant("long"), ctx)
+		is("first", "worker")
 		before := s.Embedded.CommandCount()
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // it is written again
 		require.NotZero(t, s.Embedded.CommandCount()-before)
-		require.Equal(t, []string{"worker"}, who("long"))
+		is("first", "worker")
+		require.NoError(t, h.Unlock(ctx))
+		h = lock(t, locks.Plain("plain"), ctx) // the client is known: so are holds of any length and kind
+		is("plain", "worker")
 		require.NoError(t, h.Unlock(ctx))
 		time.Sleep(25 * time.Minute)
-		require.Empty(t, s.Embedded.Keys())
-		h = lock(t, a.Reentrant("again"), ctx)
+		require.Empty(t, s.Embedded.Keys(), "it is forgotten")
+		h = lock(t, locks.Reentrant("again"), ctx)
 		time.Sleep(10 * time.Millisecond)
-		require.Equal(t, []string{"worker"}, who("again"))
+		is("again", "worker")
 		require.NoError(t, h.Unlock(ctx))
 	})
 }
 
 // A client that holds nothing for as long as a second is known as well, once it has held something.
-func TestAProcessOfShortHoldsIsNamed(t *testing.T) {
+func TestProcessName_ShortHolds_IsShown(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
@@ -83,7 +65,7 @@ func TestAProcessOfShortHoldsIsNamed(t *testing.T) {
 }
 
 // What cannot be written costs no hold, and no line.
-func TestAProcessThatMayNotSayItsNameHoldsAsEver(t *testing.T) {
+func TestProcessName_RightMissing_HoldsAsEver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Ask(t, "ACL", "SETUSER", "nameless", "on", ">secret", "~l*", "~redlatch_queue:*", "~redlatch_rw*", "~redisson_*",
@@ -105,7 +87,7 @@ func TestAProcessThatMayNotSayItsNameHoldsAsEver(t *testing.T) {
 	require.Empty(t, log.String())
 }
 
-func TestInspectNamesProcessesInACluster(t *testing.T) {
+func TestProcessName_Cluster_IsShown(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	r, other := newRig(t, s, rlock.Options{Process: "worker"}), newRig(t, s, rlock.Options{})

@@ -16,24 +16,22 @@ func voting(k *kind) *kind {
 	return k.like(func(k *kind) {
 		k.title, k.drift, k.coalesces = "member of a Quorum", true, false
 		k.acquire = voteCall
-		if k.confirms { // a majority of the members gives the token
-			k.confirms, k.entry, k.acquire = false, entryNever, fencedVoteCall
-		}
 	})
 }
 
 var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: voting(nonReentrant),
-	spinning: voting(spinning), fencing: voting(fencing)}
+	spinning: voting(spinning)}
 
 // Quorum describes a lock that is held by the owner of a majority of its members, each on a server of its own: Redlock.
 // It stays available, and exclusive, while any minority of the servers is down, slow, disconnected, or has lost its
 // data. The servers must be independent. A server that fails over to a replica may forget a vote that it gave, so
 // Quorum refuses clients of a Sentinel or a Cluster.
 //
-// There must be at least 3 members, of kinds Reentrant, NonReentrant or Spin, or all of them Fenced, usually of the
-// same name, each on another server. An odd number is best. Quorum refuses two members of one rueidis client or hub
-// (ErrInvalidOption). The first acquisition refuses two clients of one server, after the servers have said which they
-// are (their run_id). Use the name for nothing else on these servers, and the same lease in all processes.
+// There must be at least 3 members, of kinds Reentrant, NonReentrant or Spin, usually of the same name, each on another
+// server. An odd number is best. Quorum refuses Fenced members, because the servers of a majority have no counter in
+// common, and two members of one rueidis client or hub (ErrInvalidOption). The first acquisition refuses two clients of
+// one server, after the servers have said which they are (their run_id). Use the name for nothing else on these
+// servers, and the same lease in all processes.
 //
 // The returned lock has its own WithWait, WithLease and WithLabel. Those of its members are not used, except a member's
 // label if the returned lock has none.
@@ -57,13 +55,6 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 //     any vote.
 //   - Owner is the members' owners, joined by commas, and empty for a member that is not held; pass it to
 //     [Lock.WithOwner] of the same Quorum.
-//   - The holds of a Quorum of Fenced locks have a Token, greater than that of every earlier hold, also when servers
-//     were restarted without their data. After the votes a majority has to keep it: one more call to each server. A
-//     server that was restarted since, or has lost the token (FLUSHALL, DEL), does not count until it has kept a
-//     later one. If no majority counts, as of a name that is new, all members must answer; otherwise acquiring
-//     returns ErrUnavailable, which says so. If all that kept the last token forget it, tokens grow as long as the
-//     servers' clocks are not stepped back. A last token is kept for Options.TokenRetention. Such a Quorum is not
-//     re-entered.
 //   - IsLocked reports whether fewer members than a majority are free. The Lease of its State is the time until a
 //     majority is free.
 //
@@ -77,7 +68,7 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 //
 // A majority cannot promise everything. A server whose data is deleted while it runs (FLUSHALL, DEL, eviction), or
 // whose clock steps forward, can give the same vote twice, and one such vote may be enough for a second holder. Where
-// that matters, use a resource that checks for late acts.
+// that matters, use a Fenced lock on one server, and a resource that checks its tokens.
 //
 // Cost: one script call to each server to acquire and one to release, in parallel, and a renewal to each every third of
 // the lease. The call to acquire runs INFO, for which the user needs the right. A waiter subscribes to the channel of
@@ -90,11 +81,15 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen, fenced := map[any]int{}, members[0].kind == fencing
+	seen := map[any]int{}
 	for i, l := range members {
 		k := votingKinds[l.kind]
-		if k == nil {
-			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is %s, must be Reentrant, NonReentrant, Spin or Fenced",
+		switch {
+		case l.kind == fencing:
+			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is Fenced, and a majority of servers gives no fencing "+
+				"token: take a NonReentrant lock, or a Reentrant one without Options.Fenced", errs.ErrInvalidOption, i+1, l.name)
+		case k == nil:
+			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is %s, must be Reentrant, NonReentrant or Spin",
 				errs.ErrInvalidOption, i+1, l.name, l.kind.title)
 		}
 		if mode := l.c.session.Hub.Client().Mode(); mode != rueidis.ClientModeStandalone {
@@ -107,10 +102,6 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 				return nil, sameServer(j, i+1, members[j-1], l)
 			}
 			seen[of] = i + 1
-		}
-		if (l.kind == fencing) != fenced {
-			return nil, fmt.Errorf("rlock: %w: quorum: locks 1 and %d, %q and %q: all or none must be Fenced",
-				errs.ErrInvalidOption, i+1, members[0].name, l.name)
 		}
 		voter := *l.single
 		voter.kind = k

@@ -32,9 +32,7 @@ import (
 //     waiter (TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld). It draws a turn first, as those do that wait
 //     for a Plain lock (wait/turn.go), from how many listen at the members (TestAReleasedQuorumIsNotAskedForByAll).
 //     After a split it pauses at random before the next round, up to 8 ms, doubled up to 256 ms, unless the split is
-//     half a second past. The losers' own releases would otherwise wake all of them at the same instant
-//     (TestCrossingVotesMakeProgress).
-//     Fenced members then keep a token (mint).
+//     half a second past. The losers' own releases would otherwise wake all of them at the same instant.
 //  4. Each vote is renewed by its own client. A missing vote is asked for again (win).
 //  5. Unlock returns when a majority has released. The other releases have four call timeouts, and then are pending.
 //
@@ -114,16 +112,11 @@ func (a *quorumAcquisition) try(ctx context.Context) (wait.Answer, error) {
 	err := a.checkDuplicateServers()
 	if err == nil && t.granted >= a.q.need {
 		kept := p.b.require(a.q.need)
-		if kept && a.fenced() {
-			err = a.mint(ctx, p)
-		}
-		if err == nil && kept && time.Now().Before(p.until()) {
+		if kept && time.Now().Before(p.until()) {
 			a.win(p, t.granted == len(a.members))
 			return wait.Answer{Granted: true}, nil
 		}
-		if err == nil {
-			err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, a.q.name)
-		}
+		err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, a.q.name)
 		if why := p.b.life.Err(); why != nil && !errors.Is(why, errs.ErrLost) {
 			err = why
 		}
@@ -199,9 +192,6 @@ func (a *quorumAcquisition) ask(ctx context.Context, p *parts) roundResult {
 				return
 			}
 			votes <- vote{i, err}
-			if err == nil {
-				a.joined(own, p, i, x)
-			}
 		}()
 	}
 	t := roundResult{answered: make([]bool, n), results: make([]error, n)}
@@ -407,7 +397,7 @@ func (a *quorumAcquisition) joinSubscriptions(ctx context.Context) {
 	subs := make([]*pubsub.Subscription, len(a.members))
 	for i, m := range a.members {
 		sub, ok := m.c.session.Inner.TrySubscribe(m.channel)
-		if !ok || m.backoff() != nil {
+		if !ok || m.backoff != nil {
 			if ok {
 				sub.Close()
 			}
@@ -441,7 +431,7 @@ func (a *quorumAcquisition) subscribe(ctx context.Context) {
 	}
 	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for i, m := range a.members {
-		if m.backoff() != nil {
+		if m.backoff != nil {
 			continue // a Spin lock has no channel
 		}
 		a.listeners.Go(func() {

@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -48,4 +50,43 @@ func TestAQuorumWithoutAMajorityFailsInOneTimeoutAndLogsOnce(t *testing.T) {
 		require.NoError(t, <-got)
 		require.Equal(t, []int{1, 1}, []int{book.Count(silent), book.Count(again)}, &book)
 	})
+}
+
+func TestAQuorumBesideKeysOfAnotherTypeIsRefused(t *testing.T) {
+	t.Parallel()
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
+		p := servers.process(t, rlock.Options{WatchdogTimeout: time.Second})
+		q := p.lock(t, "q")
+		h := lock(t, q, within(t))
+		for _, r := range p.rigs[1:] {
+			wire.Must(t, r.redis, "DEL", "q")
+			wire.Must(t, r.redis, "RPUSH", "q", "a")
+		}
+		require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
+		_, err := q.TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, errs.ErrWrongType)
+		servers[:1].empty(t, "q")
+	})
+}
+
+// What a majority has not confirmed may have been released or not.
+func TestUnlockOfAQuorumBesideSilentServersIsOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	for _, patience := range []time.Duration{100 * time.Millisecond, time.Minute} {
+		simulated(t, 3, func(t *testing.T, servers quorumServers) {
+			p := servers.behindProxies(t, quick)
+			h := lock(t, p.lock(t, "q"), within(t))
+			for _, proxy := range p.proxies[1:] {
+				proxy.Hold(redistest.Up)
+				proxy.Hold(redistest.Down)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			require.ErrorIs(t, h.Unlock(ctx), errs.ErrUnknownOutcome)
+			for _, proxy := range p.proxies {
+				proxy.Heal()
+			}
+			servers.empty(t, "q")
+		})
+	}
 }

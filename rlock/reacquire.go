@@ -82,7 +82,6 @@ func (p *parts) reacquire(members []member) {
 			if old != nil {
 				old.discard(ctx) // lost, which sends nothing
 			}
-			a.joined(ctx, p, i, x)
 		})
 	}
 	wg.Wait()

@@ -18,7 +18,7 @@ var (
 	rwWriteScript   = load("acquire write", "rw_write")
 	rwReleaseScript = load("release read-write", "rw_release")
 	rwKeepScript    = load("keep read-write", "rw_keep")
-	rwLockedScript  = load("is read-write locked", "rw_locked")
+	rwLockedScript  = load("is read-write locked", "rw_locked").Reads()
 	rwForceScript   = load("force unlock read-write", "rw_force")
 	rwTrimScript    = load("trim read-write", "rw_trim")
 )
@@ -47,7 +47,7 @@ var rwRead = &kind{
 	resolve:    resolveReader,
 	title:      "ReadWrite.Read",
 	entry:      entryInside,
-	manner:     "read",
+	unpaired:   true, // for the timeout keys of readers
 	queueEntry: handoverEntry,
 	// It queues behind no one, and no one behind it: readers do not keep each other out.
 	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Mode = "read each", wait.Each },
@@ -92,7 +92,7 @@ var rwWrite = &kind{
 	resolve:    resolveWriter,
 	title:      "ReadWrite.Write",
 	entry:      entryInside,
-	manner:     "write",
+	unpaired:   true,
 	queueEntry: handoverEntry, tenures: oneByOne,
 }
 
@@ -147,6 +147,10 @@ func (l *single) readKeys(owner string) []string {
 // A reader that hangs keeps writers out, and these would keep out other readers. Therefore, when the first writer has
 // waited for one Options.PollCap (of 10 s at most), then for two, four and so on, the waiting readers are let in once
 // each.
+//
+// A reader that does not wait (TryLock with a waitTime of 0) makes a call of its own while another reader of its
+// process asks. It does not pass a waiting writer. But many of such calls slow a writer down more than readers that
+// wait.
 //
 // A waiter that gets no messages, because they are lost or it may not subscribe, asks every PollCap. One that may not
 // subscribe is in no queue, and while others queue it may wait for as long as they do. There is no queue while the

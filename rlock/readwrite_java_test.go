@@ -3,11 +3,7 @@ package rlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +20,7 @@ import (
 // choice between PUBLISH and SPUBLISH. Keys of which only the prefix is known beforehand are made in the script, as
 // there.
 const (
-	javaReadLock = `
+	javaReadLock = redistest.Undeclared + `
 local mode = redis.call('HGET', KEYS[1], 'mode')
 if not mode then
   redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[2], 1)
@@ -40,7 +36,7 @@ if mode == 'read' or redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1 then
 end
 return redis.call('PTTL', KEYS[1])`
 
-	javaReadUnlock = `
+	javaReadUnlock = redistest.Undeclared + `
 local mode = redis.call('HGET', KEYS[1], 'mode')
 if not mode then
   redis.call('PUBLISH', KEYS[2], 0)
@@ -159,191 +155,6 @@ func (j *javaRW) writeUnlock(ctx context.Context) error {
 	return err
 }
 
-func TestGoAndJavaReadersShareAndKeepTheirOwnEnds(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
-		rw := r.locks.ReadWrite("l")
-		j := &javaRW{r.redis, "l", java}
-		must := func(want bool, ok bool, err error) {
-			t.Helper()
-			require.NoError(t, err)
-			require.Equal(t, want, ok)
-		}
-		do := func(want bool, f func(context.Context, time.Duration) (bool, error), lease time.Duration) {
-			t.Helper()
-			ok, err := f(within(t), lease)
-			must(want, ok, err)
-		}
-		g := lock(t, rw.Read().WithLease(100*time.Second), within(t))
-		again := lock(t, rw.Read().WithLease(100*time.Second), g.Context(within(t)))
-		do(true, j.read, 300*time.Second)
-		do(true, j.read, 200*time.Second)
-		do(false, j.write, 10*time.Second)
-		require.Greater(t, r.pttl(t, "l"), 250*time.Second)
-		_, err := rw.Write().TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, errs.ErrNotAcquired)
-		require.NoError(t, j.readUnlock(within(t))) // its second
-		require.NoError(t, again.Unlock(within(t)))
-		require.NoError(t, j.readUnlock(within(t)))
-		left := r.pttl(t, "l")
-		require.LessOrEqual(t, left, 100*time.Second, "Java finds the end of our read hold")
-		require.Greater(t, left, 60*time.Second)
-		do(false, j.write, 10*time.Second)
-
-		do(true, j.read, 30*time.Second)
-		require.NoError(t, g.Unlock(within(t)))
-		left = r.pttl(t, "l")
-		require.LessOrEqual(t, left, 30*time.Second, "and we that of Java's")
-		require.Greater(t, left, 5*time.Second)
-		_, err = rw.Write().TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, errs.ErrNotAcquired)
-		require.NoError(t, j.readUnlock(within(t)))
-		require.Empty(t, r.hash(t, "l"))
-
-		w := lock(t, rw.Write(), within(t))
-		do(false, j.read, 10*time.Second)
-		do(false, j.write, 10*time.Second)
-		read := lock(t, rw.Read(), w.Context(within(t)))
-		require.NoError(t, w.Unlock(within(t)))
-		do(true, j.read, 10*time.Second)
-		do(false, j.write, 10*time.Second)
-		require.NoError(t, j.readUnlock(within(t)))
-		require.NoError(t, read.Unlock(within(t)))
-		do(true, j.write, 10*time.Second)
-		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
-			_, err := l.TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, errs.ErrNotAcquired)
-		}
-		st, err := r.locks.Reentrant("l").Inspect(within(t))
-		require.NoError(t, err)
-		require.Equal(t, []rlock.Holder{{Owner: java, Count: 1, Lease: st.Lease, Write: true}}, st.Holders)
-		reader := acquiring(t, rw.Read())
-		require.NoError(t, j.writeUnlock(within(t)))
-		got := <-reader
-		require.NoError(t, got.err)
-		require.NoError(t, got.hold.Unlock(within(t)))
-		require.Empty(t, keys(t, r.redis))
-	})
-}
-
-func TestADeadJavaReaderDoesNotOutliveItsLeaseBesideOurs(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{})
-	j := &javaRW{r.redis, "l", java}
-	rw := r.locks.ReadWrite("l")
-	ok, err := j.read(within(t), 50*time.Millisecond)
-	require.NoError(t, err)
-	require.True(t, ok)
-	h := lock(t, rw.Read(), within(t))
-	redistest.Eventually(t, 10*time.Second, "Java's lease is over", func() bool {
-		return r.pttl(t, j.timeouts()+":1") < 0
-	})
-	require.NoError(t, h.Unlock(within(t)))
-	w, err := rw.Write().TryLock(within(t), 0, 0)
-	require.NoError(t, err)
-	require.NoError(t, w.Unlock(within(t)))
-}
-
-func TestGoAndJavaExcludeEachOtherUnderContention(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var writers, readers atomic.Int32
-	var javas, gos [2]atomic.Int32 // times read, times written
-	inside := func(side int) {
-		if side == 1 {
-			if w, r := writers.Add(1), readers.Load(); w != 1 || r != 0 {
-				t.Errorf("a writer beside %d others and %d readers", w-1, r)
-			}
-			time.Sleep(200 * time.Microsecond)
-			writers.Add(-1)
-			return
-		}
-		readers.Add(1)
-		if w := writers.Load(); w != 0 {
-			t.Error("a reader beside a writer")
-		}
-		time.Sleep(500 * time.Microsecond)
-		readers.Add(-1)
-	}
-	many := redistest.Sized[int32](14, 14, 50)
-	enough := func() bool {
-		return javas[0].Load() > 2*many && javas[1].Load() > many && gos[0].Load() > 2*many && gos[1].Load() > many
-	}
-	end := time.Now().Add(time.Minute)
-	c := s.Client(t)
-	var wg sync.WaitGroup
-	for i := range 6 {
-		rnd := rand.New(rand.NewPCG(uint64(i), 3))
-		wg.Go(func() {
-			j := &javaRW{c, "l", "9c1d2e3f-0a4b-4c5d-8e6f-7a8b9c0d1e2f:" + strconv.Itoa(i)}
-			for !enough() && time.Now().Before(end) {
-				side := rnd.IntN(3) / 2
-				take, give := j.read, j.readUnlock
-				if side == 1 {
-					take, give = j.write, j.writeUnlock
-				}
-				ok, err := take(within(t), 20*time.Second)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if ok {
-					inside(side)
-					javas[side].Add(1)
-					if err := give(within(t)); err != nil {
-						t.Error("java: ", err)
-						return
-					}
-				}
-				time.Sleep(time.Duration(rnd.IntN(2000)) * time.Microsecond)
-			}
-		})
-	}
-	for p := range 2 {
-		r := newRig(t, s, rlock.Options{PollCap: 20 * time.Millisecond})
-		for i := range 4 {
-			rnd := rand.New(rand.NewPCG(uint64(i), uint64(10+p)))
-			wg.Go(func() {
-				rw := r.locks.ReadWrite("l")
-				for !enough() && time.Now().Before(end) {
-					side := rnd.IntN(3) / 2
-					l := [2]*rlock.Lock{rw.Read(), rw.Write()}[side]
-					h, err := l.TryLock(within(t), time.Second, 0)
-					// given back, if the machine stood still
-					if errors.Is(err, errs.ErrNotAcquired) || errors.Is(err, errs.ErrUnknownOutcome) {
-						continue
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					inside(side)
-					if side == 1 && rnd.IntN(2) == 0 { // downgrade
-						read, err := rw.Read().Lock(h.Context(within(t)))
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if err := h.Unlock(within(t)); err != nil {
-							t.Error(err)
-						}
-						inside(0)
-						h = read
-					}
-					gos[side].Add(1)
-					if err := h.Unlock(within(t)); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	require.True(t, enough(), fmt.Sprint("java ", javas[0].Load(), javas[1].Load(), " go ", gos[0].Load(), gos[1].Load()))
-	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, c)) == 0 })
-}
-
 // While Java writes, a reader of ours listens where Redisson publishes, and its process goes on to listen when it has
 // been let in.
 func TestAListenerOfOursKeepsNoReaderOut(t *testing.T) {
@@ -380,7 +191,7 @@ func TestAListenerOfOursKeepsNoReaderOut(t *testing.T) {
 		}
 		require.EqualValues(t, 1, listeners(), "of ours, still")
 
-		_, stop := overhear(t, a.redis, []string{j.channel()}, "") // a writer of Redisson's waits
+		_, stop := wire.Overhear(t, a.redis, []string{j.channel()}, nil) // a writer of Redisson's waits
 		redistest.Eventually(t, 20*time.Second, "readers make room for it", func() bool {
 			return errors.Is(try(), errs.ErrNotAcquired)
 		})
@@ -404,7 +215,7 @@ func TestAPhaseOfReadingBeginsWithItsFirstReader(t *testing.T) {
 		began := now()
 		require.NoError(t, r.redis.Do(within(t),
 			r.redis.B().Zadd().Key(queue).ScoreMember().ScoreMember(float64(60_000-began), "!readfrom").Build()).Error())
-		require.NoError(t, r.redis.Do(within(t), r.redis.B().Pexpire().Key(queue).Milliseconds(60_000).Build()).Error())
+		wire.Must(t, r.redis, "PEXPIRE", queue, "60000")
 		h := lock(t, r.locks.ReadWrite("l").Read(), within(t))
 		from, err := r.redis.Do(within(t), r.redis.B().Zscore().Key(queue).Member("!readfrom").Build()).AsFloat64()
 		require.NoError(t, err)

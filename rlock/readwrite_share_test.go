@@ -3,9 +3,7 @@ package rlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,93 +12,9 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
-
-// crowd has readers and writers of several processes hold one lock for a moment each, until ctx ends.
-func crowd(t testing.TB, s *redistest.Server, procs, readers, writers int,
-	work time.Duration) (reads, writes *atomic.Int64, stop func()) {
-	reads, writes = new(atomic.Int64), new(atomic.Int64)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	loop := func(l *rlock.Lock, done *atomic.Int64) {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				h, err := l.Lock(ctx)
-				if err != nil {
-					if ctx.Err() == nil {
-						t.Error(err)
-					}
-					return
-				}
-				time.Sleep(work)
-				if err := h.Unlock(context.Background()); err != nil {
-					t.Error(err)
-					return
-				}
-				done.Add(1)
-			}
-		})
-	}
-	for p := range procs {
-		rw := newRig(t, s, rlock.Options{}).locks.ReadWrite("l")
-		for range readers {
-			loop(rw.Read(), reads)
-		}
-		for n := range writers {
-			if n%procs == p {
-				loop(rw.Write(), writes)
-			}
-		}
-	}
-	return reads, writes, func() { cancel(); wg.Wait() }
-}
-
-// TestReadersAndOneWriterBothGetOn: before there was a queue, 32 readers left one writer 3 turns in 5 s. The benchmark
-// has the figures.
-func TestReadersAndOneWriterBothGetOn(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	reads, writes, stop := crowd(t, s, 4, 8, 1, time.Millisecond)
-	defer stop()
-	redistest.Eventually(t, 60*time.Second, "the writer gets on", func() bool {
-		return writes.Load() >= 30 && reads.Load() >= 500
-	})
-	before := writes.Load()
-	was := reads.Load()
-	redistest.Eventually(t, 60*time.Second, "and the readers", func() bool {
-		return reads.Load() >= was+500 && writes.Load() >= before+10
-	})
-}
-
-func BenchmarkReadersAndWriters(b *testing.B) {
-	for _, c := range []struct{ procs, readers, writers int }{{4, 8, 1}, {4, 8, 8}, {40, 8, 3}} {
-		for _, ping := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%dx%d readers, %d writers, ping %v", c.procs, c.readers, c.writers, ping), func(b *testing.B) {
-				s := redistest.Start(b)
-				to := s
-				if ping {
-					p := redistest.NewProxy(b, s)
-					p.Delay(time.Millisecond, time.Millisecond)
-					to = p.Server()
-				}
-				reads, writes, stop := crowd(b, to, c.procs, c.readers, c.writers, time.Millisecond)
-				calls := redistest.CommandCalls(b, s.Client(b))["evalsha"]
-				began := time.Now()
-				for b.Loop() {
-					time.Sleep(time.Second)
-				}
-				lasted := time.Since(began).Seconds()
-				r, w := float64(reads.Load()), float64(writes.Load())
-				calls = redistest.CommandCalls(b, s.Client(b))["evalsha"] - calls
-				stop()
-				b.ReportMetric(r/lasted, "reads/s")
-				b.ReportMetric(w/lasted, "writes/s")
-				b.ReportMetric(float64(calls)/(r+w), "calls/hold")
-			})
-		}
-	}
-}
 
 func TestReadersOfOneProcessAreOneHolder(t *testing.T) {
 	t.Parallel()
@@ -182,8 +96,7 @@ func TestReadersThatWaitAreLetInTogether(t *testing.T) {
 // spendBudget has a writers' phase be over with the writer that holds the lock.
 func (r *rig) spendBudget(t testing.TB, name string) {
 	t.Helper()
-	require.NoError(t, r.redis.Do(within(t),
-		r.redis.B().Zadd().Key("redlatch_rwq:{"+name+"}").ScoreMember().ScoreMember(-16, "!writes").Build()).Error())
+	wire.Must(t, r.redis, "ZADD", "redlatch_rwq:{"+name+"}", "-16", "!writes")
 }
 
 // TestAHungReaderDoesNotStopTheOthers: a writer waits for it, and readers for the writer. They are let in after a poll,
@@ -207,9 +120,7 @@ func TestAHungReaderDoesNotStopTheOthers(t *testing.T) {
 			require.NoError(t, h.Unlock(within(t)))
 		}
 		require.NoError(t, hung.Unlock(within(t)))
-		g := <-writer
-		require.NoError(t, g.err)
-		require.NoError(t, g.hold.Unlock(within(t)))
+		(<-writer).unlock(t)
 	})
 }
 
@@ -240,35 +151,6 @@ func TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock(t *testing.T) {
 	}
 	wg.Wait()
 	redistest.Eventually(t, 30*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
-}
-
-// TestAGrantedReaderHasItsTimeoutKey: it was made when the reader queued. Without it a Java reader's unlock deletes the
-// lock under the reader (internal/interop shows it with Redisson).
-func TestAGrantedReaderHasItsTimeoutKey(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		g := newRWRig(t, s)
-		const channel, grants = "redisson_rwlock:{l}", "grants:"
-		_, stop := overhear(t, g.c, []string{grants + alice[:36]}, "")
-		defer stop()
-		keys := []string{"l", "redlatch_rw:{l}", "redlatch_rwq:{l}"}
-		rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}.write(t, g, "l")
-		got, err := g.run(t, "rw_read", append(keys, rwTimeout("l", alice)), alice, rwLease, "0", channel, "", "", "PUBLISH",
-			grants, entryOf(alice))
-		require.NoError(t, err)
-		require.EqualValues(t, 0, got[0])
-		_, err = g.run(t, "rw_release", keys, bobW, channel, "1", "PUBLISH", grants, "")
-		require.NoError(t, err)
-		held, err := g.do(t, "HGET", "l", alice).ToString()
-		require.NoError(t, err)
-		require.Equal(t, "1", held)
-		left, err := g.do(t, "PTTL", rwTimeout("l", alice)).AsInt64()
-		require.NoError(t, err)
-		require.Greater(t, left, int64(first), "longer than the lease that was written, though it may have waited for long")
-		_, err = g.run(t, "rw_release", append(keys, rwTimeout("l", alice)), alice, channel, "0", "PUBLISH", grants, "")
-		require.NoError(t, err)
-		requireRW(t, g, "l", rwState{})
-	})
 }
 
 // A writer that queues is passed by those only that come within the window of the last answer which said that none
@@ -308,6 +190,8 @@ func TestAReaderDoesNotPassAWriterOfItsProcess(t *testing.T) {
 		synctest.Wait()
 		_, err = rw.Read().TryLock(ctx, 0, 0) // within the window: no time has passed
 		require.ErrorIs(t, err, errs.ErrNotAcquired)
+		again := lock(t, rw.Read(), first.Context(ctx)) // behind the writer it would wait for itself
+		require.NoError(t, again.Unlock(ctx))
 		require.NoError(t, first.Unlock(ctx))
 		require.NoError(t, second.Unlock(ctx))
 		require.NoError(t, (<-written).Unlock(ctx))

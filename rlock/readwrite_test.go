@@ -1,11 +1,9 @@
 package rlock_test
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,23 +11,9 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
-
-// granted is an acquisition under way.
-type granted struct {
-	hold *rlock.Hold
-	err  error
-}
-
-func acquiring(t testing.TB, l *rlock.Lock) <-chan granted {
-	done := make(chan granted, 1)
-	go func() {
-		h, err := l.Lock(within(t))
-		done <- granted{h, err}
-	}()
-	return done
-}
 
 func TestReleasingAReadDoesNotGoThroughAllReaders(t *testing.T) {
 	t.Parallel()
@@ -58,53 +42,6 @@ func TestReleasingAReadDoesNotGoThroughAllReaders(t *testing.T) {
 	require.Empty(t, keys(t, c))
 }
 
-func TestReadersShareAndAWriterExcludes(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
-		ra, rb := a.locks.ReadWrite("l"), b.locks.ReadWrite("l")
-		h1, h2 := lock(t, ra.Read(), within(t)), lock(t, rb.Read(), within(t))
-		for _, l := range []*rlock.Lock{ra.Write(), rb.Write()} {
-			_, err := l.TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, errs.ErrNotAcquired)
-			var e *rlock.NotAcquiredError
-			require.ErrorAs(t, err, &e)
-			require.Greater(t, e.Lease, 20*time.Second)
-		}
-		require.NoError(t, h1.Unlock(within(t)))
-		_, err := ra.Write().TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, errs.ErrNotAcquired)
-		require.NoError(t, h2.Unlock(within(t)))
-		w := lock(t, ra.Write(), within(t))
-		for _, l := range []*rlock.Lock{rb.Write(), rb.Read(), ra.Read()} {
-			_, err := l.TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, errs.ErrNotAcquired)
-		}
-		require.NoError(t, w.Unlock(within(t)))
-		require.Empty(t, keys(t, a.redis))
-	})
-}
-
-func TestBothSidesAreReentered(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rlock.Options{})
-		rw := r.locks.ReadWrite("l")
-		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
-			h := lock(t, l, within(t))
-			again := lock(t, l, h.Context(within(t)))
-			require.Equal(t, h.Owner(), again.Owner())
-			require.Equal(t, 1, timesHeld(t, l, h), "an owner is one on the server")
-			require.NoError(t, h.Unlock(within(t)))
-			locked, err := l.IsLocked(within(t))
-			require.NoError(t, err)
-			require.True(t, locked)
-			require.NoError(t, again.Unlock(within(t)))
-			require.Empty(t, keys(t, r.redis))
-		}
-	})
-}
-
 func TestAWriterReadsAndItsReleaseWakesWaitingReaders(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -114,7 +51,7 @@ func TestAWriterReadsAndItsReleaseWakesWaitingReaders(t *testing.T) {
 	r := lock(t, rw.Read(), w.Context(within(t)))
 	require.NotEqual(t, w.Owner(), r.Owner(), "an id is one acquisition's")
 	rw2 := b.locks.ReadWrite("l")
-	var readers []<-chan granted
+	var readers []<-chan result
 	for range 20 {
 		readers = append(readers, acquiring(t, rw2.Read()))
 	}
@@ -125,9 +62,7 @@ func TestAWriterReadsAndItsReleaseWakesWaitingReaders(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, w.Unlock(within(t)))
 	for _, c := range readers {
-		g := <-c
-		require.NoError(t, g.err)
-		require.NoError(t, g.hold.Unlock(within(t)))
+		(<-c).unlock(t)
 	}
 	require.Less(t, time.Since(began), 10*time.Second, "all of them by the message, not by the poll")
 	require.NoError(t, r.Err(), "the read hold outlives the write hold")
@@ -137,9 +72,7 @@ func TestAWriterReadsAndItsReleaseWakesWaitingReaders(t *testing.T) {
 	default:
 	}
 	require.NoError(t, r.Unlock(within(t)))
-	g := <-writer
-	require.NoError(t, g.err)
-	require.NoError(t, g.hold.Unlock(within(t)))
+	(<-writer).unlock(t)
 }
 
 func TestAReaderThatAsksToWriteIsRefusedAtOnce(t *testing.T) {
@@ -254,24 +187,6 @@ func TestADeadReaderNeitherEndsNorProlongsOthers(t *testing.T) {
 	})
 }
 
-func TestAReaderThatDiesAloneKeepsAWriterOutForItsLease(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		p := redistest.NewProxy(t, s)
-		dead := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: time.Second})
-		alive := newRig(t, s, rlock.Options{})
-		began := time.Now()
-		gone := lock(t, dead.locks.ReadWrite("l").Read(), within(t))
-		p.BlackHole(redistest.Up)
-		w := lock(t, alive.locks.ReadWrite("l").Write(), within(t))
-		require.GreaterOrEqual(t, time.Since(began), time.Second-100*time.Millisecond)
-		require.ErrorIs(t, gone.Err(), errs.ErrLost)
-		require.NoError(t, w.Unlock(within(t)))
-		p.Heal()
-	})
-}
-
 func TestAHundredReadersAreRenewedEachOnItsOwn(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
@@ -314,7 +229,7 @@ func TestReadersAndWritersAreToldOfLossAtOnceWhereKeysAreTracked(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, r *rig, rw *rlock.ReadWriteLock){
 		"FLUSHALL": func(t *testing.T, r *rig, _ *rlock.ReadWriteLock) {
-			require.NoError(t, r.redis.Do(within(t), r.redis.B().Flushall().Build()).Error())
+			wire.Must(t, r.redis, "FLUSHALL")
 		},
 		"ForceUnlock": func(t *testing.T, _ *rig, rw *rlock.ReadWriteLock) {
 			for _, l := range []*rlock.Lock{rw.Write(), rw.Read()} {
@@ -345,108 +260,6 @@ func TestReadersAndWritersAreToldOfLossAtOnceWhereKeysAreTracked(t *testing.T) {
 	}
 }
 
-func TestReadersLearnThatTheLockWasDeletedByALookOrRenewal(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: time.Second})
-	read := lock(t, r.locks.ReadWrite("l").Read(), within(t))
-	require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
-	<-read.Done()
-	require.ErrorIs(t, read.Unlock(within(t)), errs.ErrLost)
-	w := lock(t, r.locks.ReadWrite("l").Write(), within(t))
-	require.NoError(t, w.Unlock(within(t)))
-}
-
-// flood has n goroutines read l without a gap until stop; it returns how often they have.
-func flood(t *testing.T, l *rlock.Lock, n int, stop <-chan struct{}) (reads *atomic.Int64, done *sync.WaitGroup) {
-	reads, done = &atomic.Int64{}, &sync.WaitGroup{}
-	var turns atomic.Int64
-	for range n {
-		done.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				h, err := l.Lock(within(t))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				reads.Add(1)
-				// never all at once: somebody reads at any time
-				time.Sleep(time.Duration(20+turns.Add(1)%5*4) * time.Millisecond)
-				if err := h.Unlock(within(t)); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	return reads, done
-}
-
-func TestWritersGetThroughAFloodOfReaders(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
-	l := a.locks.ReadWrite("l").Write()
-	stop := make(chan struct{})
-	reads, done := flood(t, b.locks.ReadWrite("l").Read(), 30, stop)
-	redistest.Eventually(t, 10*time.Second, "the flood", func() bool { return reads.Load() > 100 })
-	for range 6 {
-		before := reads.Load()
-		w := lock(t, l, within(t))
-		require.Less(t, reads.Load()-before, int64(120), "not after the flood, but through it")
-		require.NoError(t, w.Unlock(within(t)))
-		redistest.Eventually(t, 20*time.Second, "readers go on when it is through", func() bool {
-			return reads.Load() > before+60
-		})
-	}
-	close(stop)
-	done.Wait()
-	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, a.redis)) == 0 })
-}
-
-func TestAWriterThatGivesUpLetsReadersIn(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, b := newRig(t, s, rlock.Options{PollCap: 10 * time.Second}), newRig(t, s, rlock.Options{PollCap: 10 * time.Second})
-	rw := a.locks.ReadWrite("l")
-	r := lock(t, rw.Read(), within(t))
-	ctx, cancel := context.WithCancel(within(t))
-	gaveUp := make(chan error, 1)
-	go func() {
-		_, err := rw.Write().Lock(ctx)
-		gaveUp <- err
-	}()
-	next := b.locks.ReadWrite("l").Read()
-	redistest.Eventually(t, 10*time.Second, "the writer waits", func() bool {
-		h, err := next.TryLock(within(t), 0, 0)
-		if err == nil {
-			require.NoError(t, h.Unlock(within(t)))
-		}
-		return err != nil
-	})
-	again := lock(t, rw.Read(), r.Context(within(t))) // a re-entry behind the writer would be a deadlock
-	require.NoError(t, again.Unlock(within(t)))
-	reader := acquiring(t, next)
-	began := time.Now()
-	cancel()
-	require.ErrorIs(t, <-gaveUp, context.Canceled)
-	g := <-reader
-	require.NoError(t, g.err)
-	require.Less(t, time.Since(began), 8*time.Second)
-	require.NoError(t, g.hold.Unlock(within(t)))
-	_, err := rw.Write().TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, errs.ErrNotAcquired)
-	h, err := next.TryLock(within(t), 0, 0)
-	require.NoError(t, err, "one that does not wait keeps nobody out")
-	require.NoError(t, h.Unlock(within(t)))
-	require.NoError(t, r.Unlock(within(t)))
-	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, a.redis)) == 0 })
-}
-
 func TestQueriesOfBothSides(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -457,6 +270,7 @@ func TestQueriesOfBothSides(t *testing.T) {
 			is, err := l.IsLocked(within(t))
 			require.NoError(t, err)
 			require.Equal(t, locked, is)
+			wire.RequireEnds(t, r.redis)
 		}
 		st, err := r.locks.Reentrant("l").Inspect(within(t))
 		require.NoError(t, err)
@@ -476,6 +290,9 @@ func TestQueriesOfBothSides(t *testing.T) {
 		require.True(t, st.Locked)
 		require.Equal(t, "write", st.Mode)
 		require.Len(t, st.Holders, 2)
+		for i := range st.Holders {
+			st.Holders[i].Process = "" // which is said from a second on
+		}
 		require.Equal(t, rlock.Holder{Owner: w.Owner(), Count: 1, Lease: st.Holders[0].Lease, Write: true}, st.Holders[0])
 		require.LessOrEqual(t, st.Holders[0].Lease, 100*time.Second)
 		require.Equal(t, rlock.Holder{Owner: read.Owner(), Count: 1, Lease: st.Holders[1].Lease}, st.Holders[1])
@@ -511,194 +328,6 @@ func TestAReaderIsReenteredOnlyInItsOwnProcess(t *testing.T) {
 	}
 }
 
-func TestReadAndWriteCyclesCostTwoCallsEach(t *testing.T) {
-	t.Parallel()
-	r := newUntracked(t, redistest.Start(t))
-	rw := r.locks.ReadWrite("{l}")
-	for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
-		cycle := func() { require.NoError(t, l.Do(within(t), func(context.Context) error { return nil })) }
-		cycle()
-		for range 100 {
-			calls := callsOf(t, r.redis, cycle)
-			require.Equal(t, 2, calls["evalsha"])
-			require.Zero(t, calls["subscribe"]+calls["eval"])
-		}
-	}
-}
-
-func TestEveryKeyOfAReadWriteLockHasATTL(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{})
-	rw := r.locks.ReadWrite("l")
-	check := func(step string) {
-		t.Helper()
-		for _, k := range keys(t, r.redis) {
-			require.Greater(t, r.pttl(t, k), time.Duration(0), "%s after %s", k, step)
-		}
-	}
-	w := lock(t, rw.Write(), within(t))
-	check("write")
-	read := lock(t, rw.Read(), w.Context(within(t)))
-	check("read under write")
-	again := lock(t, rw.Read(), read.Context(within(t)))
-	check("re-entry")
-	require.NoError(t, again.Extend(within(t), time.Minute))
-	check("extend")
-	require.NoError(t, w.Unlock(within(t)))
-	check("downgrade")
-	_, err := rw.Write().TryLock(within(t), 50*time.Millisecond, 0)
-	require.Error(t, err)
-	check("a writer that gave up")
-	require.NoError(t, again.Unlock(within(t)))
-	check("partial unlock")
-	require.NoError(t, read.Unlock(within(t)))
-	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
-}
-
-func TestAReadWriteLockWorksInAClusterAndWithBracesInItsName(t *testing.T) {
-	redistest.InFull(t, "TestAClusterWorksOnEveryNode")
-	t.Parallel()
-	s := redistest.Cluster(t)
-	a, b := newRig(t, s, rlock.Options{WatchdogTimeout: 4 * time.Second}), newRig(t, s, rlock.Options{})
-	for _, name := range []string{"l", "x{tag}y", "m", "n"} {
-		rw := a.locks.ReadWrite(name)
-		w := lock(t, rw.Write(), within(t))
-		read := lock(t, rw.Read(), w.Context(within(t)))
-		reader, writer := acquiring(t, b.locks.ReadWrite(name).Read()), acquiring(t, b.locks.ReadWrite(name).Write())
-		until := [2]time.Time{w.Until(), read.Until()}
-		redistest.Eventually(t, 30*time.Second, "both are renewed", func() bool {
-			return w.Until().After(until[0]) && read.Until().After(until[1])
-		})
-		require.NoError(t, w.Unlock(within(t)))
-		g := <-reader
-		require.NoError(t, g.err)
-		require.NoError(t, read.Unlock(within(t)))
-		require.NoError(t, g.hold.Unlock(within(t)))
-		g = <-writer
-		require.NoError(t, g.err)
-		require.NoError(t, g.hold.Unlock(within(t)))
-	}
-}
-
-func TestLostRepliesOfReadersAndWritersCountOnceAndLeaveNothing(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		watch := s.Client(t)
-		for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
-			p := redistest.NewProxy(t, s)
-			r := newRig(t, p.Server(), rlock.Options{PollCap: 50 * time.Millisecond})
-			rw := r.locks.ReadWrite(fmt.Sprint("l", fate))
-			for i := range redistest.Sized(20, 20, 40) {
-				l := [2]*rlock.Lock{rw.Read(), rw.Write()}[i%2]
-				p.Trap(&redistest.Trap{Match: redistest.IsScript, Fate: fate})
-				h, err := l.Lock(within(t))
-				require.NoError(t, err)
-				again := lock(t, l, h.Context(within(t)))
-				require.Equal(t, 1, timesHeld(t, l, h), "an owner is one on the server")
-				require.NoError(t, again.Unlock(within(t)))
-				p.Trap(&redistest.Trap{Match: redistest.IsScript, Fate: fate})
-				require.NoError(t, h.Unlock(within(t)))
-			}
-			redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool {
-				return r.locks.Owed() == 0 && len(keys(t, watch)) == 0
-			})
-		}
-	})
-}
-
-func TestCancellingReadersAndWritersAtAnyInstantLeavesNothing(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	watch := s.Client(t)
-	r := newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})
-	require.NoError(t, r.locks.Reentrant("warm").Do(within(t), func(context.Context) error { return nil }))
-	const rounds, width = 3000, 40
-	var won, gaveUp, both atomic.Int32
-	var wg sync.WaitGroup
-	for w := range width {
-		wg.Go(func() {
-			rnd := rand.New(rand.NewPCG(uint64(w), 11))
-			// on a busy machine hardly anybody gets through in time: then they go on for a while
-			some := func() bool { return won.Load() > 200 && gaveUp.Load() > 100 && both.Load() > 3 }
-			for i := 0; i < rounds/width || i < 20*rounds/width && !some(); i++ {
-				rw := r.locks.ReadWrite(fmt.Sprint("l", rnd.IntN(3)))
-				l, under := rw.Read(), false
-				if rnd.IntN(3) == 0 {
-					l, under = rw.Write(), rnd.IntN(2) == 0
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rnd.IntN(30_000))*time.Microsecond)
-				h, err := l.Lock(ctx)
-				if err != nil {
-					gaveUp.Add(1)
-					cancel()
-					continue
-				}
-				won.Add(1)
-				held := []*rlock.Hold{h}
-				if under {
-					if inner, err := rw.Read().Lock(h.Context(context.Background())); err == nil {
-						both.Add(1)
-						held = append(held, inner)
-					}
-				}
-				for _, h := range held {
-					if err := h.Unlock(ctx); err != nil && ctx.Err() == nil {
-						t.Error(err)
-					}
-				}
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
-	t.Logf("%d won, %d gave up, %d read under write", won.Load(), gaveUp.Load(), both.Load())
-	require.Greater(t, won.Load(), int32(200))
-	require.Greater(t, gaveUp.Load(), int32(100))
-	require.Greater(t, both.Load(), int32(3))
-	redistest.Eventually(t, 20*time.Second, "no key", func() bool {
-		return r.locks.Owed() == 0 && len(keys(t, watch)) == 0
-	})
-	require.Zero(t, r.locks.Lines())
-	require.NoError(t, r.locks.Close(within(t)))
-	require.NoError(t, r.hub.Close(context.Background()))
-	redistest.Eventually(t, 20*time.Second, "no channel", func() bool {
-		ch, err := watch.Do(within(t), watch.B().PubsubChannels().Build()).AsStrSlice()
-		return err == nil && len(ch) == 0
-	})
-}
-
-func TestAWriterThatDiesWhileItWaitsKeepsReadersOutForAWhileOnly(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	const poll = 400 * time.Millisecond
-	dying := newRig(t, p.Server(), rlock.Options{PollCap: poll})
-	// another process each: readers of one that reads already join it
-	alive, next := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})
-	rw := alive.locks.ReadWrite("l")
-	r := lock(t, rw.Read(), within(t))
-	ctx, cancel := context.WithCancel(within(t))
-	gaveUp := make(chan error, 1)
-	go func() {
-		_, err := dying.locks.ReadWrite("l").Write().Lock(ctx)
-		gaveUp <- err
-	}()
-	redistest.Eventually(t, 10*time.Second, "the writer waits", func() bool { return alive.inLine(t, "l") == 1 })
-	p.BlackHole(redistest.Up)
-	began := time.Now()
-	_, err := next.locks.ReadWrite("l").Read().TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, errs.ErrNotAcquired, "at first")
-	other := lock(t, next.locks.ReadWrite("l").Read(), within(t)) // by its own end, which the server counts
-	require.Less(t, time.Since(began), 10*poll)
-	require.NoError(t, other.Unlock(within(t)))
-	require.NoError(t, r.Unlock(within(t)))
-	cancel()
-	require.ErrorIs(t, <-gaveUp, context.Canceled)
-	p.Heal()
-}
-
 // inLine is how many places there are in the queue of a read-write lock.
 func (r *rig) inLine(t testing.TB, name string) int {
 	t.Helper()
@@ -708,92 +337,32 @@ func (r *rig) inLine(t testing.TB, name string) int {
 	return int(n)
 }
 
-func TestBadInputOfAReadWriteLockIsRefusedBeforeAnythingIsSent(t *testing.T) {
+// TestRead_TermsOfItsOwn_HasAPlaceInTheQueue: a reader that shares no tenure waits for itself, and in the server's
+// queue all the same. Without a place it would poll, and new writers would go before it.
+func TestRead_TermsOfItsOwn_HasAPlaceInTheQueue(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{})
-	before := redistest.CommandCalls(t, r.redis)
-	for _, rw := range []*rlock.ReadWriteLock{r.locks.ReadWrite(""), r.locks.ReadWrite("a}b"), r.locks.ReadWrite("a{b")} {
-		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
-			_, err := l.Lock(within(t))
-			require.ErrorIs(t, err, errs.ErrInvalidName)
-			_, err = l.IsLocked(within(t))
-			require.ErrorIs(t, err, errs.ErrInvalidName)
-			_, err = l.ForceUnlock(within(t))
-			require.ErrorIs(t, err, errs.ErrInvalidName)
-		}
-	}
-	rw := r.locks.ReadWrite("l")
-	for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
-		require.Equal(t, "l", l.Name())
-		_, err := l.WithLease(time.Millisecond).Lock(within(t))
-		require.ErrorIs(t, err, errs.ErrInvalidOption)
-		_, err = l.TryLock(within(t), -1, 0)
-		require.ErrorIs(t, err, errs.ErrInvalidOption)
-	}
-	require.Equal(t, before["evalsha"]+before["eval"],
-		redistest.CommandCalls(t, r.redis)["evalsha"]+redistest.CommandCalls(t, r.redis)["eval"])
-}
-
-func TestAKeyOfAnotherTypeIsATypedErrorOnBothSides(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rlock.Options{})
-		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key("l").Value("x").Build()).Error())
-		rw := r.locks.ReadWrite("l")
-		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
-			_, err := l.Lock(within(t))
-			require.ErrorIs(t, err, errs.ErrWrongType)
-			_, err = l.IsLocked(within(t))
-			require.ErrorIs(t, err, errs.ErrWrongType)
-		}
-		require.Equal(t, []string{"l"}, keys(t, r.redis))
-	})
-}
-
-func TestWaitingOnAReadWriteLockEndsInTimeAndWhenTheClientCloses(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
-		w := lock(t, a.locks.ReadWrite("l").Write(), within(t))
-		rw := b.locks.ReadWrite("l")
-		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
-			began := time.Now()
-			_, err := l.TryLock(within(t), 300*time.Millisecond, 0)
-			require.ErrorIs(t, err, errs.ErrNotAcquired)
-			require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
-			require.Less(t, time.Since(began), 10*time.Second)
-			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-			_, err = l.Lock(ctx)
-			cancel()
-			require.ErrorIs(t, err, errs.ErrNotAcquired)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-		}
-		waiting := []<-chan granted{acquiring(t, rw.Read()), acquiring(t, rw.Read()), acquiring(t, rw.Write())}
-		redistest.Eventually(t, 10*time.Second, "all wait", func() bool { return b.locks.Waiting("l") == 3 })
-		require.NoError(t, b.locks.Close(within(t)))
-		for _, c := range waiting {
-			require.ErrorIs(t, (<-c).err, errs.ErrClosed)
-		}
-		require.NoError(t, w.Unlock(within(t)))
-		redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, a.redis)) == 0 })
-	})
-}
-
-func TestReadersWaitWithoutAnyMessageForNoLongerThanPollCap(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	a, b := newRig(t, s, rlock.Options{}), newRig(t, p.Server(), rlock.Options{PollCap: 100 * time.Millisecond})
-	p.SwallowPushes()
-	rw := a.locks.ReadWrite("l")
-	for _, l := range []*rlock.Lock{b.locks.ReadWrite("l").Read(), b.locks.ReadWrite("l").Write()} {
-		w := lock(t, rw.Write(), within(t))
-		got := pass(t, l)
-		time.Sleep(50 * time.Millisecond)
-		began := time.Now()
-		require.NoError(t, w.Unlock(within(t)))
-		require.NoError(t, <-got)
-		require.Less(t, time.Since(began), 5*time.Second, "the lease is 30 s")
+	for name, o := range map[string]rlock.Options{"label": {}, "lease": {}, "MaxHold": {MaxHold: time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+				there, here := newRig(t, servers[0], rlock.Options{}), newRig(t, servers[0], o)
+				read := here.locks.ReadWrite("l").Read()
+				switch name {
+				case "label":
+					read = read.WithLabel("job")
+				case "lease":
+					read = read.WithLease(time.Minute)
+				}
+				w := lock(t, there.locks.ReadWrite("l").Write(), within(t))
+				waiting := pass(t, read)
+				time.Sleep(time.Second)
+				members, err := servers[0].Embedded.ZMembers("redlatch_rwq:{l}")
+				require.NoError(t, err)
+				require.True(t, slices.ContainsFunc(members, func(m string) bool {
+					return strings.HasPrefix(m, here.locks.ID()+":")
+				}), "%q", members)
+				require.NoError(t, w.Unlock(within(t)))
+				require.NoError(t, <-waiting)
+			})
+		})
 	}
 }

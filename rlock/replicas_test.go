@@ -1,7 +1,6 @@
 package rlock_test
 
 import (
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -14,60 +13,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t, "--hz", "100") // by default WAIT ends with the next 100 ms, whatever its timeout
-	host, port, err := net.SplitHostPort(s.Addr())
-	require.NoError(t, err)
-	replica := redistest.Start(t, "--replicaof", host, port)
-	r := newRig(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond, CallTimeout: 2 * time.Second,
-		WatchdogTimeout: 1200 * time.Millisecond})
-	redistest.Eventually(t, 20*time.Second, "the replica is in step", func() bool {
-		info, err := r.redis.Do(within(t), r.redis.B().Info().Section("replication").Build()).ToString()
-		return err == nil && strings.Contains(info, "state=online")
-	})
-	l := r.locks.Reentrant("l")
-	redistest.Eventually(t, 20*time.Second, "granted with the replica", func() bool {
-		h, err := l.TryLock(within(t), 0, 0)
-		if err != nil {
-			require.ErrorIs(t, err, errs.ErrNotReplicated)
-			return false
-		}
-		require.NoError(t, h.Unlock(within(t)))
-		return true
-	})
-	h := lock(t, l, within(t))
-	first := h.Until()
-	redistest.Eventually(t, 20*time.Second, "renewed with the replica", func() bool { return h.Until().After(first) })
-
-	replica.Stop(t)
-	_, err = r.locks.Reentrant("other").Lock(within(t))
-	require.ErrorIs(t, err, errs.ErrNotReplicated)
-	require.Empty(t, r.hash(t, "other"), "taken back before the caller hears of it")
-	<-h.Done()
-	require.ErrorIs(t, h.Err(), errs.ErrLost, "renewals that no replica has do not count")
-	replica.Resume(t)
-	redistest.Eventually(t, 20*time.Second, "granted again", func() bool {
-		h, err := r.locks.Reentrant("other").TryLock(within(t), 0, 0)
-		return err == nil && h.Unlock(within(t)) == nil
-	})
-}
-
-func TestAnEvictingServerIsWarnedOf(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
-	r, log := newLoggedRig(t, s, rlock.Options{})
-	for range 3 {
-		h := lock(t, r.locks.Reentrant("l"), within(t))
-		require.NoError(t, h.Unlock(within(t)))
-	}
-	redistest.Eventually(t, 10*time.Second, "a warning", func() bool { return log.Count("allkeys-lru") == 1 })
-	require.NoError(t, r.locks.Close(within(t)))
-	require.Equal(t, 1, log.Count("allkeys-lru"))
-}
-
 // rueidis follows a redirection with the script alone, and WAIT is answered by the node that sent it on.
-func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
+func TestReplicas_SlotMigrated_ConfirmWhereItWasGranted(t *testing.T) {
 	t.Parallel()
 	s := redistest.ReplicatedCluster(t)
 	m := newMove(t, s.Server, "l")
@@ -115,7 +62,7 @@ func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
 }
 
 // WAIT speaks of what its own connection wrote: from Redis 7.2 on, after a script that wrote nothing, of nothing.
-func TestEveryConfirmationIsAWrite(t *testing.T) {
+func TestConfirmation_NothingToRaise_IsAWrite(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
@@ -141,7 +88,7 @@ func TestEveryConfirmationIsAWrite(t *testing.T) {
 
 	// an acquisition that is asked again, and has more already
 	g := newScriptRig(t, s)
-	src := map[string]string{"acquire": g.src["acquire"], "fair_acquire": source(t, "fair_acquire"),
+	src := map[string]string{"acquire": source(t, "acquire"), "fair_acquire": source(t, "fair_acquire"),
 		"plain_acquire": source(t, "plain_acquire")}
 	for name, keys := range map[string][]string{"acquire": {"a"}, "fair_acquire": {"b", "bq", "bt"},
 		"plain_acquire": {"c"}} {

@@ -193,3 +193,31 @@ func pass(t testing.TB, l *rlock.Lock) <-chan error {
 	}()
 	return done
 }
+
+func cycle(t testing.TB, l *rlock.Lock) {
+	h, err := l.Lock(context.Background())
+	if err == nil {
+		err = h.Unlock(context.Background())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// heeding is an Observer of one kind of event.
+func heeding(kind rlock.EventKind, f func(e rlock.Event)) rlock.Observer {
+	return func(ctx context.Context, e rlock.Event) context.Context {
+		if e.Kind == kind {
+			f(e)
+		}
+		return ctx
+	}
+}
+
+// keys are what is left on the server.
+func keys(t *testing.T, c rueidis.Client) []string {
+	t.Helper()
+	k, err := c.Do(within(t), c.B().Keys().Pattern("*").Build()).AsStrSlice()
+	require.NoError(t, err)
+	return redistest.Objects(k)
+}

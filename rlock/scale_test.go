@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,46 +96,6 @@ func TestManyHeldLocksCostLittle(t *testing.T) {
 		}
 	})
 	require.NoError(t, long.Unlock(within(t)))
-}
-
-// Read holds have two keys, which are tracked, and their renewal reads most of the time that the server has for them.
-func TestManyReadHoldsAreAllKept(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		n := redistest.Sized(300, 300, 10_000)
-		var renewed, failed atomic.Int64
-		r := newRig(t, servers[0],
-			rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
-				if e.Err != nil {
-					failed.Add(1)
-				} else {
-					renewed.Add(1)
-				}
-			})})
-		holds := make([]*rlock.Hold, n)
-		each(n, func(i int) {
-			var err error
-			if holds[i], err = r.locks.ReadWrite("rw:" + strconv.Itoa(i)).Read().Lock(within(t)); err != nil {
-				t.Error(err)
-			}
-		})
-		require.False(t, t.Failed())
-		calls, from := redistest.CommandCalls(t, r.redis)["evalsha"], renewed.Load()
-		redistest.Eventually(t, 120*time.Second, "each is renewed twice", func() bool {
-			return renewed.Load()-from >= int64(2*n)
-		})
-		calls = redistest.CommandCalls(t, r.redis)["evalsha"] - calls
-		t.Logf("%d read holds: %d script calls for %d renewals, %d failed", n, calls, renewed.Load()-from, failed.Load())
-		for _, h := range holds {
-			require.NoError(t, h.Err())
-		}
-		each(n, func(i int) {
-			if err := holds[i].Unlock(within(t)); err != nil {
-				t.Error(err)
-			}
-		})
-	})
 }
 
 func TestNamesUsedOnceLeaveNothing(t *testing.T) {

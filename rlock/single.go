@@ -1,8 +1,6 @@
 package rlock
 
 import (
-	"time"
-
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
@@ -14,7 +12,7 @@ type single struct {
 	keys               []string // of its scripts: the lock and, where waiters queue, their queue
 	grants             string   // channels of grants, without the connection id
 	ownKey             any      // an ownerKey, boxed once
-	rare               *rare    // nil for most
+	backoff            *backoff // of a lock that spins; nil for the others
 }
 
 func (c *Client) lock(name string, k *kind) *Lock {
@@ -25,6 +23,9 @@ func (c *Client) lock(name string, k *kind) *Lock {
 // single is the lock of that name, and why it cannot be used, if so.
 func (c *Client) single(name string, k *kind) (s single, bad error) {
 	key, bad := c.session.Key(name)
+	if bad == nil && k.unpaired {
+		bad = c.session.Error(keyname.CheckPair(key))
+	}
 	s = single{c: c, kind: k, name: name, key: key, ownKey: ownerKey{c, name, k.resolve != nil}}
 	s.channel, s.keys = k.channel(key, ""), k.keys(key)
 	s.grants = grantPrefix
@@ -32,26 +33,6 @@ func (c *Client) single(name string, k *kind) (s single, bad error) {
 		s.grants = keyname.Prefix("redlatch_grant", key) + ":"
 	}
 	return s, bad
-}
-
-// rare is what few locks have: a lock without waiters must cost little.
-type rare struct {
-	backoff *backoff      // of a lock that spins
-	linger  time.Duration // for how long the lock stays with the process after Unlock
-}
-
-func (l *single) backoff() *backoff {
-	if l.rare == nil {
-		return nil
-	}
-	return l.rare.backoff
-}
-
-func (l *single) linger() time.Duration {
-	if l.rare == nil {
-		return 0
-	}
-	return l.rare.linger
 }
 
 // grantPrefix and a connection id are the channel of a process's grants where one server serves all keys.

@@ -21,7 +21,7 @@ import (
 // sameSlot is how a proxy refuses keys of several slots.
 const sameSlot = "ERR eval/evalsha command keys must be in same slot"
 
-func TestNoRenewalFailsWhereKeysOfSeveralSlotsAreRefused(t *testing.T) {
+func TestRenewal_SeveralSlotsRefused_NoneFails(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Start(t))
 	_, refused := p.RefuseSeveralSlots(sameSlot)
@@ -61,7 +61,7 @@ func TestNoRenewalFailsWhereKeysOfSeveralSlotsAreRefused(t *testing.T) {
 	}
 }
 
-func TestNoAcquisitionFailsWhereKeysOfSeveralSlotsAreRefused(t *testing.T) {
+func TestAcquire_SeveralSlotsRefused_NoneFails(t *testing.T) {
 	t.Parallel()
 	near, far, p := redistest.Away(t)
 	_, refused := p.RefuseSeveralSlots(sameSlot)
@@ -97,7 +97,7 @@ func TestNoAcquisitionFailsWhereKeysOfSeveralSlotsAreRefused(t *testing.T) {
 
 // One process is a client of the Cluster, and the other sees it as one server: they have the same locks, and each finds
 // the heartbeats of the other. A holder that lives is not taken from, and one that is gone is followed.
-func TestAHolderBehindAProxyIsNotTakenFromByAClientOfTheCluster(t *testing.T) {
+func TestLiveness_ProxyAndClusterClients_SeeEachOther(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	behind := redistest.OneAddress(t, s)

@@ -26,7 +26,7 @@ func (c *Client) Spin(name string, shortest, longest time.Duration) *Lock {
 	if err := b.complete(); err != nil && bad == nil {
 		bad = errs.Edge("rlock", err)
 	}
-	s.rare = &rare{backoff: &b}
+	s.backoff = &b
 	return s.asLock(bad)
 }
 

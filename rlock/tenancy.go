@@ -72,7 +72,6 @@ type tenancies struct {
 	of     map[tenancyKey]*tenancy // of locks that callers wait for
 	free   []*tenancy              // for the next: most locks are held for a moment
 	passed int64                   // turns that followed another without a call
-	linger lingering
 }
 
 type tenancyKey struct {
@@ -92,9 +91,6 @@ type tenancy struct {
 	own         *owner
 	asks        *asking
 	known       *known
-	idle        time.Duration // since when no caller has a turn, after tenancies.base; 0: one has
-	linger      time.Duration // for how long it may be idle
-	armed       bool          // a timer is to end that
 }
 
 // known is what those learn that give up, and those that look.
@@ -181,14 +177,7 @@ func (s *tenancies) takeTurn(x *caller, room *asking, front bool) error {
 	if y == nil {
 		y = s.open(x.l)
 	}
-	if y.idle != 0 && x.personal() {
-		s.surrender(y)
-		y = s.open(x.l)
-	}
 	switch {
-	case y.idle != 0:
-		s.wakeUp(y, x)
-		s.mu.Unlock()
 	case y.asks == nil && x.l.kind.together && s.joins(y):
 		x.own, x.known, x.by, x.err = y.own, y.known, 0, nil
 		s.mu.Unlock()

@@ -66,86 +66,6 @@ func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
 	})
 }
 
-func TestAHoldIsRenewedForAsLongAsItLasts(t *testing.T) {
-	t.Parallel()
-	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
-		ctx := context.Background()
-		h := lock(t, rigs[0].locks.Reentrant("l"), ctx)
-		for range redistest.Sized(30, 30, 200) {
-			time.Sleep(time.Minute)
-			_, err := rigs[1].locks.Reentrant("l").TryLock(ctx, 0, 0)
-			require.ErrorIs(t, err, errs.ErrNotAcquired)
-			require.NoError(t, h.Err())
-		}
-		require.NoError(t, h.Unlock(ctx))
-	})
-}
-
-func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	var mu sync.Mutex
-	var times []time.Time
-	o := rlock.Options{Observer: heeding(rlock.EventRenewed, func(rlock.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		times = append(times, time.Now())
-	})}
-	bubble(t, 1, o, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
-		start := time.Now()
-		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
-		hours := redistest.Sized(1, 1, 10)
-		time.Sleep(time.Duration(hours) * time.Hour)
-		require.NoError(t, h.Unlock(context.Background()))
-		synctest.Wait()
-		mu.Lock()
-		n := len(times)
-		mu.Unlock()
-		require.InDelta(t, hours*360, n, 2, "every 10 s: no drift, none twice")
-		for _, at := range times {
-			off := at.Sub(start) % (10 * time.Second)
-			require.True(t, off < time.Second || off > 9*time.Second, "%v off the schedule", off)
-		}
-		time.Sleep(time.Hour)
-		mu.Lock()
-		defer mu.Unlock()
-		require.Len(t, times, n, "none after unlock")
-	})
-}
-
-func TestADeadServerIsNoticedBeforeAnotherOwnerCanAcquire(t *testing.T) {
-	t.Parallel()
-	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
-		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
-		ctx := h.Context(context.Background())
-		sent := time.Now()
-		time.Sleep(5 * time.Second)
-		s.Embedded.SetError("LOADING the server is away")
-		<-ctx.Done()
-		require.ErrorIs(t, context.Cause(ctx), errs.ErrLost)
-		passed := time.Since(sent)
-		require.Less(t, passed, 30*time.Second, "before the server's lease ends")
-		require.Greater(t, passed, 29*time.Second, "not at the first failed renewal")
-		s.Embedded.SetError("")
-		require.ErrorIs(t, h.Unlock(context.Background()), errs.ErrLost)
-	})
-}
-
-func TestAnOutageShorterThanTheLeaseIsSurvived(t *testing.T) {
-	t.Parallel()
-	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
-		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
-		for range 50 {
-			s.Embedded.SetError("LOADING the server is away")
-			time.Sleep(17 * time.Second)
-			s.Embedded.SetError("")
-			time.Sleep(13 * time.Second)
-			require.NoError(t, h.Err())
-		}
-		require.NoError(t, h.Unlock(context.Background()))
-	})
-}
-
 func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rlock.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
@@ -174,20 +94,6 @@ func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) 
 		require.Equal(t, 10*time.Second, time.Since(began))
 		require.ErrorIs(t, h.Err(), errs.ErrClosed)
 		require.ErrorIs(t, h.Unlock(context.Background()), errs.ErrLost)
-	})
-}
-
-func TestCloseNamesReleasesThatWereNotConfirmed(t *testing.T) {
-	t.Parallel()
-	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
-		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
-		s.Embedded.SetError("LOADING Redis is loading the dataset in memory")
-		defer s.Embedded.SetError("")
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		require.ErrorIs(t, h.Unlock(ctx), errs.ErrUnavailable)
-		require.ErrorContains(t, rigs[0].locks.Close(context.Background()),
-			"1 unconfirmed releases given up, left to their leases: l")
 	})
 }
 

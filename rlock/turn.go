@@ -16,10 +16,7 @@ func (s *tenancies) give(y *tenancy, x *caller, by time.Duration) {
 	y.part(x)
 	x.own, x.by = y.own, by
 	x.wake()
-	if y.linger = x.l.linger(); y.turns >= 0 || x.personal() || y.own.Barred() {
-		y.linger = 0
-	}
-	if y.first == nil && y.linger == 0 && !y.l.kind.together {
+	if y.first == nil && !y.l.kind.together {
 		s.drop(y)
 	}
 }
@@ -130,11 +127,8 @@ func (o *owner) Next() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	y := o.tenancy
-	if y == nil || !c.engine.Lasting(&o.Lease) {
+	if y == nil || y.first == nil || !c.engine.Lasting(&o.Lease) {
 		return false
-	}
-	if y.first == nil {
-		return s.lingers(y)
 	}
 	if y.first.personal() || y.turns == 0 || s.now() >= y.until {
 		return false
@@ -168,7 +162,7 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 	l := o.lock
 	s.mu.Lock()
 	y := o.tenancy
-	if y != nil && (y.first == nil || l.kind.together) { // it could linger; readers have asked already
+	if y != nil && (y.first == nil || l.kind.together) { // readers have asked already
 		s.gone(o)
 		y = nil
 	}

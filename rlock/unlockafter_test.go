@@ -9,39 +9,11 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestUnlockAfterKeepsEveryKindUntilItsTimeAndNoLonger(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	redistest.SideBySide(t, kindOf, func(t *testing.T, kind string, of func(*rlock.Client, string) *rlock.Lock) {
-		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: lease})
-		asks := of(other.locks, kind)
-		if kind == "Read" {
-			asks = other.locks.ReadWrite(kind).Write()
-		}
-		const d = 700 * time.Millisecond
-		h := lock(t, of(r.locks, kind), within(t))
-		at := time.Now()
-		require.NoError(t, h.UnlockAfter(within(t), d))
-		require.ErrorIs(t, h.Err(), errs.ErrReleased)
-		require.NoError(t, h.Unlock(within(t)), "the first result")
-		require.LessOrEqual(t, leaseOf(t, asks), d, "5 minutes before")
-		ctx := within(t)
-		require.NoError(t, r.locks.Close(ctx), "its process need not last")
-		h = lock(t, asks, within(t))
-		// the server counts on its wall clock, which is set now and then
-		require.Greater(t, time.Since(at), d-100*time.Millisecond)
-		require.Less(t, time.Since(at), lease/10)
-		require.NoError(t, h.UnlockAfter(within(t), time.Nanosecond), "over already: released")
-		locked, err := asks.IsLocked(within(t))
-		require.NoError(t, err)
-		require.False(t, locked)
-	})
-}
-
-func TestUnlockAfterOfOneHoldCountsForTheLastUnlockOfItsOwner(t *testing.T) {
+func TestUnlockAfter_InnerHold_CountsAtTheLastUnlock(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
@@ -58,33 +30,8 @@ func TestUnlockAfterOfOneHoldCountsForTheLastUnlockOfItsOwner(t *testing.T) {
 	})
 }
 
-func TestUnlockAfterLeavesThoseWhoJoined(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s,
-			rlock.Options{WatchdogTimeout: 2 * lease})
-		h := lock(t, r.locks.Reentrant("l"), within(t))
-		l := other.locks.Reentrant("l")
-		joined := lock(t, l, l.WithOwner(within(t), h.Owner()))
-		require.NoError(t, h.UnlockAfter(within(t), time.Minute))
-		require.Greater(t, r.pttl(t, "l"), lease, "the joiner has its own")
-		state, err := r.locks.Reentrant("l").Inspect(within(t))
-		require.NoError(t, err)
-		require.Len(t, state.Holders, 2)
-		for _, holder := range state.Holders {
-			if holder.Owner == h.Owner() {
-				require.LessOrEqual(t, holder.Lease, time.Minute)
-				require.Greater(t, holder.Lease, time.Duration(0))
-			}
-		}
-		require.NoError(t, joined.Unlock(within(t)))
-		require.Greater(t, r.pttl(t, "l"), time.Duration(0), "and so has who is through")
-		require.LessOrEqual(t, r.pttl(t, "l"), time.Minute)
-	})
-}
-
 // It is taken, but nobody's: who joined it would act under a hold that was given up.
-func TestWhatIsKeptIsNotJoined(t *testing.T) {
+func TestUnlockAfter_Kept_IsNotJoined(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: lease})
@@ -127,22 +74,7 @@ func TestWhatIsKeptIsNotJoined(t *testing.T) {
 	})
 }
 
-func TestUnlockAfterOfOneReaderLeavesTheOthers(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s,
-			rlock.Options{WatchdogTimeout: 2 * lease})
-		h := lock(t, r.locks.ReadWrite("l").Read(), within(t))
-		longer := lock(t, other.locks.ReadWrite("l").Read(), within(t))
-		require.NoError(t, h.UnlockAfter(within(t), time.Minute))
-		require.Greater(t, r.pttl(t, "l"), lease, "the other reader's")
-		require.NoError(t, longer.Unlock(within(t)))
-		require.Greater(t, r.pttl(t, "l"), time.Duration(0))
-		require.LessOrEqual(t, r.pttl(t, "l"), time.Minute)
-	})
-}
-
-func TestForceUnlockFreesWhatUnlockAfterLeft(t *testing.T) {
+func TestForceUnlock_KeptByUnlockAfter_IsFree(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
@@ -163,7 +95,7 @@ func TestForceUnlockFreesWhatUnlockAfterLeft(t *testing.T) {
 	})
 }
 
-func TestUnlockAfterOfWhatIsLost(t *testing.T) {
+func TestUnlockAfter_HoldLost_IsErrLost(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
@@ -171,7 +103,7 @@ func TestUnlockAfterOfWhatIsLost(t *testing.T) {
 		for kind, of := range kindOf {
 			h := lock(t, of(r.locks, kind), within(t))
 			for _, key := range keys(t, c) {
-				require.NoError(t, c.Do(within(t), c.B().Del().Key(key).Build()).Error())
+				wire.Must(t, c, "DEL", key)
 			}
 			require.ErrorIs(t, h.UnlockAfter(within(t), time.Hour), errs.ErrLost, kind)
 			require.Empty(t, keys(t, c), kind)
@@ -184,7 +116,7 @@ func TestUnlockAfterOfWhatIsLost(t *testing.T) {
 }
 
 // Whatever becomes of the call, the lock is taken until its time; in the end it is free.
-func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
+func TestUnlockAfter_OutcomeUnknown_StillKeeps(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -203,8 +135,8 @@ func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
 	})
 }
 
-func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
-	redistest.SkipShort(t)
+// What is kept is taken until its time and no longer, though its process sends no heartbeat from then on.
+func TestUnlockAfter_Kept_IsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	for kind, of := range kindOf {
 		simulated(t, 1, func(t *testing.T, servers quorumServers) {
@@ -213,18 +145,27 @@ func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
 			if kind == "Read" {
 				asks = other.locks.ReadWrite(kind).Write()
 			}
+			const d = 8 * beat
 			h := lock(t, of(r.locks, kind), within(t))
 			at := time.Now()
-			require.NoError(t, h.UnlockAfter(within(t), 8*beat), kind)
-			require.NoError(t, r.locks.Close(within(t)), kind) // no heartbeat from here on
-			require.NoError(t, lock(t, asks, within(t)).Unlock(within(t)), kind)
-			require.Greater(t, time.Since(at), 8*beat-100*time.Millisecond, kind)
+			require.NoError(t, h.UnlockAfter(within(t), d), kind)
+			require.ErrorIs(t, h.Err(), errs.ErrReleased, kind)
+			require.NoError(t, h.Unlock(within(t)), "%s: the first result", kind)
+			require.LessOrEqual(t, leaseOf(t, asks), d, "%s: 5 minutes before", kind)
+			require.NoError(t, r.locks.Close(within(t)), kind)
+			h = lock(t, asks, within(t))
+			require.InDelta(t, d, time.Since(at), float64(d/10), kind)
+			require.NoError(t, h.UnlockAfter(within(t), time.Nanosecond), "%s: over already, released", kind)
+			redistest.Eventually(t, 10*time.Millisecond, kind+" is free", func() bool {
+				locked, err := asks.IsLocked(within(t))
+				return err == nil && !locked
+			})
 		})
 	}
 }
 
 // A waiter that asked before was told the whole lease, and would sleep for its PollCap.
-func TestTheEndOfAnUnlockAfterWakesWaitersThatAskedBefore(t *testing.T) {
+func TestUnlockAfter_EndDue_WakesWaitersThatAskedBefore(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	const pollCap, d = 10 * time.Second, 300 * time.Millisecond
@@ -256,45 +197,6 @@ func TestTheEndOfAnUnlockAfterWakesWaitersThatAskedBefore(t *testing.T) {
 			require.NoError(t, h.UnlockAfter(within(t), time.Since(locked)+d))
 			at := <-had
 			require.Less(t, at.Sub(began), pollCap/2, "%s: until it polled", where)
-		}
-	})
-}
-
-func TestLookScriptTable(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		g := newScriptRig(t, s)
-		src := source(t, "look")
-		to := func(owner string) string { return "g:" + owner[:36] + " 0 0 " + owner }
-		for name, c := range map[string]struct {
-			before []string
-			told   int64
-			heard  []string
-		}{
-			"nobody queues": {heard: []string{"c 0"}},
-			"a queue": {before: []string{"ZADD", "QUEUE", "-5", "!" + bob, "7000000", alice + " 4000 2500",
-				"8000000", bob + " 4000 2500"}, told: 1, heard: []string{to(alice), "c 0"}},
-			"readers and writers": {before: []string{"ZADD", "QUEUE", "7000000", bob + " 4000 2500", "6000000000000001",
-				alice + " 4000 2500", "6000000000000002", carol + " 4000 2500"}, told: 2,
-				heard: []string{to(alice), to(bob), "c 0"}},
-			"a fair queue": {before: []string{"RPUSH", "QUEUE", alice, bob}, told: 1,
-				heard: []string{"c:" + alice + " 0", to(alice)}},
-			"of another type":       {before: []string{"HSET", "QUEUE", alice, "1"}, heard: []string{"c 0"}},
-			"only stamps of nobody": {before: []string{"ZADD", "QUEUE", "-5", "!" + bob}, heard: []string{"c 0"}},
-		} {
-			g.must(t, "FLUSHALL")
-			if c.before != nil {
-				g.must(t, c.before...)
-			}
-			hear, stop := overhear(t, g.c,
-				[]string{"g:" + alice[:36], "g:" + bob[:36], "g:" + carol[:36], "c", "c:" + alice}, "")
-			for range 2 {
-				v, err := eval(t, g.c, src, []string{"QUEUE"}, "PUBLISH", "c", "g:")
-				require.NoError(t, err, name)
-				require.Equal(t, []int64{c.told}, v, name)
-				require.ElementsMatch(t, c.heard, hear(), name)
-			}
-			stop()
 		}
 	})
 }

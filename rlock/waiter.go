@@ -23,7 +23,7 @@ func (a *acquisition) QueueEntry() wait.QueueEntry {
 	poll := min(c.opts.PollCap, wait.MaxPoll)
 	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps others out for a short time
 	// only. It leaves time for a renewal that gets no answer, and another.
-	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second)) + c.delay
+	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
 	return wait.QueueEntry{Owner: a.own.Lease.Owner, Lease: a.lease, Entry: a.l.kind.queueEntry(a, poll, first)}
 }
 
@@ -31,7 +31,6 @@ func (a *acquisition) QueueEntry() wait.QueueEntry {
 // minted, if half of its lease is over, and if its lease is short and is not raised. Asking again confirms such
 // a grant, and its lease counts anew.
 func (a *acquisition) Taken(g wait.Grant) bool {
-	g.Lease -= a.l.c.delay // what was written is not what may be used
 	switch {
 	case a.l.c.opts.MinReplicas > 0, a.l.kind.confirms:
 		return false // the acquire itself confirms: it finds its own field, and mints the token for a holder that is there
@@ -310,7 +309,7 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 
 func (a *acquisition) call(notAfter int64, entry *wait.QueueEntry, joined *owner) script.Call {
 	if a.join != "" {
-		call := joinCall(a.l, string(a.join), a.own.Lease.Owner, a.lease+a.l.c.delay, notAfter)
+		call := joinCall(a.l, string(a.join), a.own.Lease.Owner, a.lease, notAfter)
 		call.Late = a.late(entry)
 		return call
 	}

@@ -136,9 +136,9 @@ func (a *acquisition) mintOrAbandon(ctx context.Context) error {
 // queueEntry is how the server knows the waiter.
 func (a *acquisition) queueEntry() wait.QueueEntry {
 	if c := a.s.c; a.text == "" {
-		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from others only
-		// for long. It leaves time for a renewal that gets no answer, and another.
-		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second)) + c.delay
+		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from others for a
+		// short time only. It leaves time for a renewal that gets no answer, and another.
+		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
 		var room [128]byte
 		text := append(append(room[:0], a.p.base()...), ' ')
 		text = append(strconv.AppendInt(text, int64(a.n), 10), ' ')
@@ -168,7 +168,6 @@ func (a *acquisition) QueueEntry() wait.QueueEntry {
 // the hand-over write it in full would cost no call, but a waiter that is cut off would keep the permits from everybody
 // for as long.
 func (a *acquisition) Taken(g wait.Grant) bool {
-	g.Lease -= a.s.c.delay // what was written is not what may be used
 	switch {
 	case a.s.c.opts.MinReplicas > 0:
 		return false

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,7 +73,7 @@ func (r *rig) requireClean(t testing.TB, key string) {
 	})
 }
 
-func TestABarrierOpensWhenTheLastArrivesInEveryGeneration(t *testing.T) {
+func TestBarrier_LastArrives_OpensInEveryGeneration(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		const parties, generations = 6, 20
@@ -121,68 +119,7 @@ func TestABarrierOpensWhenTheLastArrivesInEveryGeneration(t *testing.T) {
 	})
 }
 
-func TestPartiesOfAProcessSendTwoCallsEachAndShareTheLast(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour, WatchdogTimeout: time.Hour})
-	const parties = 100
-	b := r.c.CyclicBarrier("b", parties)
-	done := arriveAt(within(t), b, parties-1)
-	gathered(t, b, parties-1)
-	subscribedTo(t, r, "redlatch_barrier:{b}")
-	redistest.Eventually(t, 20*time.Second, "they stand in one line", func() bool {
-		return r.c.Lines() == 1 && r.c.Shared() == 1
-	})
-	calls := func() int { return redistest.CommandCalls(t, r.redis)["evalsha"] }
-	redistest.Eventually(t, 20*time.Second, "all sleep", func() bool {
-		n := calls()
-		time.Sleep(100 * time.Millisecond)
-		return calls() == n
-	})
-	before := calls()
-	require.NoError(t, errOf(b.Await(within(t))))
-	for range parties - 1 {
-		require.NoError(t, (<-done).err)
-	}
-	require.LessOrEqual(t, calls()-before, parties/10, "arrive, trip, and one look for all")
-}
-
-func TestWhatABarrierRefuses(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Embedded(t), patient)
-	ctx := within(t)
-	for _, n := range []int{0, -1, 10_001} {
-		_, err := r.c.CyclicBarrier("b", n).Await(ctx)
-		require.ErrorIs(t, err, errs.ErrInvalidOption)
-		require.ErrorContains(t, err, "parties is "+strconv.Itoa(n))
-	}
-	for _, name := range []string{"", "{}x", "a{b", "a}b"} {
-		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Await(ctx)), errs.ErrInvalidName)
-		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Inspect(ctx)), errs.ErrInvalidName)
-	}
-	require.Empty(t, r.keys(t))
-	st, err := r.c.CyclicBarrier("b", 2).Inspect(ctx)
-	require.NoError(t, err)
-	require.Equal(t, rsemaphore.BarrierState{Generation: 1}, st)
-	require.Empty(t, r.keys(t), "looking makes nothing")
-	r.must(t, "SET", "{b}:barrier", "x")
-	require.ErrorIs(t, errOf(r.c.CyclicBarrier("b", 2).Await(ctx)), errs.ErrWrongType)
-	r.must(t, "DEL", "{b}:barrier")
-	require.NoError(t, r.c.Close(ctx))
-	require.ErrorIs(t, errOf(r.c.CyclicBarrier("b", 2).Await(ctx)), errs.ErrClosed)
-}
-
-func TestABarrierOfOneDoesNotWait(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), patient)
-	for i := range 3 {
-		a, err := r.c.CyclicBarrier("b", 1).Await(within(t))
-		require.NoError(t, err)
-		require.Equal(t, rsemaphore.Arrival{Generation: int64(i + 1), Last: true}, a)
-	}
-}
-
-func TestAllOfAGenerationMustMeanTheSameNumber(t *testing.T) {
+func TestBarrier_OtherParties_IsCapacityMismatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	done := arriveAt(within(t), r.c.CyclicBarrier("b", 3), 2)
@@ -202,40 +139,88 @@ func TestAllOfAGenerationMustMeanTheSameNumber(t *testing.T) {
 	}
 }
 
-func TestALeavingPartyBreaksItsGenerationAndTheNextIsNew(t *testing.T) {
+// Two parties wait; another breaks their generation.
+func TestBarrier_OnePartyGone_BreaksItForAll(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
-		b := r.c.CyclicBarrier("b", 4)
-		done := arriveAt(within(t), b, 2)
-		gathered(t, b, 2)
-		why := errors.New("the user went home")
+	why, broken := errors.New("the user went home"), rsemaphore.ErrBrokenBarrier
+	acts := func(r *rig, action func(context.Context) error) error {
+		return errOf(r.c.CyclicBarrier("b", 3).WithAction(action).Await(context.Background()))
+	}
+	leaving := func(r *rig, parties int) (left <-chan arrived, leave func()) {
 		ctx, cancel := context.WithCancelCause(context.Background())
-		leaver := arriveAt(ctx, other.c.CyclicBarrier("b", 4), 1)
-		gathered(t, b, 3)
-		cancel(why)
-		left := <-leaver
-		for _, is := range []error{rsemaphore.ErrBrokenBarrier, context.Canceled, why} {
-			require.ErrorIs(t, left.err, is)
-		}
-		for range 2 {
-			a := <-done
-			require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
-			require.NotErrorIs(t, a.err, context.Canceled, "that is another's")
-			require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
-			require.ErrorContains(t, a.err, `"b" in generation 1`)
-			require.Equal(t, rsemaphore.Arrival{Generation: 1}, a.Arrival)
-		}
-		again := arriveAt(within(t), b, 4)
-		for range 4 {
-			a := <-again
-			require.NoError(t, a.err)
-			require.EqualValues(t, 2, a.Generation)
-		}
+		return arriveAt(ctx, r.c.CyclicBarrier("b", parties), 1), func() { cancel(why) }
+	}
+	for name, x := range map[string]struct {
+		parties int
+		breaks  func(t *testing.T, r *rig)
+	}{
+		"it leaves": {4, func(t *testing.T, r *rig) {
+			left, leave := leaving(r, 4)
+			gathered(t, r.c.CyclicBarrier("b", 4), 3)
+			leave()
+			a := <-left
+			for _, is := range []error{broken, context.Canceled, why} {
+				require.ErrorIs(t, a.err, is)
+			}
+		}},
+		"its client is closed": {4, func(t *testing.T, r *rig) {
+			left, leave := leaving(r, 4)
+			defer leave()
+			gathered(t, r.c.CyclicBarrier("b", 4), 3)
+			require.NoError(t, r.c.Close(within(t)))
+			a := <-left
+			require.ErrorIs(t, a.err, errs.ErrClosed)
+			require.ErrorIs(t, a.err, broken)
+		}},
+		"its action fails": {3, func(t *testing.T, r *rig) {
+			err := acts(r, func(context.Context) error { return why })
+			require.ErrorIs(t, err, why)
+			require.ErrorIs(t, err, broken)
+		}},
+		"its action panics": {3, func(t *testing.T, r *rig) {
+			require.PanicsWithValue(t, "no ink", func() { acts(r, func(context.Context) error { panic("no ink") }) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, patient, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+				b := rigs[0].c.CyclicBarrier("b", x.parties)
+				done := arriveAt(ctx, b, 2)
+				gathered(t, b, 2)
+				x.breaks(t, rigs[1])
+				for range 2 {
+					a := <-done
+					require.ErrorIs(t, a.err, broken)
+					for _, of := range []error{context.Canceled, errs.ErrClosed, why} {
+						require.NotErrorIs(t, a.err, of, "that is another's")
+					}
+					require.ErrorContains(t, a.err, `"b" in generation 1`)
+					require.Equal(t, rsemaphore.Arrival{Generation: 1}, a.Arrival)
+				}
+				again := arriveAt(ctx, b, x.parties)
+				for range x.parties {
+					a := <-again
+					require.NoError(t, a.err)
+					require.EqualValues(t, 2, a.Generation)
+				}
+			})
+		})
+	}
+	t.Run("it leaves during the action", func(t *testing.T) {
+		bubble(t, 1, patient, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+			left, leave := leaving(rigs[0], 3)
+			other := arriveAt(ctx, rigs[0].c.CyclicBarrier("b", 3), 1)
+			gathered(t, rigs[0].c.CyclicBarrier("b", 3), 2)
+			require.ErrorIs(t, acts(rigs[0], func(context.Context) error {
+				leave()
+				require.ErrorIs(t, (<-left).err, broken)
+				return nil
+			}), broken)
+			require.ErrorIs(t, (<-other).err, broken)
+		})
 	})
 }
 
-func TestTheLastArriverRunsTheActionBeforeTheOthersGoOn(t *testing.T) {
+func TestBarrier_Action_RunsBeforeTheOthersGoOn(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -278,7 +263,7 @@ func TestTheLastArriverRunsTheActionBeforeTheOthersGoOn(t *testing.T) {
 	})
 }
 
-func TestAnArrivalThatFindsNoPlaceIsNotAcquired(t *testing.T) {
+func TestBarrier_NoPlaceForAnArrival_IsNotAcquired(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	hold := make(chan struct{})
@@ -294,34 +279,7 @@ func TestAnArrivalThatFindsNoPlaceIsNotAcquired(t *testing.T) {
 	require.NoError(t, (<-done).err)
 }
 
-func TestAnActionThatFailsBreaksTheGeneration(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	r := newRig(t, srv, patient)
-	broke := errors.New("no paper")
-	plain := r.c.CyclicBarrier("b", 3)
-	done := arriveAt(within(t), plain, 2)
-	gathered(t, plain, 2)
-	_, err := plain.WithAction(func(context.Context) error { return broke }).Await(within(t))
-	require.ErrorIs(t, err, broke)
-	require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
-	for range 2 {
-		a := <-done
-		require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
-	}
-
-	done = arriveAt(within(t), plain, 2)
-	gathered(t, plain, 2)
-	require.PanicsWithValue(t, "no ink", func() {
-		plain.WithAction(func(context.Context) error { panic("no ink") }).Await(within(t))
-	})
-	for range 2 {
-		require.ErrorIs(t, (<-done).err, rsemaphore.ErrBrokenBarrier)
-	}
-	require.EqualValues(t, 3, gathered(t, plain, 0).Generation)
-}
-
-func TestAnActionThatReturnsNilCountsThoughItsContextHasEnded(t *testing.T) {
+func TestBarrier_ActionEndsWithoutError_TripsThoughCtxEnded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -338,22 +296,7 @@ func TestAnActionThatReturnsNilCountsThoughItsContextHasEnded(t *testing.T) {
 	require.NoError(t, (<-done).err)
 }
 
-func TestAPartyThatLeavesDuringTheActionBreaksIt(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), patient)
-	b := r.c.CyclicBarrier("b", 2)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := arriveAt(ctx, b, 1)
-	gathered(t, b, 1)
-	_, err := b.WithAction(func(context.Context) error {
-		cancel()
-		require.ErrorIs(t, (<-done).err, rsemaphore.ErrBrokenBarrier)
-		return nil
-	}).Await(within(t))
-	require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
-}
-
-func TestAnActionIsToldWhenItsGenerationBreaks(t *testing.T) {
+func TestBarrier_BrokenDuringTheAction_EndsItsContext(t *testing.T) {
 	t.Parallel()
 	for where, away := range map[string]bool{"another process": true, "its own process": false} {
 		t.Run(where, func(t *testing.T) {
@@ -387,7 +330,7 @@ func TestAnActionIsToldWhenItsGenerationBreaks(t *testing.T) {
 	}
 }
 
-func TestAnActionIsToldWhenTheBarrierIsGone(t *testing.T) {
+func TestBarrier_GoneDuringTheAction_EndsItsContext(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t),
 		rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, WatchdogTimeout: time.Hour})
@@ -406,38 +349,7 @@ func TestAnActionIsToldWhenTheBarrierIsGone(t *testing.T) {
 	}
 }
 
-func TestACloseBreaksTheGenerationsOfItsParties(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	r, other := newRig(t, srv, patient), newRig(t, srv, patient)
-	b := r.c.CyclicBarrier("b", 3)
-	mine, theirs := arriveAt(within(t), b, 1), arriveAt(within(t), other.c.CyclicBarrier("b", 3), 1)
-	gathered(t, b, 2)
-	require.NoError(t, r.c.Close(within(t)))
-	a := <-mine
-	require.ErrorIs(t, a.err, errs.ErrClosed)
-	require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
-	require.ErrorIs(t, (<-theirs).err, rsemaphore.ErrBrokenBarrier)
-}
-
-func TestALostMessageCostsAPartyAtMostPollCap(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := redistest.NewProxy(t, srv)
-	r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 100 * time.Millisecond})
-	other := newRig(t, srv, patient)
-	p.SwallowPushes()
-	done := arriveAt(within(t), r.c.CyclicBarrier("b", 6), 5)
-	subscribedTo(t, other, "redlatch_barrier:{b}")
-	gathered(t, other.c.CyclicBarrier("b", 6), 5)
-	require.NoError(t, errOf(other.c.CyclicBarrier("b", 6).Await(within(t))))
-	for range 5 {
-		require.NoError(t, (<-done).err)
-	}
-	redistest.Eventually(t, 10*time.Second, "the message was lost", func() bool { return p.Swallowed() > 0 })
-}
-
-func TestWaitingPartiesAreRenewedForAsLongAsItTakes(t *testing.T) {
+func TestBarrier_LongWait_RenewsItsParties(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		done := arriveAt(ctx, rigs[0].c.CyclicBarrier("b", 3), 2)
@@ -457,7 +369,7 @@ func TestWaitingPartiesAreRenewedForAsLongAsItTakes(t *testing.T) {
 	})
 }
 
-func TestAPartyCutOffFromTheServerGivesUpByItsOwnClock(t *testing.T) {
+func TestBarrier_PartyCutOff_GivesUpByItsOwnClock(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		done := arriveAt(ctx, rigs[0].c.CyclicBarrier("b", 2), 1)
@@ -473,7 +385,7 @@ func TestAPartyCutOffFromTheServerGivesUpByItsOwnClock(t *testing.T) {
 	})
 }
 
-func TestAFlushedBarrierIsBrokenForThoseWhoWaited(t *testing.T) {
+func TestBarrier_Flushed_IsBrokenForItsWaiters(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond})
@@ -493,45 +405,9 @@ func TestAFlushedBarrierIsBrokenForThoseWhoWaited(t *testing.T) {
 	}
 }
 
-// Every request of a barrier may get lost, before or after it ran: nobody is counted twice, nobody waits forever.
-func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
-	t.Parallel()
-	for name, fate := range map[string]redistest.Fate{
-		"reply": redistest.LoseReply, "reply, silently": redistest.LoseReplySilently, "request": redistest.LoseRequest,
-		"request, silently": redistest.LoseRequestSilently,
-	} {
-		for _, verb := range []string{"arrive", "look", "trip"} {
-			t.Run(name+" of "+verb, func(t *testing.T) {
-				redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-					srv := servers[0]
-					p := redistest.NewProxy(t, srv)
-					r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv,
-						patient)
-					direct.load(t, "barrier*")
-					b := r.c.CyclicBarrier("b", 2)
-					redistest.Eventually(t, 30*time.Second, "connected", func() bool { return errOf(b.Inspect(within(t))) == nil })
-					for g := range int64(3) {
-						trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", verb), Fate: fate})
-						done := arriveAt(within(t), b, 2)
-						trap.Wait(t)
-						time.Sleep(160 * time.Millisecond) // one that goes unanswered is repeated on the same connection
-						p.Heal()
-						for range 2 {
-							a := <-done
-							require.NoError(t, a.err)
-							require.Equal(t, g+1, a.Generation)
-						}
-					}
-					direct.requireClean(t, "{b}:barrier")
-				})
-			})
-		}
-	}
-}
-
 // An arrival whose reply is lost may be the one that fills its generation for another to trip: the repeated request
 // must find the old generation, not join the new one.
-func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
+func TestArrival_Repeated_IsNotOfTheNextGeneration(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
@@ -561,7 +437,7 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 	})
 }
 
-func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
+func TestArrival_GivenUp_IsTakenBack(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]redistest.Fate{"the reply is late": redistest.HoldReply,
 		"the request is late": redistest.HoldRequest, "the reply is lost": redistest.LoseReply} {
@@ -617,7 +493,7 @@ func (c *belated) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 
 // Otherwise it would be one of the next generation's parties until it is taken back, and that generation could trip
 // without one of them.
-func TestAnArrivalAfterItsPartyIsGoneDoesNotCount(t *testing.T) {
+func TestArrival_PartyGone_DoesNotCount(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)
@@ -640,7 +516,7 @@ func TestAnArrivalAfterItsPartyIsGoneDoesNotCount(t *testing.T) {
 
 // Of a client's very first request, too: nobody waits for its party any more, and whoever gathers then would have it
 // among them.
-func TestAClientsFirstArrivalIsRefusedWhenItComesTooLate(t *testing.T) {
+func TestArrival_FirstOfAClientAndLate_IsRefused(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)
@@ -654,77 +530,6 @@ func TestAClientsFirstArrivalIsRefusedWhenItComesTooLate(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, s.Waiting)
 	direct.requireClean(t, "{b}:barrier")
-}
-
-func TestBarrierNamesWithHashTagsWorkInACluster(t *testing.T) {
-	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
-	t.Parallel()
-	srv := redistest.Cluster(t)
-	o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour} // messages alone have to do it
-	r, other := newRig(t, srv, o), newRig(t, srv, o)
-	for _, name := range []string{"plain", "a{b}", "{b}a", "a{b}c{d}", "ü{ü}"} {
-		b, ob := r.c.CyclicBarrier(name, 3), other.c.CyclicBarrier(name, 3)
-		for g := range 3 {
-			done := arriveAt(within(t), b, 2)
-			gathered(t, b, 2)
-			a, err := ob.Await(within(t))
-			require.NoError(t, err, name)
-			require.EqualValues(t, g+1, a.Generation)
-			for range 2 {
-				require.NoError(t, (<-done).err, name)
-			}
-		}
-	}
-}
-
-func TestCancelledPartiesLeaveNothing(t *testing.T) {
-	srv := redistest.Start(t)
-	// a request of unknown outcome is swept up after it
-	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 2 * time.Second})
-	const parties = 3
-	warm := arriveAt(within(t), r.c.CyclicBarrier("warm", 2), 1) // until all connections are there, that of the hub too
-	subscribedTo(t, r, "redlatch_barrier:{warm}")
-	require.NoError(t, errOf(r.c.CyclicBarrier("warm", 2).Await(within(t))))
-	require.NoError(t, (<-warm).err)
-	r.must(t, "DEL", "{warm}:barrier")
-	before := runtime.NumGoroutine()
-	var trips, breaks, unknowns atomic.Int64
-	var wg sync.WaitGroup
-	for i := range 6 {
-		rnd := rand.New(rand.NewPCG(3, uint64(i)))
-		wg.Go(func() {
-			for range 50 {
-				ctx, cancel := context.WithCancel(context.Background())
-				time.AfterFunc(time.Duration(rnd.IntN(4000))*time.Microsecond, cancel)
-				_, err := r.c.CyclicBarrier("b", parties).Await(ctx)
-				cancel()
-				switch {
-				case err == nil:
-					trips.Add(1)
-				case errors.Is(err, rsemaphore.ErrBrokenBarrier):
-					breaks.Add(1)
-				case !errors.Is(err, context.Canceled):
-					t.Error(err)
-				case errors.Is(err, errs.ErrUnknownOutcome): // only where the machine stalled
-					unknowns.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	t.Logf("%d tripped, %d broken, %d unknown of 300", trips.Load(), breaks.Load(), unknowns.Load())
-	require.Positive(t, trips.Load())
-	require.Positive(t, breaks.Load())
-	require.LessOrEqual(t, (parties-trips.Load()%parties)%parties, unknowns.Load(),
-		"a generation trips for all or for none")
-	gathered(t, r.c.CyclicBarrier("b", parties), 0)
-	redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
-	r.requireClean(t, "{b}:barrier")
-	require.Zero(t, r.c.Lines())
-	require.Zero(t, r.c.Shared())
-	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool {
-		return runtime.NumGoroutine() <= before+8
-	})
 }
 
 func init() { roles["party"] = beParty }
@@ -758,7 +563,7 @@ func beParty() error {
 	return nil
 }
 
-func TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver(t *testing.T) {
+func TestBarrier_PartyKilled_BreaksAfterItsLease(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
@@ -784,7 +589,7 @@ func TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver(t *testing.T) {
 	require.Equal(t, "2 <nil>", back.Line(t))
 }
 
-func TestABarrierIsBrokenByTheDeathOfTheLastArriverInItsAction(t *testing.T) {
+func TestBarrier_LastKilledInItsAction_Breaks(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
@@ -800,7 +605,7 @@ func TestABarrierIsBrokenByTheDeathOfTheLastArriverInItsAction(t *testing.T) {
 	}
 }
 
-func TestAPartyWhoseLeavingIsNotConfirmedHasAnUnknownOutcome(t *testing.T) {
+func TestBarrier_LeavingUnconfirmed_IsUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
@@ -825,7 +630,7 @@ func TestAPartyWhoseLeavingIsNotConfirmedHasAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-func TestAStoppedPartyLearnsThatItsGenerationBroke(t *testing.T) {
+func TestBarrier_PartyStopped_LearnsThatItBroke(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
@@ -835,174 +640,14 @@ func TestAStoppedPartyLearnsThatItsGenerationBroke(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "it knows that it has arrived", func() bool {
 		return !strings.Contains(r.contents(t, "{b}:barrier"), "?")
 	})
-	stopped.Signal(t, syscall.SIGSTOP)
+	stopped.Signal(t, redistest.SigStop)
 	done := arriveAt(within(t), b, 1)
 	require.ErrorIs(t, (<-done).err, rsemaphore.ErrBrokenBarrier)
-	stopped.Signal(t, syscall.SIGCONT)
+	stopped.Signal(t, redistest.SigCont)
 	require.Contains(t, stopped.Line(t), "barrier broken")
 }
 
-func TestProcessesGoThroughManyGenerationsTogether(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	const processes, generations = 4, 50
-	var procs []*redistest.Child
-	for range processes {
-		procs = append(procs, redistest.Spawn(t, "party", srv, strconv.Itoa(processes), strconv.Itoa(generations), "patient"))
-	}
-	for g := range generations {
-		for _, p := range procs {
-			require.Equal(t, strconv.Itoa(g+1)+" <nil>", p.Line(t))
-		}
-	}
-}
-
-// outcomes is what the parties of each generation were told.
-type outcomes struct {
-	mu      sync.Mutex
-	tripped map[int64]int
-	broken  map[int64]int // told by the server
-	lost    map[int64]int // gave up by their own clock, or do not know
-	others  int
-}
-
-// Random histories with failing networks, parties that leave and processes that are killed: of each generation either
-// all parties were told that it tripped, or none; and they go on by themselves.
-// full is how many generations n of the parties say tripped.
-func (o *outcomes) full(n int) (count int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, tripped := range o.tripped {
-		if tripped%100 == n {
-			count++
-		}
-	}
-	return count
-}
-
-func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
-	t.Parallel()
-	redistest.InFull(t, "TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver")
-	srv := redistest.Start(t)
-	direct := newRig(t, srv, patient)
-	const parties = 4
-	book := &outcomes{tripped: map[int64]int{}, broken: map[int64]int{}, lost: map[int64]int{}}
-	stop, done := context.WithTimeout(context.Background(), time.Minute) // on a busy machine
-	defer done()
-	time.AfterFunc(redistest.Sized(5*time.Second, 5*time.Second, 15*time.Second), func() {
-		for stop.Err() == nil && book.full(parties-1) <= 10 {
-			time.Sleep(100 * time.Millisecond)
-		}
-		done()
-	})
-	var wg sync.WaitGroup
-	var proxies []*redistest.Proxy
-	for i := range parties - 1 {
-		p := redistest.NewProxy(t, srv)
-		proxies = append(proxies, p)
-		r := newRig(t, p.Server(),
-			rsemaphore.Options{CallTimeout: 100 * time.Millisecond, PollCap: 60 * time.Millisecond,
-				WatchdogTimeout: time.Second})
-		rnd := rand.New(rand.NewPCG(11, uint64(i)))
-		wg.Go(func() {
-			b := r.c.CyclicBarrier("b", parties)
-			for stop.Err() == nil {
-				actx, cancel := context.WithTimeout(stop, 2*time.Second)
-				if rnd.IntN(20) == 0 {
-					time.AfterFunc(time.Duration(rnd.IntN(3000))*time.Microsecond, cancel)
-				}
-				at := b
-				if rnd.IntN(3) == 0 {
-					at = b.WithAction(func(context.Context) error {
-						if rnd.IntN(20) == 0 {
-							return errors.New("action failed")
-						}
-						return nil
-					})
-				}
-				a, err := at.Await(actx)
-				cancel()
-				book.mu.Lock()
-				switch {
-				case err == nil:
-					book.tripped[a.Generation]++
-				case errors.Is(err, rsemaphore.ErrBrokenBarrier) && errors.Is(err, errs.ErrLost):
-					book.lost[a.Generation]++
-				case errors.Is(err, rsemaphore.ErrBrokenBarrier):
-					book.broken[a.Generation]++
-				default:
-					book.others++
-				}
-				book.mu.Unlock()
-			}
-		})
-	}
-	var inflicted, kills int
-	wg.Go(func() { // the fourth party is a process that is killed now and then
-		rnd := rand.New(rand.NewPCG(12, 12))
-		for stop.Err() == nil {
-			c := redistest.Spawn(t, "party", srv, strconv.Itoa(parties), "1000000")
-			lines := make(chan string)
-			go func() {
-				for c.Out.Scan() {
-					lines <- c.Out.Text()
-				}
-				close(lines)
-			}()
-			end := time.After(time.Duration(300+rnd.IntN(900)) * time.Millisecond)
-			for open := true; open; {
-				select {
-				case text, ok := <-lines:
-					if open = ok; !ok {
-						break
-					}
-					g, err := strconv.ParseInt(strings.TrimSuffix(text, " <nil>"), 10, 64)
-					if err == nil {
-						book.mu.Lock()
-						book.tripped[g] += 100 // tells it from the others: one that is killed may not get to say so
-						book.mu.Unlock()
-					}
-				case <-end:
-					c.Signal(t, syscall.SIGKILL)
-					kills++
-					end = nil
-				}
-			}
-		}
-	})
-	wg.Go(func() {
-		rnd := rand.New(rand.NewPCG(13, 13))
-		for stop.Err() == nil {
-			breakNetwork(proxies[rnd.IntN(len(proxies))], rnd, "{b}:barrier")
-			inflicted++
-		}
-	})
-	wg.Wait()
-	full, short, missing := 0, 0, 0
-	for g, n := range book.tripped {
-		require.Zero(t, book.broken[g], "generation %d tripped for %d and broke for %d", g, n, book.broken[g])
-		require.LessOrEqual(t, n%100, parties-1, "generation %d", g)
-		require.LessOrEqual(t, n/100, 1, "generation %d", g)
-		if n%100 == parties-1 {
-			full++
-		} else {
-			short++
-			missing += parties - 1 - n%100 - book.lost[g]
-		}
-	}
-	// a process that was killed while it waited is a party until its lease is over, beside the one that follows it
-	require.LessOrEqual(t, missing, book.others+kills, "who does not know that its generation tripped says so")
-	t.Logf("%d generations tripped for all, %d with a party that had given up; %d broke; %d calls ended otherwise; %d "+
-		"faults, %d kills",
-		full, short, len(book.broken), book.others, inflicted, kills)
-	require.Greater(t, full, 10, "a test that does no work finds nothing")
-	require.Positive(t, len(book.broken))
-	require.Greater(t, inflicted, 5)
-	require.Positive(t, kills)
-	gathered(t, direct.c.CyclicBarrier("b", parties), 0)
-}
-
-func TestAnOverwrittenBarrierIsLostAndOfTheWrongType(t *testing.T) {
+func TestBarrier_Overwritten_IsLostAndOfTheWrongType(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rsemaphore.Options{WatchdogTimeout: 600 * time.Millisecond})
 	b := r.c.CyclicBarrier("b", 3)

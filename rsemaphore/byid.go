@@ -37,6 +37,9 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 			held, err = run(ctx) // -1: not all are held
 			return err
 		})
+		if unsure { // it may have served waiters of this process, which only the lost reply names
+			s.c.waiters.AskAgain(s.made.queueKey)
+		}
 		switch {
 		case err != nil:
 			return 0, err
@@ -44,9 +47,6 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 			return 0, fmt.Errorf("%w: release on %q: an earlier request may have released them", errs.ErrUnknownOutcome, s.name)
 		case held < 0:
 			return 0, fmt.Errorf("release on %q: %w", s.name, errs.ErrLost)
-		}
-		if unsure {
-			s.c.waiters.AskAgain(s.made.queueKey)
 		}
 		return held, nil
 	})

@@ -1,6 +1,7 @@
 package rsemaphore_test
 
 import (
+	"context"
 	"encoding/hex"
 	"strings"
 	"testing"
@@ -13,50 +14,62 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-func TestAPermitIsExtendedAndLookedAtByItsIDFromAnotherProcess(t *testing.T) {
+func TestIDs_FromAnotherProcess_ExtendInspectAndRelease(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
-		p, err := r.c.Semaphore("s", 3).WithLabel("import").TryAcquire(within(t), 2, 0, time.Minute)
-		require.NoError(t, err)
-		s, ids := other.c.Semaphore("s", 3), p.IDs()
-		unknown := strings.Repeat("0", 32)
+	for kind, of := range map[string]func(c *rsemaphore.Client) *rsemaphore.Semaphore{
+		"Semaphore":         func(c *rsemaphore.Client) *rsemaphore.Semaphore { return c.Semaphore("s", 2) },
+		"WeightedSemaphore": func(c *rsemaphore.Client) *rsemaphore.Semaphore { return c.WeightedSemaphore("s", 10) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+				r, other := newRig(t, srv, patient), newRig(t, srv, patient)
+				units := []int{1, 1} // of the two permits
+				if kind == "WeightedSemaphore" {
+					units = []int{4, 6}
+				}
+				held := of(r.c).WithLabel("import")
+				a, err := held.TryAcquire(within(t), units[0], 0, time.Minute)
+				require.NoError(t, err)
+				b := acquire(t, held, units[1])
+				s, ids, unknown := of(other.c), append(a.IDs(), b.IDs()...), strings.Repeat("0", 32)
+				second := ids[0][:31] + "1" // an acquisition of several units of weight has one id
+				inspect := func(ids ...string) []rsemaphore.Holder {
+					return must1[[]rsemaphore.Holder](t)(s.InspectIDs(within(t), ids...))
+				}
 
-		require.NoError(t, s.ExtendIDs(within(t), time.Hour, ids[0]))
-		seen, err := s.InspectIDs(within(t), ids[0], unknown, ids[1])
-		require.NoError(t, err)
-		require.Len(t, seen, 3)
-		require.Equal(t, ids[0], seen[0].ID)
-		require.Equal(t, "import", seen[0].Label)
-		require.True(t, strings.HasPrefix(r.c.ID(), seen[0].Client) && seen[0].Client != "", seen[0].Client)
-		require.Greater(t, seen[0].Lease, 50*time.Minute)
-		require.Zero(t, seen[1].Lease, "never granted")
-		require.Positive(t, seen[2].Lease)
-		require.LessOrEqual(t, seen[2].Lease, time.Minute, "the other permit of the same handle is left as it is")
+				require.NoError(t, s.ExtendIDs(within(t), time.Hour, ids[0]))
+				seen := inspect(ids[0], unknown, ids[1], second)
+				require.Equal(t, []string{ids[0], unknown, ids[1], second},
+					[]string{seen[0].ID, seen[1].ID, seen[2].ID, seen[3].ID})
+				require.Equal(t, []int{units[0], units[1]}, []int{seen[0].N, seen[2].N})
+				require.Equal(t, "import", seen[0].Label)
+				require.True(t, strings.HasPrefix(r.c.ID(), seen[0].Client) && seen[0].Client != "", seen[0].Client)
+				require.Greater(t, seen[0].Lease, 50*time.Minute)
+				require.Zero(t, seen[1].Lease+seen[3].Lease, "never granted")
+				require.Positive(t, seen[2].Lease)
+				require.LessOrEqual(t, seen[2].Lease, time.Minute, "the other permit is left as it is")
+				require.NoError(t, s.ExtendIDs(within(t), 2*time.Second, ids...), "it never shortens a lease")
+				for _, bad := range [][]string{{unknown}, {ids[0], unknown}, {second}} {
+					require.ErrorIs(t, s.ExtendIDs(within(t), 3*time.Hour, bad...), errs.ErrLost)
+					require.ErrorIs(t, s.ReleaseIDs(within(t), bad...), errs.ErrLost)
+				}
+				lease := inspect(ids[0])[0].Lease
+				require.True(t, lease > 50*time.Minute && lease < 2*time.Hour, "all or none: %v", lease)
 
-		require.NoError(t, s.ExtendIDs(within(t), 2*time.Second, ids...), "it never shortens a lease")
-		require.Greater(t, must1[[]rsemaphore.Holder](t)(s.InspectIDs(within(t), ids[0]))[0].Lease, 50*time.Minute)
-
-		require.ErrorIs(t, s.ExtendIDs(within(t), 3*time.Hour, ids[0], unknown), errs.ErrLost)
-		require.Less(t, must1[[]rsemaphore.Holder](t)(s.InspectIDs(within(t), ids[0]))[0].Lease, 2*time.Hour, "all or none")
-		require.NoError(t, s.ReleaseIDs(within(t), ids...))
-		require.ErrorIs(t, s.ExtendIDs(within(t), time.Hour, ids...), errs.ErrLost)
-
-		for text, err := range map[string]error{
-			"d is 1ms":            s.ExtendIDs(within(t), time.Millisecond, ids...),
-			"d is 0s":             s.ExtendIDs(within(t), 0, ids...),
-			"number of ids is 0":  s.ExtendIDs(within(t), time.Second),
-			"number of different": errOf(s.InspectIDs(within(t), unknown, unknown)),
-			`id is "x"`:           errOf(s.InspectIDs(within(t), "x")),
-		} {
-			require.ErrorIs(t, err, errs.ErrInvalidOption, text)
-			require.ErrorContains(t, err, text)
-			require.ErrorContains(t, err, "rsemaphore: ")
-		}
-	})
+				served := make(chan error, 1)
+				go func() { served <- of(r.c).Do(within(t), units[0]+units[1], nothing) }()
+				redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.c.Refused() == 1 })
+				require.NoError(t, s.ReleaseIDs(within(t), ids...))
+				require.NoError(t, <-served, "the waiter gets what is released by its ids")
+				require.ErrorIs(t, s.ReleaseIDs(within(t), ids...), errs.ErrLost)
+				require.ErrorIs(t, s.ExtendIDs(within(t), time.Hour, ids...), errs.ErrLost)
+				require.ErrorIs(t, b.Release(within(t)), errs.ErrLost)
+			})
+		})
+	}
 }
 
-func TestAPermitOfRedissonIsExtendedByItsID(t *testing.T) {
+func TestExtendIDs_PermitOfRedisson_IsExtended(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -72,7 +85,7 @@ func TestAPermitOfRedissonIsExtendedByItsID(t *testing.T) {
 	})
 }
 
-func TestAddPermitsChangesTheCapacityByAsMuchWhateverItIs(t *testing.T) {
+func TestAddPermits_AnyCapacity_ChangesByAsMuch(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -96,7 +109,7 @@ func TestAddPermitsChangesTheCapacityByAsMuchWhateverItIs(t *testing.T) {
 }
 
 // The second run comes after others have changed the capacity: it must neither add again nor undo them.
-func TestARepeatedAddPermitsAddsOnce(t *testing.T) {
+func TestAddPermits_RunTwice_AddsOnce(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
@@ -128,82 +141,77 @@ func TestARepeatedAddPermitsAddsOnce(t *testing.T) {
 	release(t, held)
 }
 
-func TestAddPermitsWakesWaiters(t *testing.T) {
+// TestRelease_CallerLeftAndReplyLost_ServesTheWaiterHere: the server hands the permit over to a waiter of the releasing
+// process, which only the lost reply names. So the process asks for its waiters, and does not leave them to PollCap.
+func TestRelease_CallerLeftAndReplyLost_ServesTheWaiterHere(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{PollCap: 30 * time.Second})
-	other := newRig(t, r.server, patient)
-	s := r.c.Semaphore("s", 1)
-	held := acquire(t, s, 1)
-	got := make(chan error, 1)
-	go func() {
-		p, err := s.TryAcquire(within(t), 1, 20*time.Second, time.Minute)
-		if err == nil {
-			err = p.Release(within(t))
-		}
-		got <- err
-	}()
-	redistest.Eventually(t, 30*time.Second, "it waits", func() bool {
-		n, err := r.do(t, "PUBSUB", "CHANNELS").AsStrSlice()
-		return err == nil && len(n) > 0
-	})
-	require.Equal(t, 2, must1[int](t)(other.c.Semaphore("s", 1).AddPermits(within(t), 1)))
-	require.NoError(t, <-got)
-	release(t, held)
-}
-
-func TestAnotherProcessExtendsInspectsAndReleasesAWeightByItsID(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
-		held := r.c.WeightedSemaphore("w", 10).WithLabel("import")
-		a, err := held.TryAcquire(within(t), 4, 0, time.Minute)
-		require.NoError(t, err)
-		b, err := held.Acquire(within(t), 6)
-		require.NoError(t, err)
-		w, ids, unknown := other.c.WeightedSemaphore("w", 10), append(a.IDs(), b.IDs()...), strings.Repeat("0", 32)
-		second := ids[0][:31] + "1" // of what weighs several there is one id
-
-		require.NoError(t, w.ExtendIDs(within(t), time.Hour, ids[0]))
-		seen, err := w.InspectIDs(within(t), ids[0], unknown, ids[1], second)
-		require.NoError(t, err)
-		require.Len(t, seen, 4)
-		require.Equal(t, []string{ids[0], unknown, ids[1], second}, []string{seen[0].ID, seen[1].ID, seen[2].ID, seen[3].ID})
-		require.Equal(t, []int{4, 0, 6, 0}, []int{seen[0].N, seen[1].N, seen[2].N, seen[3].N})
-		require.Equal(t, "import", seen[0].Label)
-		require.True(t, strings.HasPrefix(r.c.ID(), seen[0].Client) && seen[0].Client != "", seen[0].Client)
-		require.Greater(t, seen[0].Lease, 50*time.Minute)
-		require.Zero(t, seen[1].Lease+seen[3].Lease)
-		require.Positive(t, seen[2].Lease)
-
-		for _, bad := range [][]string{{unknown}, {ids[0], unknown}, {second}} {
-			require.ErrorIs(t, w.ExtendIDs(within(t), 3*time.Hour, bad...), errs.ErrLost)
-			require.ErrorIs(t, w.ReleaseIDs(within(t), bad...), errs.ErrLost)
-		}
-		require.Less(t, must1[[]rsemaphore.Holder](t)(w.InspectIDs(within(t), ids[0]))[0].Lease, 2*time.Hour,
-			"all or none")
-
-		served := make(chan error, 1)
-		go func() {
-			_, err := r.c.WeightedSemaphore("w", 10).Acquire(within(t), 10)
-			served <- err
-		}()
-		redistest.Eventually(t, 20*time.Second, "it waits", func() bool {
-			return r.number(t, "EXISTS", "redlatch_queue:{w}:weighted") == 1
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, verb := range []string{"ReleaseIDs", "ReleaseIDs of a weight", "Release", "Release of a weight",
+		"ReleasePart"} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+				p := redistest.NewProxy(t, servers[0])
+				mine := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 2 * time.Second, PollCap: 8 * time.Second})
+				by := mine
+				if strings.HasPrefix(verb, "ReleaseIDs") {
+					by = newRig(t, servers[0], rsemaphore.Options{})
+				}
+				sem := func(r *rig) *rsemaphore.Semaphore {
+					if strings.HasSuffix(verb, "s") || verb == "Release" {
+						return r.c.Semaphore("s", 2)
+					}
+					return r.c.WeightedSemaphore("s", 2)
+				}
+				take := func() *rsemaphore.Permit {
+					h, err := sem(by).TryAcquire(within(t), 2, 0, time.Hour)
+					require.NoError(t, err)
+					t.Cleanup(func() { h.Release(ended) }) // the garbage collector is outside of the bubble
+					return h
+				}
+				h := take()
+				if verb == "ReleasePart" || verb == "Release of a weight" { // the server gets to know the scripts
+					require.NoError(t, h.ReleasePart(within(t), 1))
+				}
+				require.NoError(t, sem(mine).ReleaseIDs(within(t), h.IDs()...))
+				h = take()
+				served := make(chan error, 1)
+				var at time.Time
+				go func() {
+					q, err := sem(mine).Acquire(within(t), 1)
+					if at = time.Now(); err == nil {
+						err = q.Release(context.Background())
+					}
+					served <- err
+				}()
+				time.Sleep(300 * time.Millisecond) // it has its place
+				p.Delay(50*time.Millisecond, 50*time.Millisecond)
+				raw, err := hex.DecodeString(h.IDs()[0])
+				require.NoError(t, err)
+				lost := p.Trap(&redistest.Trap{Fate: redistest.LoseReply, Match: func(words []string) bool {
+					return strings.HasPrefix(words[0], "EVAL") && strings.Contains(strings.Join(words, " "), string(raw[:13]))
+				}})
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+				defer cancel()
+				switch verb {
+				case "ReleaseIDs", "ReleaseIDs of a weight":
+					err = sem(mine).ReleaseIDs(ctx, h.IDs()...)
+				case "ReleasePart":
+					err = h.ReleasePart(ctx, 1)
+				default:
+					err = h.Release(ctx)
+				}
+				require.Error(t, err)
+				select {
+				case <-lost.Caught():
+				case <-within(t).Done():
+					require.Fail(t, "the release was not sent")
+				}
+				ran := time.Now()
+				require.NoError(t, <-served)
+				require.Less(t, at.Sub(ran), time.Second)
+			})
 		})
-		require.NoError(t, w.ReleaseIDs(within(t), ids...))
-		require.NoError(t, <-served, "what is released by id goes to who waits")
-		require.ErrorIs(t, w.ReleaseIDs(within(t), ids...), errs.ErrLost)
-		require.ErrorIs(t, b.Release(within(t)), errs.ErrLost)
-
-		for text, err := range map[string]error{
-			"d is 1ms":            w.ExtendIDs(within(t), time.Millisecond, ids...),
-			"number of ids is 0":  w.ReleaseIDs(within(t)),
-			"number of different": errOf(w.InspectIDs(within(t), unknown, unknown)),
-			`id is "x"`:           errOf(w.InspectIDs(within(t), "x")),
-		} {
-			require.ErrorIs(t, err, errs.ErrInvalidOption, text)
-			require.ErrorContains(t, err, text)
-			require.ErrorContains(t, err, "rsemaphore: ")
-		}
-	})
+	}
 }

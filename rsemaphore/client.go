@@ -32,7 +32,6 @@ type Client struct {
 	waiters   *wait.Waiters
 	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 	live      liveness
-	delay     time.Duration // Options.LockDelay
 	rechecks  session.Rechecks
 	named     session.Holders[Holder] // by the errors of calls that gave up
 	// texts that nearly every call sends
@@ -57,15 +56,14 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err := session.CheckProcess(&o.Process); err != nil {
 		return nil, s.Error(err)
 	}
-	c := &Client{session: s, observer: o.Observer, clustered: h.Client().Mode() == rueidis.ClientModeCluster,
-		delay: o.LockDelay}
+	c := &Client{session: s, observer: o.Observer, clustered: h.Client().Mode() == rueidis.ClientModeCluster}
 	c.rechecks.Session, c.rechecks.Script = s, recheckScript
 	beats := o.heartbeats(c)
 	if beats.Trust > 0 {
 		// permits are seen from when they are granted, not from when their waiter hears of it
 		s.PollCap = min(s.PollCap, beats.Interval)
 	}
-	s.Start(lease.Config{Heartbeats: beats, Delay: o.LockDelay,
+	s.Start(lease.Config{Heartbeats: beats,
 		Renewed: func(ctx context.Context, name string, err error) {
 			c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
 		}}, func(ctx context.Context, name string, byMessage bool) {
@@ -77,7 +75,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		c.live = liveness{beats.Trust, lease.NewMonitor(s.Runner, beats.Interval, s.CallTimeout, s.Background)}
 	}
 	c.coalescer = newCoalescer(c)
-	c.watchdogMillis, c.staleMillis = script.Millis(s.WatchdogTimeout+c.delay),
+	c.watchdogMillis, c.staleMillis = script.Millis(s.WatchdogTimeout),
 		script.Millis(5*c.poll()/2)
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release",
 		Ended: func(ctx context.Context, name string, why error) {
@@ -108,12 +106,12 @@ func (c *Client) grants(key string) string {
 // grantsOfAll is the prefix of the channels of grants of all keys alike.
 const grantsOfAll = "redlatch_grant:"
 
-// millis is a lease as the server is asked for it, with the delay; the usual one's text is kept.
+// millis is a lease as the server is asked for it; the usual one's text is kept.
 func (c *Client) millis(lease time.Duration) string {
 	if lease == c.opts.WatchdogTimeout {
 		return c.watchdogMillis
 	}
-	return script.Millis(lease + c.delay)
+	return script.Millis(lease)
 }
 
 // Close refuses new calls, ends waiting ones (ErrClosed), and ends the contexts of all permits with cause ErrClosed. It

@@ -61,8 +61,12 @@ func (c *Client) CountingSemaphore(name string) *CountingSemaphore {
 
 // keys are the count, and the keys by which a Semaphore or a latch of that name would be known.
 func (s *CountingSemaphore) keys() []string {
-	return []string{s.key, keyname.Suffix(s.key, "timeout"), keyname.Suffix(s.key, "latch")}
+	return []string{s.key, permitsKey(s.key), keyname.Suffix(s.key, "latch")}
 }
+
+// permitsKey is the key by which a Semaphore of that name is known. No Semaphore of ours has a name that is one pair of
+// braces, and Redisson's key for such a name is another Semaphore's. So such a name gets a key that no program writes.
+func permitsKey(key string) string { return keyname.Suffix(keyname.Own(key), "timeout") }
 
 const (
 	countingOK        int64 = 1

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -105,9 +104,6 @@ func (t *taker) try(ctx context.Context) (wait.Answer, error) {
 		if free == unheard {
 			var err error
 			if free, err = t.s.get(ctx, t.s.c.runner.Attempt); err != nil && !errors.Is(err, errs.ErrWrongType) {
-				if errors.Is(err, errs.ErrUnknownOutcome) { // nothing was asked for but the number
-					err = fmt.Errorf("%w: %q: %s", errs.ErrUnavailable, t.s.name, err.Error())
-				}
 				return refused, err
 			} else if err != nil {
 				free = int64(t.n) // the request that takes says what is wrong

@@ -2,8 +2,6 @@ package rsemaphore
 
 import (
 	"context"
-
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Waiting is how many calls stand in the process's line of that name.
@@ -24,9 +22,6 @@ func (c *Client) Owed() int {
 	cancel()
 	return len(c.session.Retrier.Drain(ctx))
 }
-
-// MinLease is the shortest lease.
-const MinLease = session.MinLease
 
 // ID is the connection id, which tells this client from others on the server.
 func (c *Client) ID() string { return c.session.ID }

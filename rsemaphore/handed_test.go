@@ -14,91 +14,33 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// heldPermit is a permit of either kind.
-type heldPermit interface {
-	Until() time.Time
-	Err() error
-	Release(ctx context.Context) error
-}
-
-// tryAcquire returns what acquires one of a semaphore that has one, by kind.
-var tryAcquire = map[string]func(c *rsemaphore.Client, ctx context.Context,
-	wait, lease time.Duration) (heldPermit, error){
-	"Semaphore": func(c *rsemaphore.Client, ctx context.Context, wait, lease time.Duration) (heldPermit, error) {
-		return c.Semaphore("s", 1).TryAcquire(ctx, 1, wait, lease)
-	},
-	"WeightedSemaphore": func(c *rsemaphore.Client, ctx context.Context, wait, lease time.Duration) (heldPermit, error) {
-		return c.WeightedSemaphore("w", 1).TryAcquire(ctx, 1, wait, lease)
-	},
+// exclusives are semaphores of one.
+var exclusives = map[string]func(c *rsemaphore.Client) *rsemaphore.Semaphore{
+	"Semaphore":         func(c *rsemaphore.Client) *rsemaphore.Semaphore { return c.Semaphore("s", 1) },
+	"WeightedSemaphore": func(c *rsemaphore.Client) *rsemaphore.Semaphore { return c.WeightedSemaphore("w", 1) },
 }
 
 // leaseLeft is what is left on the server of the one that is out.
-func leaseLeft(t *testing.T, c *rsemaphore.Client, kind string) time.Duration {
+func leaseLeft(t *testing.T, s *rsemaphore.Semaphore) time.Duration {
 	t.Helper()
-	if kind == "Semaphore" {
-		state, err := c.Semaphore("s", 1).Inspect(within(t))
-		require.NoError(t, err)
-		require.Len(t, state.Permits, 1)
-		return state.Permits[0].Lease
-	}
-	state, err := c.WeightedSemaphore("w", 1).Inspect(within(t))
+	state, err := s.Inspect(within(t))
 	require.NoError(t, err)
 	require.Len(t, state.Permits, 1)
 	return state.Permits[0].Lease
 }
 
-// A process that exits right after the call, as a cron job does, raises nothing: what its caller asked for has to be
-// there.
-func TestALeaseTimeIsThereInFullAfterWaiting(t *testing.T) {
+// A process that exits right after the call, as a cron job does, raises nothing: the leaseTime that its caller asked
+// for has to be there. The server is away for 6 s, from half a second after the work began: longer than the short lease
+// of a hand-over.
+func TestHandOver_OfAPermit_LastsAsAnyOther(t *testing.T) {
 	t.Parallel()
-	for kind, try := range tryAcquire {
-		for name, own := range map[string]bool{"released by another process": false, "released by its own": true} {
-			t.Run(kind+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				srv := redistest.Start(t)
-				r, holder := newRig(t, srv, patient), newRig(t, srv, patient)
-				if own {
-					holder = r
-				}
-				first, err := try(holder.c, within(t), 0, 0)
-				require.NoError(t, err)
-				type result struct {
-					p     heldPermit
-					err   error
-					until time.Duration
-				}
-				got := make(chan result, 1)
-				go func() {
-					p, err := try(r.c, within(t), 25*time.Second, time.Hour)
-					if err != nil {
-						got <- result{err: err}
-						return
-					}
-					got <- result{p, nil, time.Until(p.Until())}
-				}()
-				redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.c.Refused() == 1 })
-				require.NoError(t, first.Release(within(t)))
-				x := <-got
-				require.NoError(t, x.err)
-				require.Greater(t, x.until, 50*time.Minute, "the caller may rely on it")
-				require.Greater(t, leaseLeft(t, r.c, kind), 50*time.Minute, "on the server")
-				require.NoError(t, x.p.Release(within(t)))
-			})
-		}
-	}
-}
-
-// The server is away for 6 s, from half a second after the work began: longer than the short lease of a hand-over.
-func TestAPermitThatWasHandedOverSurvivesWhateverAnotherDoes(t *testing.T) {
-	t.Parallel()
-	for kind, try := range tryAcquire {
-		for name, lease := range map[string]time.Duration{"renewed": 0, "with a leaseTime": time.Minute} {
-			for how, waits := range map[string]bool{"waited": true, "not waited": false} {
+	for kind, of := range exclusives {
+		for name, lease := range map[string]time.Duration{"renewed": 0, "with a leaseTime": time.Hour} {
+			for how, holder := range map[string]int{"by another process": 0, "by its own": 1, "not waited": -1} {
 				t.Run(kind+"/"+name+"/"+how, func(t *testing.T) {
 					bubble(t, 2, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
-						ctx := context.Background()
-						if waits {
-							first, err := try(rigs[0].c, ctx, 0, 0)
+						if holder >= 0 {
+							first, err := of(rigs[holder].c).TryAcquire(ctx, 1, 0, 0)
 							require.NoError(t, err)
 							go func() {
 								time.Sleep(time.Second)
@@ -107,15 +49,19 @@ func TestAPermitThatWasHandedOverSurvivesWhateverAnotherDoes(t *testing.T) {
 								}
 							}()
 						}
-						p, err := try(rigs[1].c, ctx, time.Minute, lease)
+						p, err := of(rigs[1].c).TryAcquire(ctx, 1, time.Minute, lease)
 						require.NoError(t, err)
+						if lease > 0 {
+							require.Greater(t, time.Until(p.Until()), 50*time.Minute, "the caller may rely on it")
+							require.Greater(t, leaseLeft(t, of(rigs[0].c)), 50*time.Minute, "on the server")
+						}
 						time.Sleep(500 * time.Millisecond)
 						s.Embedded.SetError("LOADING the server is away")
 						time.Sleep(6 * time.Second)
 						s.Embedded.SetError("")
 						synctest.Wait()
 						require.NoError(t, p.Err())
-						require.Greater(t, leaseLeft(t, rigs[0].c, kind), 10*time.Second)
+						require.Greater(t, leaseLeft(t, of(rigs[0].c)), 10*time.Second)
 						require.NoError(t, p.Release(ctx))
 					})
 				})
@@ -125,7 +71,7 @@ func TestAPermitThatWasHandedOverSurvivesWhateverAnotherDoes(t *testing.T) {
 }
 
 // What is handed over at about the same time is raised in one call.
-func TestRaisingWhatWasHandedOverIsOneCallForMany(t *testing.T) {
+func TestHandOver_OfManyPermits_RaisesThemInOneCall(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
 	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
@@ -157,7 +103,7 @@ func TestRaisingWhatWasHandedOverIsOneCallForMany(t *testing.T) {
 }
 
 // "n starts a minute": permits that nobody releases. A program that ends does not wait for them.
-func TestCloseDoesNotWaitForWhatIsLeftToItsLeaseTime(t *testing.T) {
+func TestClose_PermitsLeftToTheirLease_DoesNotWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), patient)
 	for range 2 {
@@ -171,7 +117,7 @@ func TestCloseDoesNotWaitForWhatIsLeftToItsLeaseTime(t *testing.T) {
 
 // Waiters of a Shared semaphore listen where Redisson publishes. That leaves Redisson none of what they wait for,
 // unless it listens, too.
-func TestListenersOfOursAreLeftNoPermitsAsRedissonIs(t *testing.T) {
+func TestShared_OursListen_AreLeftNoPermits(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	watcher := newRig(t, srv, patient)

@@ -21,54 +21,13 @@ func named(t *testing.T, acquire func(ctx context.Context) error) (refused *rsem
 	return refused
 }
 
-func TestWhoGetsNoPermitIsToldWhoHoldsSome(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	eachAtOnce(t, func(t *testing.T, srv *redistest.Server) {
-		o := patient
-		o.Process = "api-1"
-		r, waiter := newRig(t, srv, o), newRig(t, srv, patient)
-		for kind, of := range map[string]func(c *rsemaphore.Client) *rsemaphore.Semaphore{
-			"permits": func(c *rsemaphore.Client) *rsemaphore.Semaphore { return c.Semaphore("s", 3) },
-			"weights": func(c *rsemaphore.Client) *rsemaphore.Semaphore { return c.WeightedSemaphore("s", 3) },
-		} {
-			p, err := of(r.c).WithLabel("import").Acquire(within(t), 2)
-			require.NoError(t, err)
-			redistest.Eventually(t, 20*time.Second, "its process is known", func() bool {
-				time.Sleep(20 * time.Millisecond)
-				state, err := of(waiter.c).Inspect(within(t))
-				return err == nil && len(state.Permits) > 0 && state.Permits[0].Process == "api-1"
-			})
-			refused := named(t, func(ctx context.Context) error {
-				return errOf(of(waiter.c).TryAcquire(ctx, 2, 110*time.Millisecond, 0))
-			})
-			held := 0
-			for _, h := range refused.Holders {
-				require.Contains(t, []string{"api-1", ""}, h.Process)
-				require.Equal(t, "import", h.Label)
-				require.Contains(t, p.IDs(), h.ID)
-				require.Positive(t, h.Lease)
-				held += h.N
-			}
-			require.Equal(t, 2, held, kind)
-			require.Regexp(t, `^rsemaphore: 2 of "s" not acquired after [\dms.]+: `+
-				`held by (?:api-1|client [\da-f-]+) \(2\) \(leases end in [\dms.]+\)$`, refused)
-
-			_, err = of(waiter.c).TryAcquire(within(t), 2, 0, 0)
-			require.ErrorAs(t, err, &refused)
-			require.Empty(t, refused.Holders, "it did not wait")
-			require.NoError(t, p.Release(within(t)))
-		}
-	})
-}
-
-func TestOfManyPermitsAFewAreNamed(t *testing.T) {
+func TestNotAcquired_ManyPermits_NamesAFew(t *testing.T) {
 	t.Parallel()
 	eachAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		r, waiter := newRig(t, srv, patient), newRig(t, srv, patient)
 		r.must(t, "SET", "s", "7")
 		r.must(t, "ZADD", "{s}:timeout", "922337203685477", idJava) // Redisson's, for ever
-		p, err := r.c.Semaphore("s", 8).Shared().Acquire(within(t), 7)
+		p, err := r.c.Semaphore("s", 8).Shared().WithLabel("import").Acquire(within(t), 7)
 		require.NoError(t, err)
 		refused := named(t, func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
@@ -77,6 +36,11 @@ func TestOfManyPermitsAFewAreNamed(t *testing.T) {
 		})
 		require.ErrorIs(t, refused, context.DeadlineExceeded)
 		require.Len(t, refused.Holders, 8)
+		for _, h := range refused.Holders[:7] {
+			require.Equal(t, "import", h.Label)
+			require.Contains(t, p.IDs(), h.ID)
+			require.Positive(t, h.Lease)
+		}
 		last := refused.Holders[7]
 		require.Empty(t, last.Client)
 		require.Negative(t, last.Lease)
@@ -91,10 +55,20 @@ func TestOfManyPermitsAFewAreNamed(t *testing.T) {
 		require.Len(t, refused.Holders, 10)
 		require.ErrorContains(t, refused, "(10), others (leases end")
 		require.NoError(t, q.Release(within(t)))
+
+		weights := weigh(t, r.c.WeightedSemaphore("w", 500), 500)
+		refused = named(t, func(ctx context.Context) error {
+			return errOf(waiter.c.WeightedSemaphore("w", 500).TryAcquire(ctx, 2, 110*time.Millisecond, 0))
+		})
+		require.Len(t, refused.Holders, 1)
+		require.Equal(t, 500, refused.Holders[0].N)
+		require.Regexp(t, `^rsemaphore: 2 of "w" not acquired after [\dms.]+: held by .+ \(500\) \(leases end in [\dms.]+\)$`,
+			refused)
+		require.NoError(t, weights.Release(within(t)))
 	})
 }
 
-func TestWhoReadsWhatIsOutAndNothingElse(t *testing.T) {
+func TestWho_Script_ReadsWhatIsOutAndNothingElse(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)

@@ -1,6 +1,7 @@
 package rsemaphore_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // state is all that the server has.
@@ -20,49 +22,24 @@ func (r *rig) state(t *testing.T) map[string]string {
 	return m
 }
 
-func TestWhatIsKnownToBeAnotherKindIsRefusedAndNothingIsChanged(t *testing.T) {
+func TestSemaphoreKinds_OtherKindInUse_IsRefused(t *testing.T) {
 	t.Parallel()
-	type call = func(t *testing.T, r *rig, name string) error
-	latch := map[string]call{
-		"CountDown": func(t *testing.T, r *rig, name string) error {
-			return errOf(r.c.CountDownLatch(name).CountDown(within(t)))
-		},
-		"CountDownBy": func(t *testing.T, r *rig, name string) error {
-			return errOf(r.c.CountDownLatch(name).CountDownBy(within(t), "p"))
-		},
-		"TrySetCount": func(t *testing.T, r *rig, name string) error {
-			return errOf(r.c.CountDownLatch(name).TrySetCount(within(t), 3, 0))
-		},
-		"Count": func(t *testing.T, r *rig, name string) error { return errOf(r.c.CountDownLatch(name).Count(within(t))) },
-		"Delete": func(t *testing.T, r *rig, name string) error {
-			return errOf(r.c.CountDownLatch(name).Delete(within(t)))
-		},
-		"Await": func(t *testing.T, r *rig, name string) error { return r.c.CountDownLatch(name).Await(within(t)) },
+	type calls = func(ctx context.Context, c *rsemaphore.Client, name string) map[string]error
+	latch := func(ctx context.Context, c *rsemaphore.Client, name string) map[string]error {
+		l := c.CountDownLatch(name)
+		return map[string]error{"CountDown": errOf(l.CountDown(ctx)), "CountDownBy": errOf(l.CountDownBy(ctx, "p")),
+			"TrySetCount": errOf(l.TrySetCount(ctx, 3, 0)), "Count": errOf(l.Count(ctx)), "Delete": errOf(l.Delete(ctx)),
+			"Await": l.Await(ctx)}
 	}
-	counting := map[string]call{
-		"Acquire": func(t *testing.T, r *rig, name string) error {
-			return r.c.CountingSemaphore(name).Acquire(within(t), 1)
-		},
-		"Release": func(t *testing.T, r *rig, name string) error {
-			return r.c.CountingSemaphore(name).Release(within(t), 1)
-		},
-		"TrySetPermits": func(t *testing.T, r *rig, name string) error {
-			return errOf(r.c.CountingSemaphore(name).TrySetPermits(within(t), 3, 0))
-		},
-		"AddPermits": func(t *testing.T, r *rig, name string) error {
-			return errOf(r.c.CountingSemaphore(name).AddPermits(within(t), -1))
-		},
+	counting := func(ctx context.Context, c *rsemaphore.Client, name string) map[string]error {
+		s := c.CountingSemaphore(name)
+		return map[string]error{"Acquire": s.Acquire(ctx, 1), "Release": s.Release(ctx, 1),
+			"TrySetPermits": errOf(s.TrySetPermits(ctx, 3, 0)), "AddPermits": errOf(s.AddPermits(ctx, -1))}
 	}
-	leased := map[string]call{
-		"Acquire": func(t *testing.T, r *rig, name string) error {
-			return errOf(r.c.Semaphore(name, 3).Acquire(within(t), 1))
-		},
-		"Shared": func(t *testing.T, r *rig, name string) error {
-			return errOf(r.c.Semaphore(name, 3).Shared().TryAcquire(within(t), 1, 0, 0))
-		},
-		"Resize": func(t *testing.T, r *rig, name string) error {
-			return errOf(r.c.Semaphore(name, 3).Resize(within(t), 2))
-		},
+	leased := func(ctx context.Context, c *rsemaphore.Client, name string) map[string]error {
+		s := c.Semaphore(name, 3)
+		return map[string]error{"Acquire": errOf(s.Acquire(ctx, 1)), "Resize": errOf(s.Resize(ctx, 2)),
+			"Shared": errOf(s.Shared().TryAcquire(ctx, 1, 0, 0))}
 	}
 	setLatch := func(ttl time.Duration) func(t *testing.T, r *rig, name string) {
 		return func(t *testing.T, r *rig, name string) {
@@ -76,38 +53,35 @@ func TestWhatIsKnownToBeAnotherKindIsRefusedAndNothingIsChanged(t *testing.T) {
 		for _, c := range []struct {
 			is    string
 			make  func(t *testing.T, r *rig, name string)
-			calls []map[string]call
+			calls []calls
 			says  string
 		}{
 			{"a Semaphore in use", func(t *testing.T, r *rig, name string) { acquire(t, r.c.Semaphore(name, 3), 1) },
-				[]map[string]call{latch, counting}, "is a Semaphore"},
+				[]calls{latch, counting}, "is a Semaphore"},
 			{"a shared Semaphore in use", func(t *testing.T, r *rig, name string) {
 				acquire(t, r.c.Semaphore(name, 3).Shared(), 1)
 			},
-				[]map[string]call{latch, counting}, "is a Semaphore"},
+				[]calls{latch, counting}, "is a Semaphore"},
 			{"a Semaphore of which nothing is out", func(t *testing.T, r *rig, name string) {
 				release(t, acquire(t, r.c.Semaphore(name, 3), 1))
 			},
-				[]map[string]call{latch}, "is not a CountDownLatch"},
+				[]calls{latch}, "is not a CountDownLatch"},
 			{"a CountingSemaphore with an end", func(t *testing.T, r *rig, name string) {
 				require.NoError(t, errOf(r.c.CountingSemaphore(name).TrySetPermits(within(t), 3, time.Hour)))
-			}, []map[string]call{latch}, "is not a CountDownLatch"},
-			{"a latch", setLatch(0), []map[string]call{counting, leased}, "is a CountDownLatch"},
-			{"a latch with a TTL", setLatch(time.Hour), []map[string]call{counting, leased}, "is a CountDownLatch"},
+			}, []calls{latch}, "is not a CountDownLatch"},
+			{"a latch", setLatch(0), []calls{counting, leased}, "is a CountDownLatch"},
+			{"a latch with a TTL", setLatch(time.Hour), []calls{counting, leased}, "is a CountDownLatch"},
 		} {
-			for _, calls := range c.calls {
-				for verb, do := range calls {
-					t.Run(c.is+" "+verb, func(t *testing.T) {
-						for _, name := range []string{"x", "a{x}"} {
-							r.must(t, "FLUSHALL")
-							c.make(t, r, name)
-							before := r.state(t)
-							err := do(t, r, name)
-							require.ErrorIs(t, err, errs.ErrWrongType)
-							require.ErrorContains(t, err, c.says)
-							require.Equal(t, before, r.state(t))
-						}
-					})
+			for _, name := range []string{"x", "a{x}"} {
+				r.must(t, "FLUSHALL")
+				c.make(t, r, name)
+				before := r.state(t)
+				for _, calls := range c.calls {
+					for verb, err := range calls(within(t), r.c, name) {
+						require.ErrorIs(t, err, errs.ErrWrongType, "%s, %s", c.is, verb)
+						require.ErrorContains(t, err, c.says, "%s, %s", c.is, verb)
+					}
+					require.Equal(t, before, r.state(t), c.is)
 				}
 			}
 		}

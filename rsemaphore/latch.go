@@ -61,7 +61,7 @@ type CountDownLatch struct {
 // call on it.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
 	l := &CountDownLatch{object: c.object(name)}
-	l.record, l.permits = keyname.Suffix(l.key, "latch"), keyname.Suffix(l.key, "timeout")
+	l.record, l.permits = keyname.Suffix(l.key, "latch"), permitsKey(l.key)
 	l.channel = "redisson_countdownlatch__channel__{" + l.key + "}" // Redisson adds braces here whatever the name has
 	return l
 }

@@ -21,8 +21,8 @@ import (
 //
 //   - nil if the latch was open at some moment during the call;
 //   - ErrLatchExpired or ErrLatchDeleted if it will never open, see there;
-//   - ctx's error and cause if ctx ended while the latch was closed, joined with ErrUnavailable or ErrUnknownOutcome if
-//     the server gave no answer lately;
+//   - ctx's error and cause if ctx ended while the latch was closed, joined with ErrUnavailable if the server gave no
+//     answer lately;
 //   - ErrClosed if the client was closed.
 //
 // All waiters are woken when the latch opens. A lost message delays a waiter by at most Options.PollCap. If the latch
@@ -79,7 +79,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 				//	must not release the second
 				//
 				// So the time of the look stays the time of the look before
-				// (TestALatchSetAgainAtOnceKeepsNoWaiterThatSawItOpen).
+				// (TestLatch_SetAgainAtOnce_KeepsNoneThatSawItOpen).
 				switch r.status {
 				case latchClosed:
 					now := latchClosedAt{mark: r.mark, opens: r.opens}
@@ -126,7 +126,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 //	looks: closed, opens with B
 //	                                                            A: not B, so it asks: closed
 //
-// (TestAMessageOfAnEarlierOpeningOpensNothing)
+// (TestLatch_MessageOfEarlierOpening_OpensNothing)
 //
 // The waiters. Those that came before the look was sent waited for that latch. A later one may wait for the next: it
 // asks, or is looked for by the contender.
@@ -137,7 +137,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 //	                                                            comes; waits for the new one
 //	hears A: returns                                            asks: closed, opens with B
 //
-// (TestALatchSetAgainAtOnceKeepsNoWaiterThatSawItOpen)
+// (TestLatch_SetAgainAtOnce_KeepsNoneThatSawItOpen)
 //
 // Asking. A message that comes before the subscription is confirmed is not heard: the look after the confirmation finds
 // the latch open. One that is lost is found by the look after PollCap, or after the gap that the hub reports.
@@ -158,7 +158,7 @@ func (l *CountDownLatch) opens(flight *wait.Flight, began time.Time, payload str
 
 // openingMessage returns a message that says that one latch has opened. Redisson reads each message on this channel as
 // a number, and takes 0 for an opening. Java's numbers may be written with the digits of any script, and this one is a
-// 0 with digits of four of them, which spell 64 random bits (TestALatchOpensForBothSides, in internal/interop). Another
+// 0 with digits of four of them, which spell 64 random bits (TestALatchOpensForBothSides, in proof/redisson). Another
 // message, next to a plain "0", would be a second one for each process.
 func openingMessage() string {
 	zeros := [...]rune{'0', '\u0660', '\u06f0', '\u07c0'} // ASCII, Arabic-Indic, extended Arabic-Indic, N'Ko
@@ -172,7 +172,7 @@ func openingMessage() string {
 // latchClosedAt is what a look at a closed latch passes on to the next look. A latch is known by the call that set it,
 // not by its count: a job that sets it again at once leaves no moment in which the key is missing, and a waiter that
 // looked only after that would wait for the next opening, and the next
-// (TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen).
+// (TestLatch_SetAgainBeforeALook_WasOpen).
 type latchClosedAt struct {
 	mark  string    // the server's word for which latch it was
 	opens string    // the message of its opening; "" if it is not known

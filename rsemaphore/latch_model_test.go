@@ -14,17 +14,9 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	rigs "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
-
-// echoing sends everything two times, as a network may, and hands out the second reply.
-type echoing struct{ rueidis.Client }
-
-func (c echoing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	cmd = cmd.Pin()
-	c.Client.Do(ctx, cmd)
-	return c.Client.Do(ctx, cmd)
-}
 
 // forgetful runs everything and loses the reply where lose says so: the caller sees a closed connection.
 type forgetful struct {
@@ -48,27 +40,8 @@ func (c *forgetful) Do(ctx context.Context, cmd rueidis.Completed) rueidis.Redis
 	return r
 }
 
-// overWires runs a walk over a network as it is, one that runs everything twice, and one that loses a third of the
-// replies.
-func overWires(t *testing.T, walk func(t *testing.T, srv *redistest.Server, r *rig, rnd *rand.Rand, twice bool)) {
-	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
-		"once":  func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },
-		"twice": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return echoing{s.Client(t)} },
-		"lossy": func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client {
-			return newForgetful(t, s, func() bool { return rnd.IntN(3) == 0 })
-		},
-	} {
-		for range redistest.Sized(1, 1, 6) {
-			seed := rand.Uint64()
-			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
-				srv := redistest.Embedded(t)
-				r := newRigOn(t, srv, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))),
-					rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Millisecond})
-				walk(t, srv, r, rand.New(rand.NewPCG(seed, 1)), wire == "twice")
-			})
-		}
-	}
-}
+// walking are options of a client that asks often and waits long.
+var walking = rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Millisecond}
 
 // latchModel is a latch as its documentation describes it.
 type latchModel struct {
@@ -133,10 +106,12 @@ func (m *latchModel) del() bool {
 	return was
 }
 
-func TestLatchKeepsToItsModel(t *testing.T) {
+func TestLatch_RandomCalls_KeepToTheModel(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	overWires(t, func(t *testing.T, srv *redistest.Server, r *rig, rnd *rand.Rand, twice bool) {
+	rigs.OverWires(t, redistest.Sized(1, 1, 6), func(t *testing.T, srv *redistest.Server, wire rueidis.Client,
+		rnd *rand.Rand, name string) {
+		r, twice := newRigOn(t, srv, wire, walking), name == "twice"
 		began := time.Now().Truncate(time.Millisecond)
 		srv.Embedded.SetTime(began)
 		direct := newRig(t, srv, patient)
@@ -243,9 +218,11 @@ func (m *countingModel) add(n int64) int64 {
 	return m.free
 }
 
-func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
+func TestCounting_RandomCalls_KeepToTheModel(t *testing.T) {
 	t.Parallel()
-	overWires(t, func(t *testing.T, srv *redistest.Server, r *rig, rnd *rand.Rand, twice bool) {
+	rigs.OverWires(t, redistest.Sized(1, 1, 6), func(t *testing.T, srv *redistest.Server, wire rueidis.Client,
+		rnd *rand.Rand, name string) {
+		r, twice := newRigOn(t, srv, wire, walking), name == "twice"
 		if twice { // every verb is sent once, because none bears that
 			return
 		}

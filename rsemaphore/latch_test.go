@@ -1,23 +1,15 @@
 package rsemaphore_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"os"
 	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -34,7 +26,7 @@ func await(t testing.TB, l *rsemaphore.CountDownLatch, n int) <-chan error {
 	return done
 }
 
-func TestALatchIsRedissonsCount(t *testing.T) {
+func TestLatch_OnTheServer_IsRedissonsCount(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -68,46 +60,7 @@ func TestALatchIsRedissonsCount(t *testing.T) {
 	})
 }
 
-func TestWhatALatchRefuses(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Embedded(t), patient)
-	l := r.c.CountDownLatch("l")
-	ctx := within(t)
-	for what, err := range map[string]error{
-		"count is 0":                errOf(l.TrySetCount(ctx, 0, 0)),
-		"count is -1":               errOf(l.TrySetCount(ctx, -1, 0)),
-		"count is 9007199254740993": errOf(l.TrySetCount(ctx, 1<<53+1, 0)),
-		"ttl is 1µs":                errOf(l.TrySetCount(ctx, 1, time.Microsecond)),
-		"ttl is -1s":                errOf(l.TrySetCount(ctx, 1, -time.Second)),
-		`participant is ""`:         errOf(l.CountDownBy(ctx, "")),
-		`participant is "\xff"`:     errOf(l.CountDownBy(ctx, "\xff")),
-		`participant is "xxxxx`:     errOf(l.CountDownBy(ctx, strings.Repeat("x", 1025))),
-	} {
-		require.ErrorIs(t, err, errs.ErrInvalidOption)
-		require.ErrorContains(t, err, what)
-	}
-	for _, name := range []string{"", "{}x", "a{b", "a}b"} {
-		bad := r.c.CountDownLatch(name)
-		for _, err := range []error{bad.Await(ctx), errOf(bad.Count(ctx)), errOf(bad.CountDown(ctx)),
-			errOf(bad.CountDownBy(ctx, "a")), errOf(bad.TrySetCount(ctx, 0, 0)), errOf(bad.Delete(ctx))} {
-			require.ErrorIs(t, err, errs.ErrInvalidName)
-		}
-	}
-	require.Empty(t, r.keys(t))
-	for _, put := range [][]string{{"SET", "l", "many"}, {"HSET", "l", "f", "1"}, {"SET", "{l}:latch", "x"}} {
-		r.must(t, "DEL", "l", "{l}:latch")
-		r.must(t, put...)
-		require.ErrorIs(t, l.Await(ctx), errs.ErrWrongType)
-		require.ErrorIs(t, errOf(l.Count(ctx)), errs.ErrWrongType)
-		require.ErrorIs(t, errOf(l.CountDown(ctx)), errs.ErrWrongType)
-		require.ErrorIs(t, errOf(l.CountDownBy(ctx, "a")), errs.ErrWrongType)
-	}
-	require.NoError(t, r.c.Close(ctx))
-	require.ErrorIs(t, l.Await(ctx), errs.ErrClosed)
-	require.ErrorIs(t, errOf(l.CountDown(ctx)), errs.ErrClosed)
-}
-
-func TestTheLargestCountIsCountedExactly(t *testing.T) {
+func TestLatch_LargestCount_IsCountedExactly(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -120,7 +73,7 @@ func TestTheLargestCountIsCountedExactly(t *testing.T) {
 	})
 }
 
-func TestAnExpiredLatchIsAnErrorToWaitersNotSuccess(t *testing.T) {
+func TestLatch_Expired_IsAnErrorToWaiters(t *testing.T) {
 	t.Parallel()
 	eachAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -146,33 +99,7 @@ func TestAnExpiredLatchIsAnErrorToWaitersNotSuccess(t *testing.T) {
 	})
 }
 
-func TestALatchCountedDownBeforeItsTTLStaysOpenAfterIt(t *testing.T) {
-	t.Parallel()
-	for name, down := range map[string]func(r *rig, l *rsemaphore.CountDownLatch) error{
-		"by us": func(_ *rig, l *rsemaphore.CountDownLatch) error { return errOf(l.CountDown(ctx)) },
-		"by Java, which does not know the record": func(r *rig, l *rsemaphore.CountDownLatch) error {
-			// the end of Redisson's countDown
-			if err := r.redis.Do(ctx, r.redis.B().Del().Key("l").Build()).Error(); err != nil {
-				return err
-			}
-			return l.Await(ctx) // somebody looks before the TTL
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
-				l := rigs[0].c.CountDownLatch("l")
-				require.True(t, must1[bool](t)(l.TrySetCount(ctx, 1, 15*time.Minute)))
-				require.NoError(t, down(rigs[0], l))
-				for range 4 {
-					require.NoError(t, l.Await(ctx))
-					time.Sleep(5 * time.Minute)
-				}
-			})
-		})
-	}
-}
-
-func TestAnExpiredLatchIsRememberedForAsLongAgainAndThenForgotten(t *testing.T) {
+func TestLatch_Expired_IsRememberedForAsLongAgain(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rsemaphore.Options{PollCap: time.Minute}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		l := rigs[0].c.CountDownLatch("l")
@@ -187,7 +114,7 @@ func TestAnExpiredLatchIsRememberedForAsLongAgainAndThenForgotten(t *testing.T) 
 	})
 }
 
-func TestAWaiterCutOffForLongDoesNotTakeAForgottenLatchForOpen(t *testing.T) {
+func TestLatch_ForgottenWhileCutOff_IsNotTakenForOpen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ttl  time.Duration
@@ -218,7 +145,7 @@ func TestAWaiterCutOffForLongDoesNotTakeAForgottenLatchForOpen(t *testing.T) {
 	}
 }
 
-func TestWaitersWokenByRedissonsMessagesAlone(t *testing.T) {
+func TestLatch_RedissonsMessageAlone_WakesWaiters(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour})
@@ -246,45 +173,7 @@ func TestWaitersWokenByRedissonsMessagesAlone(t *testing.T) {
 	require.Equal(t, []string{"1"}, r.heardWhile(t, latchChannel, func() { errOf(l.Delete(within(t))) }))
 }
 
-func TestALostMessageCostsALatchWaiterAtMostPollCap(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := redistest.NewProxy(t, srv)
-	r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 100 * time.Millisecond})
-	other := newRig(t, srv, patient)
-	require.True(t, must1[bool](t)(other.c.CountDownLatch("l").TrySetCount(within(t), 1, time.Hour)))
-	p.SwallowPushes()
-	done := await(t, r.c.CountDownLatch("l"), 20)
-	subscribedTo(t, other, latchChannel)
-	waitingIn(t, r, "latch:l", 20)
-	require.Zero(t, must1[int64](t)(other.c.CountDownLatch("l").CountDown(within(t))))
-	for range 20 {
-		require.NoError(t, <-done)
-	}
-	redistest.Eventually(t, 10*time.Second, "the message was lost", func() bool { return p.Swallowed() > 0 })
-}
-
-func TestHoweverManyWaitInAProcessTheServerIsAskedOnce(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour})
-	l := r.c.CountDownLatch("l")
-	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 1, time.Hour)))
-	done := await(t, l, 500)
-	subscribedTo(t, r, latchChannel)
-	waitingIn(t, r, "latch:l", 500)
-	redistest.Eventually(t, 20*time.Second, "two looks", func() bool {
-		return redistest.CommandCalls(t, r.redis)["hmget"] >= 2
-	})
-	before := redistest.CommandCalls(t, r.redis)["evalsha"]
-	require.Zero(t, must1[int64](t)(l.CountDown(within(t))))
-	for range 500 {
-		require.NoError(t, <-done)
-	}
-	require.LessOrEqual(t, redistest.CommandCalls(t, r.redis)["evalsha"]-before, 4)
-}
-
-func TestALatchSetAgainAtOnceKeepsNoWaiterThatSawItOpen(t *testing.T) {
+func TestLatch_SetAgainAtOnce_KeepsNoneThatSawItOpen(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour})
@@ -324,7 +213,7 @@ func lookedAt(t testing.TB, r *rig) {
 	}
 }
 
-func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
+func TestLatch_SetAgainBeforeALook_WasOpen(t *testing.T) {
 	t.Parallel()
 	for name, poll := range map[string]time.Duration{"told": time.Hour, "not told": 200 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -368,7 +257,7 @@ func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
 	}
 }
 
-func TestALatchSetAgainAfterExpiryOrDeletionIsNoSuccess(t *testing.T) {
+func TestLatch_SetAgainAfterItsEnd_IsNoSuccess(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
@@ -409,77 +298,27 @@ func latchCommand(t testing.TB, r *rig, file string, args ...string) rueidis.Com
 	return r.redis.B().Eval().Script(source(t, file)).Numkeys(3).Key("l", "{l}:latch", "{l}:timeout").Arg(args...).Build()
 }
 
-func TestADeletedLatchIsAnErrorToThoseWhoWaitAndOpenToOthers(t *testing.T) {
+// The virtual time lets every waiter look before the latch is deleted: a waiter that has not looked finds no latch.
+func TestLatch_Deleted_FailsWaitersOnly(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		for _, ttl := range []time.Duration{0, time.Hour} {
-			r := newRig(t, srv, patient)
-			l := r.c.CountDownLatch("l")
+	for _, ttl := range []time.Duration{0, time.Hour} {
+		redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+			l := newRig(t, servers[0], patient).c.CountDownLatch("l")
 			require.False(t, must1[bool](t)(l.Delete(within(t))))
 			require.True(t, must1[bool](t)(l.TrySetCount(within(t), 2, ttl)))
 			done := await(t, l, 5)
-			waitingIn(t, r, "latch:l", 5)
-			subscribedTo(t, r, latchChannel)
-			redistest.Eventually(t, 10*time.Second, "a second look", func() bool { return r.text(t, "GET", "l") == "2" })
-			time.Sleep(20 * time.Millisecond)
+			synctest.Wait()
 			require.True(t, must1[bool](t)(l.Delete(within(t))))
 			for range 5 {
 				require.ErrorIs(t, <-done, rsemaphore.ErrLatchDeleted)
 			}
-			require.NoError(t, l.Await(within(t)))
+			require.NoError(t, l.Await(within(t)), "a call after the deletion finds no latch")
 			require.False(t, must1[bool](t)(l.Delete(within(t))))
-		}
-	})
+		})
+	}
 }
 
-func TestAParticipantCountsOnceUnderLostReplies(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		srv := servers[0]
-		p := redistest.NewProxy(t, srv)
-		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 500 * time.Millisecond}), newRig(t, srv, patient)
-		direct.load(t, "latch_*")
-		l := r.c.CountDownLatch("l")
-		require.Zero(t, must1[int64](t)(l.Count(within(t)))) // connected
-
-		trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
-		require.True(t, must1[bool](t)(l.TrySetCount(within(t), 10, time.Hour)), "its own work is not somebody else's")
-		trap.Wait(t)
-		for i, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseReplySilently, redistest.LoseRequest,
-			redistest.LoseRequestSilently} {
-			trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: fate})
-			done := make(chan int64, 1)
-			go func() {
-				for { // as its documentation says, after any error
-					if left, err := l.CountDownBy(within(t), "job-"+strconv.Itoa(i)); err == nil {
-						done <- left
-						return
-					}
-				}
-			}()
-			trap.Wait(t)
-			if fate == redistest.LoseReplySilently || fate == redistest.LoseRequestSilently {
-				time.Sleep(600 * time.Millisecond) // one that goes unanswered is repeated
-			}
-			p.Heal()
-			require.EqualValues(t, 9-i, <-done, "fate %d", fate)
-			require.Equal(t, strconv.Itoa(9-i), direct.text(t, "GET", "l"))
-		}
-		for i := range 4 {
-			require.EqualValues(t, 6, must1[int64](t)(l.CountDownBy(within(t), "job-"+strconv.Itoa(i))), "nor by another call")
-		}
-		trap = p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
-		require.ErrorIs(t, errOf(l.CountDown(within(t))), errs.ErrUnknownOutcome, "the plain one is sent once")
-		trap.Wait(t)
-		require.Equal(t, "5", direct.text(t, "GET", "l"))
-
-		trap = p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
-		require.True(t, must1[bool](t)(l.Delete(within(t))), "so may a deletion")
-		trap.Wait(t)
-	})
-}
-
-func TestARepeatedCountDownDoesNotReachIntoTheNextCount(t *testing.T) {
+func TestCountDownBy_Repeated_LeavesTheNextCount(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
@@ -501,191 +340,7 @@ func TestARepeatedCountDownDoesNotReachIntoTheNextCount(t *testing.T) {
 	require.EqualValues(t, 2, must1[int64](t)(l.CountDownBy(within(t), "a")), "the participant's own count-down does")
 }
 
-func TestALatchThatIsSetAgainAndAgainDoesNotGrow(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	start := func() *redistest.Server { return redistest.Start(t) }
-	if testing.Short() {
-		start = func() *redistest.Server { return redistest.Embedded(t) }
-	}
-	r := newRig(t, start(), patient)
-	l := r.c.CountDownLatch("l")
-	const callers = 20
-	jobs := redistest.Sized(130, 520, 520) // more than one part
-	for round := range 4 {
-		require.True(t, must1[bool](t)(l.TrySetCount(within(t), int64(jobs), time.Hour)))
-		var left atomic.Int64 // the sum of what each was answered
-		many(callers, func(caller int) {
-			for i := caller; i < jobs; i += callers {
-				n, err := l.CountDownBy(within(t), fmt.Sprintf("job %d of round %d", i, round))
-				if err != nil {
-					t.Error(err)
-				}
-				left.Add(n)
-			}
-		})
-		require.EqualValues(t, jobs*(jobs-1)/2, left.Load())
-	}
-	require.Less(t, r.number(t, "HLEN", "{l}:latch"), int64(3*jobs+20))
-}
-
-func TestLatchNamesWithHashTagsWorkInACluster(t *testing.T) {
-	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
-	t.Parallel()
-	srv := redistest.Cluster(t)
-	o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour} // messages alone have to do it
-	r, other := newRig(t, srv, o), newRig(t, srv, o)
-	for _, name := range []string{"plain", "a{b}", "{b}a", "a{b}c{d}", "ü{ü}"} {
-		for _, ttl := range []time.Duration{0, time.Hour} {
-			l, ol := r.c.CountDownLatch(name), other.c.CountDownLatch(name)
-			require.True(t, must1[bool](t)(l.TrySetCount(within(t), 2, ttl)), name)
-			done := await(t, ol, 3)
-			waitingIn(t, other, "latch:"+name, 3)
-			require.EqualValues(t, 1, must1[int64](t)(l.CountDownBy(within(t), "a")), name)
-			select {
-			case err := <-done:
-				t.Fatalf("%s: one of two: %v", name, err)
-			case <-time.After(50 * time.Millisecond):
-			}
-			require.EqualValues(t, 0, must1[int64](t)(l.CountDownBy(within(t), "b")), name)
-			for range 3 {
-				require.NoError(t, <-done, name)
-			}
-		}
-	}
-}
-
-func TestAContextThatEndsLeavesALatchAsItIs(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), patient)
-	l := r.c.CountDownLatch("l")
-	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 2, time.Hour)))
-	why := errors.New("the user went home")
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, why)
-	defer cancel()
-	err := l.Await(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorIs(t, err, why)
-	require.NotErrorIs(t, err, errs.ErrUnavailable)
-	require.EqualValues(t, 2, must1[int64](t)(l.Count(within(t))))
-
-	done := make(chan error, 1)
-	go func() { done <- l.Await(context.Background()) }()
-	waitingIn(t, r, "latch:l", 1)
-	require.NoError(t, r.c.Close(within(t)))
-	require.ErrorIs(t, <-done, errs.ErrClosed)
-}
-
-func TestCancelledLatchWaitersLeaveNothing(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	r := newRig(t, srv, patient)
-	l := r.c.CountDownLatch("l")
-	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 1, time.Hour)))
-	before := r.contents(t, "{l}:latch")
-	var wg sync.WaitGroup
-	for i := range 8 {
-		rnd := rand.New(rand.NewPCG(7, uint64(i)))
-		wg.Go(func() {
-			for range 60 {
-				ctx, cancel := context.WithCancel(context.Background())
-				time.AfterFunc(time.Duration(rnd.IntN(1500))*time.Microsecond, cancel)
-				if err := l.Await(ctx); !errors.Is(err, context.Canceled) {
-					t.Errorf("%v", err)
-				}
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
-	require.Zero(t, r.c.Lines())
-	require.Zero(t, r.c.Shared())
-	require.Equal(t, before, r.contents(t, "{l}:latch"))
-	require.Equal(t, "1", r.text(t, "GET", "l"))
-	require.ElementsMatch(t, []string{"l", "{l}:latch"}, r.keys(t))
-}
-
-func init() {
-	roles["awaiter"] = beAwaiter
-	roles["counter"] = beCounter
-}
-
-// beAwaiter waits for the latch with many goroutines, and says how many it let go.
-func beAwaiter() error {
-	n, err := strconv.Atoi(os.Args[2])
-	if err != nil {
-		return err
-	}
-	_, c, err := connectRole(patient)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	done := make(chan error, n)
-	for range n {
-		go func() { done <- c.CountDownLatch("l").Await(ctx) }()
-	}
-	for c.Waiting("latch:l") < n {
-		time.Sleep(time.Millisecond)
-	}
-	fmt.Println("waiting")
-	for range n {
-		if err := <-done; err != nil {
-			return err
-		}
-	}
-	fmt.Println("all", n)
-	return nil
-}
-
-// beCounter is to count down when it is told to.
-func beCounter() error {
-	_, c, err := connectRole(patient)
-	if err != nil {
-		return err
-	}
-	set, err := c.CountDownLatch("l").TrySetCount(context.Background(), 1, time.Second)
-	fmt.Println("set", set, err)
-	select {}
-}
-
-func TestAllWaitersOfFiveProcessesReturn(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	r := newRig(t, srv, patient)
-	l := r.c.CountDownLatch("l")
-	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 5, time.Hour)))
-	var procs []*redistest.Child
-	for range 5 {
-		procs = append(procs, redistest.Spawn(t, "awaiter", srv, "100"))
-	}
-	for _, p := range procs {
-		require.Equal(t, "waiting", p.Line(t))
-	}
-	for i := range 5 {
-		require.EqualValues(t, 4-i, must1[int64](t)(l.CountDownBy(within(t), strconv.Itoa(i))))
-	}
-	for _, p := range procs {
-		require.Equal(t, "all 100", p.Line(t))
-		require.NoError(t, p.Cmd.Wait())
-	}
-}
-
-func TestAKilledCounterIsAnErrorAtTheTTL(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	r := newRig(t, srv, patient)
-	p := redistest.Spawn(t, "counter", srv)
-	require.Equal(t, "set true <nil>", p.Line(t))
-	p.Signal(t, syscall.SIGKILL)
-	began := time.Now() // before the look: a machine that stalls after it makes the wait shorter than what was left
-	left := r.pttl(t, "l")
-	require.ErrorIs(t, r.c.CountDownLatch("l").Await(within(t)), rsemaphore.ErrLatchExpired)
-	require.Greater(t, time.Since(began), left-50*time.Millisecond, "not before")
-}
-
-func TestInspectTellsOfALatchWhatIsLeftOfItsCountAndTTL(t *testing.T) {
+func TestLatch_Inspect_TellsCountAndTTL(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)

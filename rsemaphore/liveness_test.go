@@ -3,13 +3,10 @@ package rsemaphore_test
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -43,67 +40,6 @@ func forgo(t *testing.T, p *rsemaphore.Permit) *rsemaphore.Permit {
 	return p
 }
 
-// user is a process that takes permits of the semaphore of that name, of 4, and has heartbeats.
-func user(t *testing.T, s *redistest.Server, name string, more ...string) *redistest.Child {
-	return redistest.Spawn(t, "permit user", s, append([]string{name, "4", longTerm.String()}, more...)...)
-}
-
-func TestAKilledProcessesPermitsAreTakenOverBeforeTheirLeasesEnd(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var taken sync.Map
-	o := living()
-	o.Observer = heeding(rsemaphore.EventTakenOver, func(e rsemaphore.Event) { taken.Store(e.Name, e.N) })
-	r := newRig(t, s, o)
-	take := map[string]func(name string) (*rsemaphore.Permit, error){
-		"take": func(name string) (*rsemaphore.Permit, error) { return r.c.Semaphore(name, 4).Acquire(within(t), 4) },
-		"weigh": func(name string) (*rsemaphore.Permit, error) {
-			return r.c.WeightedSemaphore(name, 4).Acquire(within(t), 4)
-		},
-	}
-	var wg sync.WaitGroup
-	for verb, all := range take {
-		wg.Go(func() {
-			c := user(t, s, verb, beat.String())
-			say(t, c, verb+" 3")
-			if c.Line(t) != "got" {
-				t.Errorf("%s: got none", verb)
-				return
-			}
-			time.Sleep(beat + beat/2) // it has said once more that it lives
-			c.Signal(t, syscall.SIGKILL)
-			began := time.Now()
-			p, err := all(verb)
-			if err != nil {
-				t.Errorf("%s: %v", verb, err)
-				return
-			}
-			t.Logf("%s: %.1f heartbeats", verb, time.Since(began).Seconds()/beat.Seconds())
-			redistest.Eventually(t, 20*time.Second, verb+" is said to be taken over", func() bool {
-				n, _ := taken.Load(verb)
-				return n == 3
-			})
-			release(t, p)
-		})
-	}
-	wg.Wait()
-}
-
-// It has no time for a second heartbeat, and whoever waits comes only when its first one is old.
-func TestWhoIsKilledAtOnceIsFollowed(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		p := redistest.NewProxy(t, s)
-		forgo(t, acquire(t, newRig(t, p.Server(), living()).c.Semaphore("s", 4), 1))
-		time.Sleep(100 * time.Millisecond)
-		p.BlackHole(redistest.Up) // as good as killed: it says nothing any more
-		time.Sleep(3 * beat)
-		release(t, acquire(t, newRig(t, s, living()).c.Semaphore("s", 4), 4))
-		p.Heal()
-	})
-}
-
 // lateBeats has heartbeats be sent late.
 type lateBeats struct {
 	rueidis.Client
@@ -118,7 +54,7 @@ func (c lateBeats) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisR
 }
 
 // Whoever has a permit of a client's first call, and is killed at any instant, was heard of.
-func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
+func TestLiveness_FirstPermit_IsHeldAfterAHeartbeat(t *testing.T) {
 	t.Parallel()
 	const late = beat / 4 // twice: the script has to be sent in full
 	bubbleOn(t, 1, living(), func(c rueidis.Client) rueidis.Client {
@@ -138,25 +74,15 @@ func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
 	})
 }
 
-func TestNothingIsTakenFromAProcessWithoutHeartbeats(t *testing.T) {
+func TestLiveness_LeaseOfItsOwnOrRedisson_IsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
-		off, leased := living(), living()
-		off.Liveness, off.Heartbeat = false, 0
-		for name, x := range map[string]struct {
-			o     rsemaphore.Options
-			lease time.Duration
-		}{
-			"off":    {off, 0},
-			"leased": {leased, longTerm}, // it has some, and they have no say in a permit with a lease of its own
-		} {
-			dead, err := newRig(t, p.Server(), x.o).c.Semaphore(name, 4).TryAcquire(within(t), 1, 0, x.lease)
-			require.NoError(t, err)
-			forgo(t, dead)
-		}
-		time.Sleep(2 * time.Second) // until "off" has said who it is, which is no heartbeat
+		// It has heartbeats, and they have no say in a permit with a lease of its own.
+		dead, err := newRig(t, p.Server(), living()).c.Semaphore("leased", 4).TryAcquire(within(t), 1, 0, longTerm)
+		require.NoError(t, err)
+		forgo(t, dead)
 		p.BlackHole(redistest.Up)
 		r := newRig(t, s, living())
 		// Redisson's, which looks like ours, of a client that is trusted for a second.
@@ -167,8 +93,7 @@ func TestNothingIsTakenFromAProcessWithoutHeartbeats(t *testing.T) {
 		release(t, acquire(t, java, 1))
 		javaAcquire(t, r, string(id), longTerm)
 		var wg sync.WaitGroup
-		for name, sem := range map[string]*rsemaphore.Semaphore{"off": r.c.Semaphore("off", 4),
-			"leased": r.c.Semaphore("leased", 4), "java": java} {
+		for name, sem := range map[string]*rsemaphore.Semaphore{"leased": r.c.Semaphore("leased", 4), "java": java} {
 			wg.Go(func() {
 				if _, err := sem.TryAcquire(within(t), 4, 5*beat, 0); !isNotAcquired(err) {
 					t.Errorf("%s: %v", name, err)
@@ -184,146 +109,7 @@ func isNotAcquired(err error) bool {
 	return err != nil && strings.Contains(err.Error(), errs.ErrNotAcquired.Error())
 }
 
-func TestNoPermitIsTakenFromAProcessThatLives(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		r, other := newRig(t, s, living()), newRig(t, s, living())
-		p := forgo(t, acquire(t, r.c.Semaphore("s", 2), 1))
-		w, err := r.c.WeightedSemaphore("w", 2).Acquire(within(t), 1)
-		require.NoError(t, err)
-		forgo(t, w)
-		ctx, cancel := context.WithTimeout(context.Background(), 20*beat)
-		defer cancel()
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			p, err := other.c.Semaphore("s", 2).Acquire(ctx, 2)
-			if err == nil {
-				forgo(t, p)
-			}
-			if !isNotAcquired(err) {
-				t.Errorf("a permit of a living process was taken: %v", err)
-			}
-		})
-		wg.Go(func() {
-			p, err := other.c.WeightedSemaphore("w", 2).Acquire(ctx, 2)
-			if err == nil {
-				forgo(t, p)
-			}
-			if !isNotAcquired(err) {
-				t.Errorf("a weighted permit of a living process was taken: %v", err)
-			}
-		})
-		// Heartbeats that go are no proof: the next one brings them back. There is a look every half beat, so one sees the
-		// next. Were they deleted every 1.5 beats, two in a row could go before any look:
-		//
-		//	beat, seen . . beat, DEL . . look, beat . DEL, look . . look: nothing has changed for three beats
-		deleted := 0
-		for ctx.Err() == nil {
-			for _, key := range r.keys(t) {
-				if strings.HasPrefix(key, "redlatch_alive:") {
-					r.must(t, "DEL", key)
-					deleted++
-				}
-			}
-			time.Sleep(2 * beat)
-		}
-		wg.Wait()
-		require.NotZero(t, deleted)
-		require.NoError(t, p.Err())
-		require.NoError(t, w.Err())
-		release(t, p)
-		require.NoError(t, w.Release(within(t)))
-	})
-}
-
-// A holder that is cut off from the server stops before anybody can have its permits, though their leases have minutes
-// to go.
-func TestAHolderThatIsCutOffStopsBeforeItsPermitsAreTaken(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		var wg sync.WaitGroup
-		for n := range 8 {
-			wg.Go(func() {
-				p := redistest.NewProxy(t, s)
-				r, other := newRig(t, p.Server(), living()), newRig(t, s, living())
-				take := func(r *rig) (*rsemaphore.Permit, error) {
-					if n < 4 {
-						return r.c.Semaphore(fmt.Sprint("s", n), 1).Acquire(within(t), 1)
-					}
-					return r.c.WeightedSemaphore(fmt.Sprint("s", n), 1).Acquire(within(t), 1)
-				}
-				x, err := take(r)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				forgo(t, x)
-				got := make(chan time.Time, 1)
-				go func() {
-					p, err := take(other)
-					got <- time.Now()
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					p.Release(within(t))
-				}()
-				time.Sleep(time.Duration(n) * beat / 3)
-				p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[n%2])
-				<-x.Done()
-				ended := time.Now()
-				if !errors.Is(x.Err(), errs.ErrLost) {
-					t.Errorf("%d: %v", n, x.Err())
-				}
-				if at := <-got; at.Before(ended) {
-					t.Errorf("%d: taken over %v before the holder stopped", n, ended.Sub(at))
-				}
-				p.Heal()
-			})
-		}
-		wg.Wait()
-	})
-}
-
-// What a release has handed to a process that dies then is followed as what that had acquired.
-func TestPermitsThatWereHandedOverAreTakenOver(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		p := redistest.NewProxy(t, s)
-		var handed atomic.Int64
-		first, dies, last := newRig(t, s, living()), newRig(t, p.Server(), living()), newRig(t, s, living())
-		conn := countingGrants(t, first, &handed)
-		defer conn()
-		x := acquire(t, first.c.Semaphore("s", 1), 1)
-		got := make(chan *rsemaphore.Permit)
-		go func() {
-			y, err := dies.c.Semaphore("s", 1).Acquire(within(t), 1)
-			if err != nil {
-				t.Error(err)
-			}
-			got <- y
-		}()
-		redistest.Eventually(t, 20*time.Second, "in line", func() bool {
-			return first.number(t, "ZCOUNT", "redlatch_queue:{s}", "(0", "+inf") == 1
-		})
-		time.Sleep(beat)
-		release(t, x)
-		y := <-got
-		require.NotNil(t, y)
-		forgo(t, y)
-		redistest.Eventually(t, 20*time.Second, "it was handed over", func() bool { return handed.Load() == 1 })
-		time.Sleep(100 * time.Millisecond) // it is raised to its full lease
-		require.Greater(t, first.pttl(t, "{s}:timeout"), longTerm/2)
-		p.BlackHole(redistest.Up)
-		release(t, acquire(t, last.c.Semaphore("s", 1), 1))
-		p.Heal()
-	})
-}
-
-func TestCallersOfLittlePatienceFollowACrashedHolder(t *testing.T) {
+func TestLiveness_ImpatientCallers_FollowACrashedHolder(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -342,16 +128,9 @@ func TestCallersOfLittlePatienceFollowACrashedHolder(t *testing.T) {
 	})
 }
 
-func countingGrants(_ *testing.T, r *rig, handed *atomic.Int64) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { countGrants(ctx, r, handed) })
-	return func() { cancel(); wg.Wait() }
-}
-
 // A waiter that was handed permits while it was cut off, and lost them again to one that watched, comes back under
 // other ids: whoever saw the old ones without heartbeats would take them at once.
-func TestAWaiterForPermitsThatWasCutOffForLongHasOtherIDs(t *testing.T) {
+func TestWait_CutOffForLong_HasOtherIDs(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -392,7 +171,7 @@ func TestAWaiterForPermitsThatWasCutOffForLongHasOtherIDs(t *testing.T) {
 }
 
 // Each of its questions says since when its permits surely were not out.
-func TestAWaiterThatIsHeardOfKeepsItsIDsHoweverLongItWaits(t *testing.T) {
+func TestWait_ForLong_KeepsItsIDs(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
@@ -427,51 +206,8 @@ func TestAWaiterThatIsHeardOfKeepsItsIDsHoweverLongItWaits(t *testing.T) {
 	})
 }
 
-func TestAStoppedProcessFindsItsPermitsTakenOverWhenItRunsAgain(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := user(t, s, "s", beat.String())
-	say(t, c, "take 3")
-	require.Equal(t, "got", c.Line(t))
-	c.Signal(t, syscall.SIGSTOP)
-	p := acquire(t, newRig(t, s, living()).c.Semaphore("s", 4), 4)
-	c.Signal(t, syscall.SIGCONT)
-	say(t, c, "check")
-	require.Equal(t, "over", c.Line(t)[:4])
-	say(t, c, "go")
-	require.Contains(t, c.Line(t), "lost")
-	require.NoError(t, p.Err())
-	release(t, p)
-}
-
-// A thousand permits cost what one does, and its key ends.
-func TestOneHeartbeatServesAllPermits(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		r := newRig(t, servers[0], living())
-		var all []*rsemaphore.Permit
-		for n := range 60 {
-			all = append(all, acquire(t, r.c.Semaphore(fmt.Sprint("s", n), 5), 5))
-		}
-		time.Sleep(5 * beat)
-		require.LessOrEqual(t, redistest.CommandCalls(t, r.redis)["set"], 60+2,
-			"the key is made once, then its expiry moves")
-		found := 0
-		for _, key := range r.keys(t) {
-			if strings.HasPrefix(key, "redlatch_alive:") {
-				found++
-				require.Positive(t, r.pttl(t, key))
-			}
-		}
-		require.Equal(t, 1, found)
-		for _, p := range all {
-			release(t, p)
-		}
-	})
-}
-
 // Its lease is three heartbeats then, and that of the others is as long as it was.
-func TestAPartyThatDiesLeavesAfterThreeHeartbeats(t *testing.T) {
+func TestBarrier_PartyDies_LeavesAfterThreeHeartbeats(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -503,7 +239,7 @@ func TestAPartyThatDiesLeavesAfterThreeHeartbeats(t *testing.T) {
 
 // Of each acquisition it tells base and number, of those only that a client with heartbeats renews, and all of them
 // however many there are.
-func TestTheHoldersOfASemaphoreAreToldInParts(t *testing.T) {
+func TestHolders_Many_AreReadInParts(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rsemaphore.Options{})

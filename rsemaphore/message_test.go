@@ -43,7 +43,7 @@ func awaiting(_ *testing.T, rigs []*rig, n int) (done []<-chan error) {
 	return done
 }
 
-func TestAnOpeningIsOneMessageToEachProcessAndNoCallOfItsWaiters(t *testing.T) {
+func TestLatch_Opens_IsOneMessageAndNoCallOfWaiters(t *testing.T) {
 	t.Parallel()
 	const processes, waiters = 5, 12
 	for name, ttl := range map[string]time.Duration{"with a TTL": time.Hour, "without": 0} {
@@ -72,7 +72,7 @@ func TestAnOpeningIsOneMessageToEachProcessAndNoCallOfItsWaiters(t *testing.T) {
 	}
 }
 
-func TestTheRecordOfALatchIsKeptWhileSomebodyWaits(t *testing.T) {
+func TestLatchRecord_WaitedFor_IsKept(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
 	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
@@ -90,7 +90,7 @@ func TestTheRecordOfALatchIsKeptWhileSomebodyWaits(t *testing.T) {
 	})
 }
 
-func TestRedissonsMessageMakesEachProcessAsk(t *testing.T) {
+func TestLatch_RedissonsMessage_MakesEachProcessAsk(t *testing.T) {
 	t.Parallel()
 	const processes, waiters = 5, 10
 	counted(t, processes, func(t *testing.T, rigs []*rig, calls *atomic.Int64) {
@@ -111,7 +111,7 @@ func TestRedissonsMessageMakesEachProcessAsk(t *testing.T) {
 	})
 }
 
-func TestAMessageOfAnEarlierOpeningOpensNothing(t *testing.T) {
+func TestLatch_MessageOfEarlierOpening_OpensNothing(t *testing.T) {
 	t.Parallel()
 	counted(t, 2, func(t *testing.T, rigs []*rig, _ *atomic.Int64) {
 		l := rigs[1].c.CountDownLatch("l")
@@ -146,7 +146,7 @@ func (c holding) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 }
 
 // The first waiter's look, the opening, a new count, the second waiter, the message of the opening: in this order.
-func TestAMessageFromBeforeAWaiterCameIsNotForIt(t *testing.T) {
+func TestLatch_MessageFromBeforeAWaiter_IsNotForIt(t *testing.T) {
 	t.Parallel()
 	var until atomic.Pointer[chan struct{}]
 	hold := func(c rueidis.Client) rueidis.Client { return holding{c, &until} }
@@ -185,7 +185,7 @@ func TestAMessageFromBeforeAWaiterCameIsNotForIt(t *testing.T) {
 		})
 }
 
-func TestAGenerationsEndIsOneMessagePerProcessAndNoCalls(t *testing.T) {
+func TestBarrier_GenerationEnds_IsOneMessageAndNoCalls(t *testing.T) {
 	t.Parallel()
 	const processes, parties, generations = 4, 6, 4
 	counted(t, processes+1, func(t *testing.T, rigs []*rig, calls *atomic.Int64) {
@@ -237,7 +237,7 @@ func TestAGenerationsEndIsOneMessagePerProcessAndNoCalls(t *testing.T) {
 	})
 }
 
-func TestAMessageOfAnotherGenerationEndsNothing(t *testing.T) {
+func TestBarrier_MessageOfAnotherGeneration_EndsNothing(t *testing.T) {
 	t.Parallel()
 	counted(t, 2, func(t *testing.T, rigs []*rig, _ *atomic.Int64) {
 		for gen := range 3 {

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-func TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
+func TestPermit_EndToldToItsHolder_IsNoMillisecondEarly(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -90,7 +90,7 @@ func TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 }
 
 // A party counts for as long as it may think that it does: nobody breaks its generation before the end of its lease.
-func TestNoGenerationBreaksBeforeTheEndOfAPartysLease(t *testing.T) {
+func TestBarrier_LeaseOfAParty_EndsNoMillisecondEarly(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	const lease = 40 * time.Second

@@ -17,14 +17,6 @@ type Options struct {
 	// MaxHold ends every permit after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to 0:
 	// no limit.
 	MaxHold time.Duration
-	// LockDelay is for how long a permit that was lost is kept from others, because what its holder has sent may still
-	// arrive (the lock-delay of Chubby and Consul). The server keeps each lease for so much longer than the holder is
-	// promised: Until, the contexts and the renewals stay as they are, and the permits of a crashed process come back
-	// after WatchdogTimeout+LockDelay, with Liveness after about three Heartbeats and the LockDelay. It counts from the
-	// holder's deadline. A Release in time has none; one that returns ErrLost does not end it. It cannot be kept where the
-	// server itself has lost the permit. Parties of a barrier have none. 10 ms to 1 min, and with Liveness at most 40.95 s
-	// less three Heartbeats. Defaults to 0: off.
-	LockDelay time.Duration
 	// PollCap is the longest time that a waiter sleeps before it asks again, whatever messages come. At least 10 ms.
 	// Defaults to 1 s.
 	PollCap time.Duration
@@ -67,7 +59,7 @@ type Options struct {
 
 // check refuses what is out of bounds among the options that this package has for itself, and fills in their defaults.
 func (o *Options) check() error {
-	return session.CheckHeartbeat(&o.Heartbeat, &o.LockDelay, o.Liveness)
+	return session.CheckHeartbeat(&o.Heartbeat)
 }
 
 // session are the options that all clients have.

@@ -56,10 +56,6 @@ type party struct {
 	over       atomic.Bool // Await has returned, or is about to
 }
 
-// Undelayed says that a party has no lock-delay: when it is lost the generation breaks for all, so there is nothing to
-// keep from others.
-func (p *party) Undelayed() {}
-
 func (b *CyclicBarrier) newParty() *party {
 	return &party{b: b, began: time.Now(), id: b.c.session.NewOwner(""), term: b.c.live.party}
 }
@@ -70,8 +66,11 @@ func (p *party) Shown() string { return p.id }
 
 // exchange is one verb of barrier.lua.
 func (p *party) exchange(verb string, notAfter int64) exchange[barrierReply] {
-	b := p.b
-	return exchange[barrierReply]{script.Call{Script: barrierScript, Keys: []string{b.key}, Args: []string{
+	b, s := p.b, barrierScript
+	if verb == "state" {
+		s = barrierState
+	}
+	return exchange[barrierReply]{script.Call{Script: s, Keys: []string{b.key}, Args: []string{
 		verb, p.id, p.joined.id, decimal(p.joined.gen), strconv.Itoa(b.parties), script.Millis(p.term),
 		decimal(notAfter), script.Millis(barrierMemory), b.channel, b.c.session.Inner.PublishCommand(), p.pending(),
 	}}, func(m rueidis.RedisMessage) (r barrierReply, err error) {
@@ -195,7 +194,7 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 // askTime asks for the server's time if this client knows nothing of it. A request to arrive that names no instant may
 // run whenever it comes: after its party is gone, it would arrive for a party that left, and the leave that takes it
 // back would break the generation of those who gather then
-// (TestAClientsFirstArrivalIsRefusedWhenItComesTooLate).
+// (TestArrival_FirstOfAClientAndLate_IsRefused).
 func (p *party) askTime(ctx context.Context) error {
 	c, key := p.b.c, p.b.key
 	if c.runner.Clock.At(key, time.Now()) != 0 {
@@ -203,11 +202,8 @@ func (p *party) askTime(ctx context.Context) error {
 	}
 	sent := time.Now()
 	r, err := p.exchange("state", 0).by(ctx, c.runner.Attempt)
-	switch {
-	case err == nil:
+	if err == nil {
 		c.runner.Clock.Learn(key, r.server, sent, time.Now())
-	case errors.Is(err, errs.ErrUnknownOutcome): // nothing was asked for but the time
-		err = fmt.Errorf("%w: %q: the server's time: %s", errs.ErrUnavailable, p.b.name, err.Error())
 	}
 	return err
 }
@@ -297,7 +293,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 //	                                 arrives, as the first,
 //	                                 four generations
 //	                                                           "y 4 tripped": another life's, so it looks: not known
-//	                                                           (TestAMessageOfAnotherGenerationEndsNothing)
+//	                                                           (TestBarrier_MessageOfAnotherGeneration_EndsNothing)
 //
 // A party that is not subscribed yet looks after the confirmation. A lost message is found by the look after PollCap.
 func (p *party) ended(payload string) (end barrierReply, ok bool) {

@@ -184,7 +184,7 @@ func (x *Permit) permit() *permit { return x.h.Holding.Lease.Of.(*permit) }
 // permitContext refers to the Permit, which therefore counts as in use for as long as any of its contexts does. The
 // watchdog refers to the handle behind the Permit, and never to the Permit. Were it the other way round, a permit that
 // is used only through its context would be collected and no longer renewed, or a forgotten one renewed forever
-// (TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged, TestAForgottenPermitIsNoticedHoweverItsContextsWereMade). Whatever
+// (TestPermit_Dropped_IsRenewedNoMoreAndLogged, and the suite of internal/contract forgets one). Whatever
 // listens on a context keeps it, too: context.AfterFunc refers to it.
 type permitContext struct {
 	context.Context

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,211 +123,10 @@ func grantsIn(t *testing.T, message string) (all []string) {
 	return all
 }
 
-func TestAQueueOfPermitsDoesWhatItsTableSays(t *testing.T) {
-	t.Parallel()
-	one, two := process, processTwo
-	// each begins with 4 permits out of 4, of x; x2 means two waiters' permits
-	for name, c := range map[string]struct {
-		// "<base letter><n><process 1 or 2>", in order; then "-" of one that is about to leave, "+" of one that is not
-		wait   []string
-		deaf   bool // nobody of process two listens
-		act    func(t *testing.T, r *rig) []string
-		reply  []string // served in the reply
-		told   []string // process two
-		out    map[string]int
-		queue  []string
-		free   string
-		second bool // of the same call changes nothing
-	}{
-		"a release serves the first of another process": {wait: []string{"b12", "c11"}, act: releases(1),
-			told: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1}, queue: []string{"c1"}, free: "0", second: true},
-		"and of its own in the reply": {wait: []string{"b11", "c12"}, act: releases(1),
-			reply: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1}, queue: []string{"c1"}, free: "0", second: true},
-		"several of several processes": {wait: []string{"b12", "c11", "d12"}, act: releases(3),
-			reply: []string{"c 4"}, told: []string{"b 4", "d 4"}, out: map[string]int{"x": 1, "b": 1, "c": 1, "d": 1},
-			free: "0"},
-		"the first waits, those behind pass": {wait: []string{"b31", "c11", "d12"}, act: releases(2),
-			reply: []string{"c 4"}, told: []string{"d 4"}, out: map[string]int{"x": 2, "c": 1, "d": 1}, queue: []string{"b3"},
-			free: "0"},
-		"and when it can be served it is": {wait: []string{"b31", "c11", "d12"}, act: releases(3),
-			reply: []string{"b 4"}, out: map[string]int{"x": 1, "b": 3}, queue: []string{"c1", "d1"}, free: "0"},
-		"who hears nothing is dropped": {wait: []string{"b12", "c11"}, deaf: true, act: releases(1),
-			reply: []string{"c 4"}, out: map[string]int{"x": 3, "c": 1}, free: "0"},
-		"nobody is left, and the count is for all": {wait: []string{"b12"}, deaf: true, act: releases(1),
-			out: map[string]int{"x": 3}, free: "1"},
-		"a larger capacity": {wait: []string{"b11", "c12", "d11"}, act: resizes(6),
-			reply: []string{"b 4"}, told: []string{"c 4"}, out: map[string]int{"x": 4, "b": 1, "c": 1}, queue: []string{"d1"},
-			free: "0"},
-		"who wants more than there is now is told": {wait: []string{"b42", "c11"}, act: resizes(3),
-			told: []string{"look b"}, out: map[string]int{"x": 4}, queue: []string{"c1"}, free: "-1"},
-		"without a place nobody goes past it": {wait: []string{"b21"}, act: freesAndTries(1),
-			out: map[string]int{"x": 3}, queue: []string{"b2"}, free: "1"},
-		"a small newcomer goes past as one in line may": {wait: []string{"b21"}, act: freesAndAsks(1),
-			reply: []string{"e 4"}, out: map[string]int{"x": 3, "e": 1}, queue: []string{"b2"}, free: "0"},
-		"who is about to leave is passed over": {wait: []string{"b12-", "c11-", "d12", "e11"}, act: releases(1),
-			told: []string{"d 4"}, out: map[string]int{"x": 3, "b": 0, "c": 0, "d": 1}, queue: []string{"e1"}, free: "0",
-			second: true},
-		"who leaves later is not": {wait: []string{"b12+", "c11"}, act: releases(1),
-			told: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1}, queue: []string{"c1"}, free: "0"},
-		"all are about to leave": {wait: []string{"b12-", "c11-"}, act: releases(1),
-			out: map[string]int{"x": 3}, free: "1"},
-		"several leave together, one had been served": {wait: []string{"b12", "c11", "d12", "e11"}, act: departs("b", "d"),
-			reply: []string{"c 4"}, out: map[string]int{"x": 3, "b": 0, "c": 1, "d": 0}, queue: []string{"e1"}, free: "0",
-			second: true},
-		"what is over is pruned and handed on": {wait: []string{"b12"}, act: expires(1), told: []string{"b 4"},
-			out: map[string]int{"x": 3, "b": 1, "e": 0}, queue: []string{"e4"}, free: "0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-				r := newRig(t, s, patient)
-				r.must(t, "DEL", queueKey)
-				out := map[string]int{}
-				for i := range 4 {
-					out[strings.Repeat("x", 6)+"\x80xxxxxx\x00\x00"+string(rune(i))] = 50
-				}
-				r.put(t, sem{count: "0", ttl: 50, out: out, outTTL: 50})
-				var own, told []string
-				serve := func() {
-					for _, w := range c.wait {
-						of := map[byte]string{'1': one, '2': two}[w[2]]
-						base := strings.Repeat(w[:1], 6) + "\x80" + strings.Repeat(w[:1], 6)
-						n, _ := strconv.Atoi(w[1:2])
-						e := entry(base, n, of, "")
-						switch w[3:] {
-						case "-": // it came when it still had time
-							e = strings.Replace(e, " "+of, ":"+strconv.FormatInt(r.now(t), 10)+" "+of, 1)
-							r.must(t, "ZADD", queueKey, strconv.FormatInt(r.now(t)*1000, 10), e)
-							continue
-						case "+":
-							e = strings.Replace(e, " "+of, ":"+strconv.FormatInt(r.now(t)+100_000, 10)+" "+of, 1)
-						}
-						reply := r.run(t, "acquire", asking(4, of, e)...)
-						require.Len(t, reply, 7)
-						require.NotContains(t, []string{"-1", "0"}, reply[6])
-					}
-					if !c.deaf {
-						for _, m := range r.heard(t, two, func() { own = c.act(t, r) }) {
-							told = append(told, grantsIn(t, m)...)
-						}
-						return
-					}
-					own = c.act(t, r)
-				}
-				if c.deaf {
-					r.heard(t, one, serve)
-				} else {
-					r.heard(t, one, func() { r.heard(t, two, serve) }) // both listen while they come
-				}
-				require.Equal(t, c.reply, servedIn(t, own))
-				require.Equal(t, c.told, told)
-				for base, n := range c.out {
-					require.Equal(t, n, r.outBases(t)[base], "of %s", base)
-				}
-				require.Equal(t, c.queue, r.queue(t))
-				require.Equal(t, c.free, r.get(t).count)
-				if len(c.queue) == 0 {
-					require.Zero(t, r.number(t, "EXISTS", queueKey), "no stamps of nobody")
-				}
-				if c.second {
-					before := r.get(t)
-					require.Empty(t, servedIn(t, c.act(t, r)))
-					require.Equal(t, before, r.get(t))
-				}
-			})
-		})
-	}
-}
-
-// departs releases what the given have, in one call, the second of which gives back a permit of x.
-func departs(bases ...string) func(t *testing.T, r *rig) []string {
-	return func(t *testing.T, r *rig) []string {
-		var args []string
-		for i, letter := range bases {
-			base := strings.Repeat(letter, 6) + "\x80" + strings.Repeat(letter, 6)
-			if i == 0 {
-				args = giving("0", owner(base, 1))
-				args[len(args)-1] = entry(base, 1, processTwo, "")
-				args = append(args, owner(baseX, 1), "")
-				continue
-			}
-			args = append(args, owner(base, 1), entry(base, 1, processTwo, ""))
-		}
-		return r.run(t, "release", args...)[2:]
-	}
-}
-
-// Of the three permits that b wants two are free, and eleven have gone past it. c, who wants two, would be the
-// thirteenth.
-func TestNobodyIsOvertakenByMoreThanFourTimesWhatItWants(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		for passed, left := range map[int][]string{10: {"b3"}, 11: {"b3", "c2"}} {
-			r := newRig(t, s, patient)
-			r.must(t, "DEL", queueKey)
-			out := map[string]int{}
-			for i := range 4 {
-				out[baseX+"\x00\x00"+string(rune(i))] = 50
-			}
-			r.put(t, sem{count: "0", ttl: 50, out: out, outTTL: 50})
-			r.heard(t, process, func() {
-				for _, e := range []string{entry("bbbbbb\x80bbbbbb", 3, process, ""), entry("cccccc\x80cccccc", 2, process, "")} {
-					r.run(t, "acquire", asking(4, process, e)...)
-				}
-				r.must(t, "ZADD", queueKey, strconv.Itoa(-passed), "!pbbbbbb\x80bbbbbb")
-				r.run(t, "release", giving("0", owner(baseX, 2))...)
-			})
-			require.Equal(t, left, r.queue(t), "%d had gone past", passed)
-		}
-	})
-}
-
 const baseX = "xxxxxx\x80xxxxxx"
 
-func releases(n int) func(*testing.T, *rig) []string {
-	return func(t *testing.T, r *rig) []string {
-		return r.run(t, "release", giving("0", owner(baseX, n))...)[2:]
-	}
-}
-
-func resizes(n int) func(*testing.T, *rig) []string {
-	return func(t *testing.T, r *rig) []string { return r.run(t, "resize", resizing(n, 4)...)[4:] }
-}
-
-// frees has n permits of x gone as if another program had released them.
-func frees(t *testing.T, r *rig, n int) {
-	for i := range n {
-		r.must(t, "ZREM", "{s}:timeout", baseX+"\x00\x00"+string(rune(i)))
-	}
-	r.must(t, "INCRBY", "s", strconv.Itoa(n))
-}
-
-func freesAndTries(n int) func(*testing.T, *rig) []string {
-	return func(t *testing.T, r *rig) []string {
-		frees(t, r, n)
-		reply := r.run(t, "acquire", taking(4, 30, "eeeeee\x80eeeeee", 1)...)
-		require.Equal(t, "0", reply[6])
-		return reply[7:]
-	}
-}
-
-func freesAndAsks(n int) func(*testing.T, *rig) []string {
-	return func(t *testing.T, r *rig) []string {
-		frees(t, r, n)
-		return r.run(t, "acquire", asking(4, process, entry("eeeeee\x80eeeeee", 1, process, ""))...)[7:]
-	}
-}
-
-func expires(n int) func(*testing.T, *rig) []string {
-	return func(t *testing.T, r *rig) []string {
-		for i := range n {
-			r.must(t, "ZADD", "{s}:timeout", "1", baseX+"\x00\x00"+string(rune(i)))
-		}
-		return r.run(t, "acquire", asking(4, process, entry("eeeeee\x80eeeeee", 4, process, ""))...)[7:]
-	}
-}
-
 // A user that may not publish to other processes hands nothing over, and nothing is lost.
-func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
+func TestGrant_MayNotBePublished_IsUndone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	r := newRig(t, server, patient)
@@ -353,7 +151,7 @@ func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 }
 
 // A release serves waiters of its own process, and its reply, which names them, is lost.
-func TestWhoIsServedByAReleaseWhoseReplyIsLostAsksAtOnce(t *testing.T) {
+func TestWait_ServedByALostRelease_AsksAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
@@ -382,52 +180,8 @@ func TestWhoIsServedByAReleaseWhoseReplyIsLostAsksAtOnce(t *testing.T) {
 // isRelease reports whether a call is the release of a semaphore: no other script has four keys.
 func isRelease(words []string) bool { return redistest.IsScript(words) && words[2] == "4" }
 
-// Loops of one permit in four processes never leave the semaphore; a request for all is served all the same. What
-// counts is how many go before it.
-func TestARequestForAllIsServedAmongLoopsOfOneInSeveralProcesses(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	const capacity, processes, loops, rounds = 5, 4, 3, 10
-	var small atomic.Int64
-	ctx, stop := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	for range processes {
-		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second})
-		sem := r.c.Semaphore("s", capacity)
-		for range loops {
-			wg.Go(func() {
-				for {
-					p, err := sem.Acquire(ctx, 1)
-					if err != nil {
-						return
-					}
-					small.Add(1)
-					time.Sleep(2 * time.Millisecond)
-					if err := p.Release(context.Background()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-	}
-	sem := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second}).c.Semaphore("s", capacity)
-	var over int64
-	for range rounds {
-		before := small.Load()
-		p := acquire(t, sem, capacity)
-		over += small.Load() - before
-		release(t, p)
-	}
-	stop()
-	wg.Wait()
-	t.Logf("%d went before each request for all, of %d loops", over/rounds, processes*loops)
-	// Before it: those in line when it came, 4 times its number, and those that were served on the way of its request and
-	// grant.
-	require.LessOrEqual(t, over/rounds, int64(10*(4*capacity+processes*loops)))
-}
-
 // What an acquisition costs the server does not grow with the processes that wait.
-func TestTheCallsOfAnAcquisitionDoNotGrowWithTheProcessesThatWait(t *testing.T) {
+func TestAcquire_ManyProcessesWait_CallsDoNotGrow(t *testing.T) {
 	t.Parallel()
 	calls := map[int]float64{}
 	for _, processes := range []int{2, 12} {
@@ -472,7 +226,7 @@ func scriptCalls(t testing.TB, r *rig) (n int64) {
 
 // A process that holds all is killed. The first five of the waiters get them when its lease is over, and no call of
 // anybody else is needed.
-func TestWaitersThatFitAreServedAfterTheLeaseOfAHolderThatIsGone(t *testing.T) {
+func TestWait_HoldersLeaseEnds_ServesThoseThatFit(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]

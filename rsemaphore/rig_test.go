@@ -3,8 +3,12 @@ package rsemaphore_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,3 +157,66 @@ func connectRole(o rsemaphore.Options) (rueidis.Client, *rsemaphore.Client, erro
 	sc, err := rsemaphore.New(hub, o)
 	return c, sc, err
 }
+
+var instant = regexp.MustCompile(`\b1[6-9]\d{11}\b`)
+
+// contents is all that a key holds, "" if there is none.
+func (r *rig) contents(t testing.TB, key string) string {
+	t.Helper()
+	switch kind := r.text(t, "TYPE", key); kind {
+	case "none":
+		return ""
+	case "string":
+		return r.text(t, "GET", key)
+	case "hash":
+		m, err := r.do(t, "HGETALL", key).AsStrMap()
+		require.NoError(t, err)
+		var fields []string
+		for _, f := range slices.Sorted(maps.Keys(m)) {
+			fields = append(fields, f+"="+m[f])
+		}
+		return instant.ReplaceAllString(strings.Join(fields, ", "), "T")
+	case "zset":
+		m, err := r.do(t, "ZRANGE", key, "0", "-1", "WITHSCORES").AsZScores()
+		require.NoError(t, err)
+		var members []string
+		for _, z := range m {
+			members = append(members, z.Member+"="+strconv.FormatFloat(z.Score, 'f', -1, 64))
+		}
+		return instant.ReplaceAllString(strings.Join(members, ", "), "T")
+	default:
+		return kind
+	}
+}
+
+// heardWhile is what is published on channel while fn runs. A message of our own marks the end: a channel keeps its
+// order.
+func (r *rig) heardWhile(t testing.TB, channel string, fn func()) (got []string) {
+	t.Helper()
+	sub, err := r.hub.Subscribe(within(t), channel)
+	require.NoError(t, err)
+	defer sub.Close()
+	fn()
+	_, err = r.hub.Publish(within(t), channel, "end of test")
+	require.NoError(t, err)
+	for {
+		m, err := sub.Next(within(t))
+		require.NoError(t, err)
+		if m.Payload == "end of test" {
+			return got
+		}
+		got = append(got, m.Payload)
+	}
+}
+
+// heeding is an Observer of one kind of event.
+func heeding(kind rsemaphore.EventKind, f func(e rsemaphore.Event)) rsemaphore.Observer {
+	return func(ctx context.Context, e rsemaphore.Event) context.Context {
+		if e.Kind == kind {
+			f(e)
+		}
+		return ctx
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }

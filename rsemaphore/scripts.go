@@ -25,31 +25,32 @@ var (
 	renewScript   = script.Load("renew", luaFiles, "renew")
 	resizeScript  = script.Load("resize", luaFiles, "resize")
 	extendScript  = script.Load("extend", luaFiles, "extend")
-	lookScript    = script.Load("look", luaFiles, "look")
-	queryScript   = script.Load("query", luaFiles, "query")
-	inspectScript = script.Load("inspect", luaFiles, "inspect")
-	holdersScript = script.Load("look at holders", luaFiles, "holders")
-	whoScript     = script.Load("say who holds", luaFiles, "who")
+	lookScript    = script.Load("look", luaFiles, "look").Reads()
+	queryScript   = script.Load("query", luaFiles, "query").Reads()
+	inspectScript = script.Load("inspect", luaFiles, "inspect").Reads()
+	holdersScript = script.Load("look at holders", luaFiles, "holders").Reads()
+	whoScript     = script.Load("say who holds", luaFiles, "who").Reads()
 
 	weightedAcquireScript = script.Load("acquire", luaFiles, "weighted_acquire")
 	weightedReleaseScript = script.Load("release", luaFiles, "weighted_release")
 	weightedRenewScript   = script.Load("renew", luaFiles, "weighted_renew")
 	weightedResizeScript  = script.Load("resize", luaFiles, "weighted_resize")
 	weightedExtendScript  = script.Load("extend", luaFiles, "weighted_extend")
-	weightedInspectScript = script.Load("inspect", luaFiles, "weighted_inspect")
+	weightedInspectScript = script.Load("inspect", luaFiles, "weighted_inspect").Reads()
 
 	countingAcquireScript = script.Load("acquire", luaFiles, "counting_acquire")
 	countingAddScript     = script.Load("add permits", luaFiles, "counting_add")
 	countingSetScript     = script.Load("set permits", luaFiles, "counting_set")
-	countingInspectScript = script.Load("inspect", luaFiles, "counting_inspect")
+	countingInspectScript = script.Load("inspect", luaFiles, "counting_inspect").Reads()
 	countingGetScript     = script.Plain("get permits")
 
 	latchSetScript    = script.Load("set count", luaFiles, "latch_set")
 	latchDownScript   = script.Load("count down", luaFiles, "latch_down")
-	latchLookScript   = script.Load("look at latch", luaFiles, "latch_look")
+	latchLookScript   = script.Load("look at latch", luaFiles, "latch_look").Reads()
 	latchDeleteScript = script.Load("delete latch", luaFiles, "latch_delete")
 
 	barrierScript      = script.Load("barrier", luaFiles, "barrier")
+	barrierState       = barrierScript.Reads()
 	barrierRenewScript = script.Load("renew party", luaFiles, "barrier_renew")
 )
 
@@ -238,7 +239,7 @@ func (s *Semaphore) decodeReleased(m rueidis.RedisMessage) (r releaseReply, err 
 //	B: has a place, and sleeps until its next poll
 //
 // So after such a release all of them are asked for, in as few calls as a poll takes, and again when the release is
-// known to have been answered: it may have run in between (TestWhoIsServedByAReleaseWhoseReplyIsLostAsksAtOnce). A
+// known to have been answered: it may have run in between (TestWait_ServedByALostRelease_AsksAtOnce). A
 // reply that comes after the caller has given up is read all the same.
 func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool, entry string,
 	others ...string) (held int64, err error) {
@@ -311,7 +312,7 @@ func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err err
 // extendExchange raises the leases of ids, all or none.
 func (s *Semaphore) extendExchange(raw []string, d time.Duration) exchange[bool] {
 	return exchange[bool]{script.Call{Script: extendScript, Keys: s.keys(),
-		Args: append([]string{script.Millis(d + s.c.delay)}, raw...)},
+		Args: append([]string{script.Millis(d)}, raw...)},
 		func(m rueidis.RedisMessage) (held bool, err error) {
 			err = read(m, "extend", s.key, &held)
 			return held, err

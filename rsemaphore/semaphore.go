@@ -90,6 +90,7 @@ const unlimited time.Duration = -1
 // the package comment.
 func (c *Client) Semaphore(name string, capacity int) *Semaphore {
 	s := &Semaphore{object: c.object(name), capacity: capacity}
+	s.refuse(keyname.CheckPair(s.key)) // for the permits out
 	s.refuse(s.checkCapacity(capacity))
 	s.permits, s.notes, s.latch = keyname.Suffix(s.key, "timeout"), keyname.Suffix(s.key, "notes"), keyname.Suffix(s.key,
 		"latch")
@@ -189,13 +190,17 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, waitTime, leaseTime t
 
 // Do acquires n permits as Acquire does, runs fn under the permit's context, and releases.
 //
-// fn's ctx ends if the permit is lost; fn should then return. If nothing was acquired fn does not run, and the error is
-// Acquire's. Otherwise it is fn's joined with Release's: ErrLost among them says that the permit was lost before fn
-// returned. If fn panics the permit is released, and the panic goes on.
+// fn's ctx ends if the permit is lost; fn should then return. If nothing was acquired, or ctx ended as it was, fn does
+// not run, and the error is Acquire's. Otherwise it is fn's joined with Release's: ErrLost among them says that the
+// permit was lost before fn returned. If fn panics the permit is released, and the panic goes on.
 func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) (err error) {
 	permit, err := s.Acquire(ctx, n)
 	if err != nil {
 		return err
+	}
+	if ended := errs.Ended(ctx); ended != nil {
+		_ = permit.Release(ctx) // if it fails it goes on by itself
+		return s.c.session.Error(fmt.Errorf("%d of %q: %w: %w", n, s.name, errs.ErrNotAcquired, ended))
 	}
 	defer func() {
 		if e := permit.Release(ctx); e != nil {

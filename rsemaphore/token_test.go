@@ -1,14 +1,7 @@
 package rsemaphore_test
 
 import (
-	"context"
-	"fmt"
-	"io"
-	"os"
-	"runtime"
-	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,25 +12,6 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-func init() { roles["fenced holder"] = beFencedHolder }
-
-// beFencedHolder acquires the exclusive semaphore of that name, says its token and keeps it.
-func beFencedHolder() error {
-	_, c, err := connectRole(living())
-	if err != nil {
-		return err
-	}
-	p, err := c.Semaphore(os.Args[2], 1).Fenced().Acquire(context.Background(), 1)
-	if err != nil {
-		return err
-	}
-	token, _ := p.Token()
-	fmt.Println(token)
-	_, err = io.Copy(io.Discard, os.Stdin)
-	runtime.KeepAlive(p)
-	return err
-}
-
 func tokenOf(t *testing.T, p *rsemaphore.Permit) int64 {
 	t.Helper()
 	token, ok := p.Token()
@@ -45,7 +19,7 @@ func tokenOf(t *testing.T, p *rsemaphore.Permit) int64 {
 	return token
 }
 
-func TestTokensOfAnExclusiveSemaphoreGrow(t *testing.T) {
+func TestToken_ExclusiveSemaphore_Grows(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		a, b := newRig(t, s, rsemaphore.Options{}), newRig(t, s, rsemaphore.Options{})
@@ -113,20 +87,7 @@ func TestTokensOfAnExclusiveSemaphoreGrow(t *testing.T) {
 	})
 }
 
-func TestTheTokenOfAKilledHolderIsLessThanTheNext(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r := newRig(t, s, living())
-	holder := redistest.Spawn(t, "fenced holder", s, "killed")
-	before, err := strconv.ParseInt(holder.Line(t), 10, 64)
-	require.NoError(t, err)
-	holder.Signal(t, syscall.SIGKILL)
-	p := acquire(t, r.c.Semaphore("killed", 1).Fenced(), 1) // by a takeover, of a lease of minutes
-	require.Greater(t, tokenOf(t, p), before)
-	release(t, p)
-}
-
-func TestATokenWhoseReplyIsLostIsMadeAnew(t *testing.T) {
+func TestToken_ReplyLost_IsMadeAnew(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
@@ -152,37 +113,30 @@ func TestATokenWhoseReplyIsLostIsMadeAnew(t *testing.T) {
 	_, err := r.c.Semaphore("s", 1).Fenced().Acquire(within(t), 1)
 	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	redistest.Eventually(t, 20*time.Second, "given back, long before the lease of 30 s", func() bool {
-		_, out := state(t, direct.c.Semaphore("s", 1))
-		return out == 0
+		return counts(t, direct.c.Semaphore("s", 1)) == [3]int{1, 0, 1}
 	})
 	permit := acquire(t, direct.c.Semaphore("s", 1).Fenced(), 1)
 	require.Greater(t, tokenOf(t, permit), last)
 	release(t, permit)
 }
 
-func TestOnlyAnExclusiveSemaphoreIsFenced(t *testing.T) {
+func TestFenced_SeveralPermits_AreRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rsemaphore.Options{})
-	_, err := r.c.Semaphore("s", 2).Fenced().Acquire(within(t), 1)
-	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	require.ErrorContains(t, err, "capacity of a Fenced semaphore is 2, must be 1")
-	require.Equal(t, "(nil)", r.text(t, "RANDOMKEY"), "nothing was sent")
-
 	sem := r.c.Semaphore("s", 1)
 	p := acquire(t, sem, 1)
 	_, ok := p.Token()
 	require.False(t, ok)
 	release(t, p)
 
-	_, err = sem.Resize(within(t), 2)
+	_, err := sem.Resize(within(t), 2)
 	require.NoError(t, err)
 	_, err = sem.Fenced().Acquire(within(t), 1)
 	require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
 	require.ErrorContains(t, err, `"s" has 2, not 1`)
 	redistest.Eventually(t, 20*time.Second, "it keeps nothing", func() bool {
-		_, out := state(t, sem)
-		return out == 0
+		return counts(t, sem)[1] == 0
 	})
 	two := acquire(t, sem, 2)
 	_, err = sem.Resize(within(t), 1)
@@ -193,7 +147,7 @@ func TestOnlyAnExclusiveSemaphoreIsFenced(t *testing.T) {
 	release(t, p)
 }
 
-func TestAPermitThatWasLostBeforeItsTokenHasNone(t *testing.T) {
+func TestToken_PermitLostBefore_IsNotMade(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)

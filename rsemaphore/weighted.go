@@ -29,7 +29,7 @@ const maxWeight = min(1<<53-1, math.MaxInt)
 func (c *Client) WeightedSemaphore(name string, capacity int) *Semaphore {
 	s := &Semaphore{object: c.object(name), weighted: true, capacity: capacity}
 	s.refuse(s.checkCapacity(capacity))
-	s.channel, s.grants = keyname.Prefix("redisson_sc", s.key), c.grants(s.key)
+	s.channel, s.grants = keyname.Prefix("redisson_sc", keyname.Own(s.key)), c.grants(s.key)
 	s.permits, s.key = keyname.Suffix(s.key, "weights"), keyname.Suffix(s.key, "weighted")
 	s.queue = keyname.Prefix("redlatch_queue", s.key)
 	return s.make()

@@ -11,7 +11,7 @@ import (
 )
 
 func (s *Semaphore) weightedExtendExchange(ids []string, d time.Duration) exchange[bool] {
-	args := []string{script.Millis(d + s.c.delay)}
+	args := []string{script.Millis(d)}
 	for _, id := range ids {
 		args = append(args, baseOf(id))
 	}

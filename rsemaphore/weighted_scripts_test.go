@@ -1,9 +1,13 @@
 package rsemaphore_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,32 +45,6 @@ func (r *rig) putScale(t *testing.T, s scale) {
 	}
 }
 
-func (r *rig) getScale(t *testing.T) (s scale) {
-	t.Helper()
-	main, err := r.do(t, "HGETALL", weightedKeys[0]).AsStrMap()
-	require.NoError(t, err)
-	if len(main) > 0 {
-		s.main = main
-		require.Positive(t, r.number(t, "PTTL", weightedKeys[0]), "it has an end")
-	}
-	v, err := r.do(t, "ZRANGE", weightedKeys[1], "0", "-1", "WITHSCORES").AsZScores()
-	require.NoError(t, err)
-	now := r.now(t)
-	for _, z := range v {
-		if s.leases == nil {
-			s.leases = map[string]int{}
-		}
-		s.leases[z.Member] = units(int64(z.Score) - now)
-		require.Positive(t, r.number(t, "PTTL", weightedKeys[1]), "it has an end")
-	}
-	s.line, err = r.do(t, "ZRANGEBYSCORE", weightedKeys[2], "(0", "+inf").AsStrSlice()
-	require.NoError(t, err)
-	if len(s.line) == 0 {
-		s.line = nil
-	}
-	return s
-}
-
 func scaleEntry(base string, n int) string {
 	return base + " " + strconv.Itoa(n) + " " + strconv.Itoa(5*unit) + " 10000000 me "
 }
@@ -84,194 +62,64 @@ func unweighing(base, kept, entry string) []string {
 	return []string{base, kept, "redisson_sc:{s}", "PUBLISH", "redlatch_grant:", "me", entry}
 }
 
-func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
+// TestWeightedUnits_LargerUnit_ServesAlike runs the same random load in several units: a number that stands for permits
+// must not mean something else where permits are bytes. The replies are compared, so who is served, and when.
+func TestWeightedUnits_LargerUnit_ServesAlike(t *testing.T) {
 	t.Parallel()
-	type fields = map[string]string
-	type ends = map[string]int
-	ten := func(used string, more ...string) fields {
-		f := fields{"capacity": "10", "used": used}
-		for i := 0; i < len(more); i += 2 {
-			f[more[i]] = more[i+1]
+	r := newRig(t, redistest.Embedded(t), patient)
+	seeds := redistest.Sized(uint64(1), 3, 60)
+	for seed := range seeds {
+		var want []string
+		for _, weight := range []int{1, 1 << 10, 1 << 20, 1 << 30, 1 << 40} {
+			got := r.loadInUnits(t, seed, weight)
+			if want == nil {
+				want = got
+			}
+			require.Equal(t, want, got, "seed %d, in units of %d", seed, weight)
 		}
-		return f
+		served := strings.Join(want, " ")
+		require.Contains(t, served, "large", "seed %d", seed)
 	}
-	cases := []struct {
-		name   string
-		before scale
-		script string
-		args   []string
-		reply  []int64 // times are -7, tickets 7
-		after  scale
-		again  []int64 // the second run's reply, if it is another one
-	}{
-		// acquire: status, server ms, capacity, ms until enough, ms to look after, 0, then of each
-		{"the first", scale{}, "weighted_acquire", weighing(10, "1", weightA, 4), []int64{1, -7, 10, -1, -1, 0, -1},
-			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 30}}, nil},
-		{"several", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_acquire",
-			weighing(10, "1", weightB, 1, weightC, 5), []int64{1, -7, 10, -1, -1, 0, -1, -1},
-			scale{main: ten("10", weightA, "4 ", weightB, "1 ", weightC, "5 "),
-				leases: ends{weightA: 50, weightB: 30, weightC: 30}}, nil},
-		{"one that has released a part", scale{main: ten("3", weightA, "3 "), leases: ends{weightA: 10}}, "weighted_acquire",
-			weighing(10, "1", weightA, 8), []int64{1, -7, 10, -1, -1, 0, -1},
-			scale{main: ten("3", weightA, "3 "), leases: ends{weightA: 30}}, nil},
-		{"too much for now, and no place", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}},
-			"weighted_acquire", weighing(10, "0", weightB, 7), []int64{1, -7, 10, 50 * unit, -1, 0, 0},
-			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
-		{"more than there is", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_acquire",
-			weighing(10, "1", weightB, 11), []int64{1, -7, 10, -1, -1, 0, -2},
-			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
-		{"another capacity", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_acquire",
-			weighing(11, "1", weightB, 1), []int64{3, -7, 10, -1, -1, 0},
-			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
-		{"another capacity after a resize", scale{main: ten("4", weightA, "4 ", "before", "c 3"), leases: ends{weightA: 50}},
-			"weighted_acquire", weighing(11, "1", weightB, 1), []int64{1, -7, 10, -1, -1, 0, -1},
-			scale{main: ten("5", weightA, "4 ", weightB, "1 ", "before", "c 3"), leases: ends{weightA: 50, weightB: 30}}, nil},
-		{"what is over is given back",
-			scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: -1, weightB: 50}}, "weighted_acquire",
-			weighing(10, "1", weightC, 5), []int64{1, -7, 10, -1, -1, 0, -1},
-			scale{main: ten("10", weightB, "5 l", weightC, "5 "), leases: ends{weightB: 50, weightC: 30}}, nil},
-		{"the leases were deleted", scale{main: ten("9", weightA, "9 ")}, "weighted_acquire", weighing(10, "1", weightC, 10),
-			[]int64{1, -7, 10, -1, -1, 0, -1},
-			scale{main: ten("10", weightC, "10 "), leases: ends{weightC: 30}}, nil},
-		{"the weights were deleted", scale{leases: ends{weightA: 50}}, "weighted_acquire", weighing(10, "1", weightC, 10),
-			[]int64{1, -7, 10, -1, -1, 0, -1},
-			scale{main: ten("10", weightC, "10 "), leases: ends{weightC: 30}}, nil},
-		{"the most there can be", // the reply is rounded to units
-			scale{main: fields{"capacity": "9007199254740991", "used": "9007199254740990", weightA: "9007199254740990 "},
-				leases: ends{weightA: 50}}, "weighted_acquire",
-			weighing(9007199254740991, "1", weightB, 1), []int64{1, -7, 9007199254800000, -1, -1, 0, -1},
-			scale{main: fields{"capacity": "9007199254740991", "used": "9007199254740991", weightA: "9007199254740990 ",
-				weightB: "1 "}, leases: ends{weightA: 50, weightB: 30}}, nil},
-
-		// release: held, ms to look after
-		{"all of it", scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: 50, weightB: 50}},
-			"weighted_release", unweighing(weightA, "0", ""), []int64{4, -1},
-			scale{main: ten("5", weightB, "5 l"), leases: ends{weightB: 50}}, []int64{0, -1}},
-		{"a part", scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: 50, weightB: 50}},
-			"weighted_release", unweighing(weightB, "2", ""), []int64{5, -1},
-			scale{main: ten("6", weightA, "4 ", weightB, "2 l"), leases: ends{weightA: 50, weightB: 50}}, []int64{2, -1}},
-		{"a part that comes after a later one", scale{main: ten("2", weightB, "2 l"), leases: ends{weightB: 50}},
-			"weighted_release", unweighing(weightB, "4", ""), []int64{2, -1},
-			scale{main: ten("2", weightB, "2 l"), leases: ends{weightB: 50}}, nil},
-		{"one that is over", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: -1}}, "weighted_release",
-			unweighing(weightA, "0", ""), []int64{0, -1},
-			scale{main: ten("0")}, nil},
-		{"of nothing", scale{}, "weighted_release", unweighing(weightA, "0", ""), []int64{0, -1}, scale{}, nil},
-		{"an entry goes with it",
-			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}, line: []string{scaleEntry(weightB, 7)}},
-			"weighted_release", unweighing(weightB, "0", scaleEntry(weightB, 7)), []int64{0, -1},
-			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
-
-		{"several that leave together, one of them served, one of them neither",
-			scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: 50, weightB: 50},
-				line: []string{scaleEntry(weightC, 7)}}, "weighted_release",
-			append(unweighing(weightC, "0", scaleEntry(weightC, 7)), weightB, scaleEntry(weightB, 5), "ddddddddddddd", ""),
-			[]int64{0, -1},
-			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
-
-		{"two by their ids", scale{main: ten("10", weightA, "4 ", weightB, "5 l", weightC, "1 "),
-			leases: ends{weightA: 50, weightB: 50, weightC: 50}}, "weighted_release",
-			append(unweighing(weightA, "-1", ""), weightB, ""), []int64{4, -1},
-			scale{main: ten("1", weightC, "1 "), leases: ends{weightC: 50}}, []int64{-1, -1}},
-		{"two by their ids, one of them over",
-			scale{main: ten("10", weightA, "4 ", weightB, "5 l", weightC, "1 "),
-				leases: ends{weightA: 50, weightB: -1, weightC: 50}}, "weighted_release",
-			append(unweighing(weightA, "-1", ""), weightB, ""), []int64{-1, -1},
-			scale{main: ten("5", weightA, "4 ", weightC, "1 "), leases: ends{weightA: 50, weightC: 50}}, nil},
-		{"two by their ids, the first not out", scale{main: ten("5", weightB, "5 l"), leases: ends{weightB: 50}},
-			"weighted_release", append(unweighing(weightA, "-1", ""), weightB, ""), []int64{-1, -1},
-			scale{main: ten("5", weightB, "5 l"), leases: ends{weightB: 50}}, nil},
-
-		// extend: 1 or 0
-		{"an extension by ids", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: 50}},
-			"weighted_extend", []string{thirty, weightA, weightB}, []int64{1},
-			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 30, weightB: 50}}, nil},
-		{"an extension of what is over",
-			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: -1}}, "weighted_extend",
-			[]string{thirty, weightA, weightB}, []int64{0},
-			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: -1}}, nil},
-		{"an extension of what is gone", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 10, weightB: 50}},
-			"weighted_extend", []string{thirty, weightA, weightB}, []int64{0},
-			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 10, weightB: 50}}, nil},
-
-		// renew: 1 or 0
-		{"a renewal", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: 10}},
-			"weighted_renew", []string{weightA, thirty}, []int64{1},
-			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 30, weightB: 10}}, nil},
-		{"a renewal shortens nothing", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_renew",
-			[]string{weightA, thirty}, []int64{1},
-			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
-		{"a renewal of what is over", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: -1}}, "weighted_renew",
-			[]string{weightA, thirty}, []int64{0},
-			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: -1}}, nil},
-		{"a renewal of what is gone", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_renew",
-			[]string{weightB, thirty}, []int64{0},
-			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
-	}
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, patient)
-		for _, c := range cases {
-			t.Run(c.name, func(t *testing.T) {
-				keys := weightedKeys
-				if c.script == "weighted_renew" || c.script == "weighted_extend" {
-					keys = keys[:2]
-				}
-				r.putScale(t, c.before)
-				m, err := r.script(t, c.script, keys, c.args...)
-				require.NoError(t, err)
-				require.Equal(t, c.reply, r.numbers(t, m))
-				after := r.getScale(t)
-				require.Equal(t, c.after, after)
-				m, err = r.script(t, c.script, keys, c.args...)
-				require.NoError(t, err)
-				if c.again == nil {
-					c.again = c.reply
-				}
-				require.Equal(t, c.again, r.numbers(t, m), "the second run's reply")
-				require.Equal(t, after, r.getScale(t), "a second run changes nothing")
-			})
-		}
-
-		t.Run("a release serves the first in line, and its process is told", func(t *testing.T) {
-			r.putScale(t, scale{main: ten("10", weightA, "10 "), leases: ends{weightA: 50},
-				line: []string{scaleEntry(weightB, 6), scaleEntry(weightC, 9)}})
-			m, err := r.script(t, "weighted_release", weightedKeys, unweighing(weightA, "0", "")...)
-			require.NoError(t, err)
-			v, err := m.ToArray()
-			require.NoError(t, err)
-			require.Len(t, v, 4, "held, ms to look after, lease and base of the one that was served")
-			require.EqualValues(t, 10, must1[int64](t)(v[0].AsInt64()))
-			require.Equal(t, 5*unit, int(must1[int64](t)(v[1].AsInt64())), "when the lease of that one ends")
-			require.Equal(t, weightB, must1[string](t)(v[3].ToString()))
-			require.Equal(t, scale{main: ten("6", weightB, "6 "), leases: ends{weightB: 5},
-				line: []string{scaleEntry(weightC, 9)}}, r.getScale(t))
-		})
-		t.Run("who is in line is not passed by who has no place", func(t *testing.T) {
-			r.putScale(t, scale{main: ten("5", weightA, "5 "), leases: ends{weightA: 50},
-				line: []string{scaleEntry(weightB, 6)}})
-			_, err := r.script(t, "weighted_acquire", weightedKeys, weighing(10, "0", weightC, 5)...)
-			require.NoError(t, err)
-			require.Equal(t, []string{scaleEntry(weightB, 6)}, r.getScale(t).line)
-			require.Equal(t, ends{weightA: 50}, r.getScale(t).leases)
-		})
-		t.Run("scripts refuse keys of another kind", func(t *testing.T) {
-			r.putScale(t, scale{})
-			r.must(t, "SET", weightedKeys[0], "v")
-			_, err := r.c.WeightedSemaphore("s", 3).TryAcquire(within(t), 1, 0, 0)
-			require.ErrorContains(t, err, "another type")
-			require.Len(t, r.keys(t), 1, "nothing was made")
-			r.must(t, "DEL", weightedKeys[0])
-		})
-	})
 }
 
-func TestEveryScriptOfWeightsSaysWhatASecondRunDoes(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"acquire", "release", "renew", "resize", "inspect", "extend"} {
-		text := source(t, "weighted_"+name)
-		header, _, _ := strings.Cut(text, "\nlocal")
-		for _, part := range []string{"-- KEYS", "-- Reply", "-- Twice: "} {
-			require.Contains(t, header, part, name)
+// loadInUnits has small requests come and go while large ones wait, and returns what each call said.
+func (r *rig) loadInUnits(t *testing.T, seed uint64, weight int) (said []string) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 0))
+	now := time.UnixMilli(1_700_000_000_000)
+	r.must(t, append([]string{"DEL"}, weightedKeys...)...)
+	var out []string // bases
+	// A large one waits, and never has what it wants as long as the small ones are served.
+	large, refused := false, false
+	for i := range 400 {
+		now = now.Add(time.Duration(random.IntN(60_000)) * time.Microsecond)
+		r.server.Embedded.SetTime(now)
+		var reply []string
+		if len(out) > 12 || refused && len(out) > 0 && random.IntN(4) > 0 {
+			k := random.IntN(len(out))
+			reply = r.run(t, "weighted_release", unweighing(out[k], "0", "")...)
+			out = slices.Delete(out, k, k+1)
+			said = append(said, "release")
+			reply = reply[1:]
+		} else {
+			base, n := fmt.Sprintf("small%08d", i), 1+random.IntN(7)
+			if !large && i > 60 {
+				base, n, large = fmt.Sprintf("large%08d", i), 60, true
+			}
+			reply = r.run(t, "weighted_acquire", weighing(64*weight, "1", base, n*weight)...)
+			said = append(said, base, reply[6])
+			if reply[6] == "-1" {
+				out = append(out, base)
+			}
+			refused = !slices.Contains(append(reply[7:], out...), base)
+			reply = append(reply[4:5], reply[7:]...)
+		}
+		said = append(said, reply[0]) // ms to look after
+		for k := 1; k+1 < len(reply); k += 2 {
+			out = append(out, reply[k+1])
+			said = append(said, reply[k+1])
+			large = large && !strings.HasPrefix(reply[k+1], "large")
 		}
 	}
+	return said
 }

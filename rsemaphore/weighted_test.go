@@ -2,9 +2,7 @@ package rsemaphore_test
 
 import (
 	"context"
-	"encoding/hex"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +23,7 @@ func weigh(t *testing.T, s *rsemaphore.Semaphore, n int) *rsemaphore.Permit {
 	return p
 }
 
-func TestAWeightIsOneRecordHoweverMuchItIs(t *testing.T) {
+func TestWeight_AnyAmount_IsOneRecord(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -61,7 +59,7 @@ func TestAWeightIsOneRecordHoweverMuchItIs(t *testing.T) {
 	})
 }
 
-func TestAPartOfAWeightIsReleasedAndTheRestIsKept(t *testing.T) {
+func TestReleasePart_OfAWeight_KeepsTheRest(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -90,94 +88,9 @@ func TestAPartOfAWeightIsReleasedAndTheRestIsKept(t *testing.T) {
 	})
 }
 
-// What is kept is sent and not what is given back, so a repeated request gives nothing back twice.
-func TestARepeatedReleaseOfAPartGivesBackOnce(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	proxy := redistest.NewProxy(t, srv)
-	r, direct := newRig(t, proxy.Server(), patient), newRig(t, srv, patient)
-	s, beside := r.c.WeightedSemaphore("s", 100), direct.c.WeightedSemaphore("s", 100)
-	p := weigh(t, s, 90)
-	require.NoError(t, p.ReleasePart(within(t), 10)) // the script is loaded
-	for i, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
-		trap := proxy.Trap(&redistest.Trap{Match: redistest.With(weightedKeys[0]), Fate: fate})
-		require.NoError(t, p.ReleasePart(within(t), 20))
-		trap.Wait(t)
-		want := 20 + 20*(i+1)
-		require.Equal(t, 100-want, p.N())
-		require.Equal(t, want, must1[int](t)(beside.Available(within(t))))
-	}
-	require.NoError(t, p.Release(within(t)))
-	require.EqualValues(t, 100, must1[int](t)(beside.Available(within(t))))
-}
-
-func TestReleasingAPartServesWhoWaits(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
-		p := weigh(t, r.c.WeightedSemaphore("s", 100), 100)
-		got := make(chan *rsemaphore.Permit, 1)
-		go func() {
-			q, err := other.c.WeightedSemaphore("s", 100).Acquire(within(t), 60)
-			if err != nil {
-				t.Error(err)
-			}
-			got <- q
-		}()
-		redistest.Eventually(t, 30*time.Second, "it waits", func() bool { return r.number(t, "ZCARD", weightedKeys[2]) > 0 })
-		require.NoError(t, p.ReleasePart(within(t), 59))
-		require.EqualValues(t, 59, must1[int](t)(r.c.WeightedSemaphore("s", 100).Available(within(t))))
-		require.NoError(t, p.ReleasePart(within(t), 1))
-		q := <-got
-		require.NotNil(t, q)
-		require.EqualValues(t, 60, q.N())
-		require.NoError(t, q.Release(within(t)))
-		require.NoError(t, p.Release(within(t)))
-		require.EqualValues(t, 100, must1[int](t)(r.c.WeightedSemaphore("s", 100).Available(within(t))))
-	})
-}
-
-func TestWeightsOfTheDeadComeBackAndWhoIsRenewedStays(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		r := newRig(t, srv, patient)
-		s := r.c.WeightedSemaphore("s", 10)
-		kept, gone := weigh(t, s, 4), weigh(t, s, 6)
-		base := rawBase(t, gone.IDs()[0])
-		r.must(t, "ZADD", weightedKeys[1], "1000", base) // its lease is over
-		require.EqualValues(t, 6, must1[int](t)(s.Available(within(t))), "a look counts it as given back")
-		p := weigh(t, s, 6)
-		require.ErrorIs(t, gone.Extend(within(t), time.Minute), errs.ErrLost)
-		require.ErrorIs(t, gone.Release(within(t)), errs.ErrLost)
-		require.Zero(t, must1[int](t)(s.Available(within(t))), "a release after the end gives nothing back")
-		require.NoError(t, kept.Extend(within(t), time.Minute))
-		require.NoError(t, p.Release(within(t)))
-		require.NoError(t, kept.Release(within(t)))
-	})
-}
-
-func TestARenewedWeightOutlivesItsLease(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		r := newRig(t, servers[0], rsemaphore.Options{WatchdogTimeout: 5 * time.Second})
-		s := r.c.WeightedSemaphore("s", 10)
-		p := weigh(t, s, 4)
-		first := must1[rsemaphore.SemaphoreState](t)(s.Inspect(within(t)))
-		until := p.Until()
-		redistest.Eventually(t, 30*time.Second, "it is renewed", func() bool {
-			return p.Until().After(until.Add(time.Second))
-		})
-		again := must1[rsemaphore.SemaphoreState](t)(s.Inspect(within(t)))
-		require.Equal(t, first.Permits[0].ID, again.Permits[0].ID)
-		require.EqualValues(t, 4, again.Permits[0].N)
-		require.Greater(t, r.pttl(t, weightedKeys[0]), time.Duration(0))
-		require.NoError(t, p.Release(within(t)))
-	})
-}
-
 // What is out follows from both keys, so where one is deleted all is free, and nobody is told that it holds what it
 // does not.
-func TestAWeightedSemaphoreOfWhichAKeyIsDeletedHasAllFree(t *testing.T) {
+func TestWeightedSemaphore_KeyDeleted_HasAllFree(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -194,7 +107,7 @@ func TestAWeightedSemaphoreOfWhichAKeyIsDeletedHasAllFree(t *testing.T) {
 	})
 }
 
-func TestAWeightedSemaphoresCapacityIsTheSameForAllOrTheServers(t *testing.T) {
+func TestWeightedSemaphore_CapacityDiffers_IsRefused(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -216,105 +129,5 @@ func TestAWeightedSemaphoresCapacityIsTheSameForAllOrTheServers(t *testing.T) {
 		require.NoError(t, err, "the server's counts after a resize")
 		require.NoError(t, q.Release(within(t)))
 		require.Greater(t, r.pttl(t, weightedKeys[0]), 6*24*time.Hour)
-
-		for text, err := range map[string]error{
-			"capacity is 0":                errOf(r.c.WeightedSemaphore("s", 0).Acquire(within(t), 1)),
-			"capacity is 9007199254740992": errOf(r.c.WeightedSemaphore("s", 1<<53).Available(within(t))),
-			"capacity is -1":               errOf(s.Resize(within(t), -1)),
-			"n is 0":                       errOf(s.Acquire(within(t), 0)),
-			"n is 9007199254740992":        errOf(s.TryAcquire(within(t), 1<<53, 0, 0)),
-			"waitTime is -1s":              errOf(s.TryAcquire(within(t), 1, -time.Second, 0)),
-			"leaseTime is 1ms":             errOf(s.TryAcquire(within(t), 1, 0, time.Millisecond)),
-			"label is":                     errOf(s.WithLabel(strings.Repeat("l", 257)).Inspect(within(t))),
-		} {
-			require.ErrorIs(t, err, errs.ErrInvalidOption, text)
-			require.ErrorContains(t, err, text)
-			require.True(t, strings.HasPrefix(err.Error(), "rsemaphore: "), err)
-		}
 	})
-}
-
-func TestAResizeOfWeightsServesWhoWaits(t *testing.T) {
-	t.Parallel()
-	r, other := newRig(t, redistest.Start(t), patient), (*rig)(nil)
-	other = newRig(t, r.server, patient)
-	s := r.c.WeightedSemaphore("s", 10)
-	p := weigh(t, s, 10)
-	got := make(chan error, 1)
-	go func() {
-		got <- other.c.WeightedSemaphore("s", 10).Do(within(t), 5, func(context.Context) error { return nil })
-	}()
-	redistest.Eventually(t, 30*time.Second, "it waits", func() bool { return r.number(t, "ZCARD", weightedKeys[2]) > 0 })
-	require.EqualValues(t, 10, must1[int](t)(s.Resize(within(t), 15)))
-	require.NoError(t, <-got)
-	require.NoError(t, p.Release(within(t)))
-}
-
-// A large request is first once, and then at most four times what it asks for goes before it.
-func TestALargeWeightIsNotStarvedBySmallOnes(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), patient)
-	ctx, stop := context.WithCancel(within(t))
-	defer stop()
-	var work sync.WaitGroup
-	for range 4 {
-		small := newRig(t, r.server, patient).c.WeightedSemaphore("s", 1<<40)
-		for range 2 {
-			work.Go(func() {
-				for ctx.Err() == nil {
-					err := small.Do(ctx, 1<<38, func(context.Context) error { time.Sleep(time.Millisecond); return nil })
-					if err != nil && ctx.Err() == nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-	}
-	for range 3 {
-		require.NoError(t, r.c.WeightedSemaphore("s", 1<<40).Do(within(t), 1<<40, func(context.Context) error { return nil }))
-	}
-	stop()
-	work.Wait()
-	redistest.Eventually(t, 30*time.Second, "all is given back", func() bool {
-		n, err := r.c.WeightedSemaphore("s", 1<<40).Available(within(t))
-		return err == nil && n == 1<<40
-	})
-}
-
-func TestALostReplyOfAnAcquisitionOfAWeightTakesItOnce(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	proxy := redistest.NewProxy(t, srv)
-	r, direct := newRig(t, proxy.Server(), patient), newRig(t, srv, patient)
-	s, beside := r.c.WeightedSemaphore("s", 100), direct.c.WeightedSemaphore("s", 100)
-	require.NoError(t, weigh(t, s, 1).Release(within(t))) // the scripts are loaded
-	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
-		trap := proxy.Trap(&redistest.Trap{Match: redistest.With(weightedKeys[0]), Fate: fate})
-		p, err := s.Acquire(within(t), 60)
-		require.NoError(t, err)
-		trap.Wait(t)
-		require.EqualValues(t, 40, must1[int](t)(beside.Available(within(t))))
-		require.NoError(t, p.Release(within(t)))
-		require.EqualValues(t, 100, must1[int](t)(beside.Available(within(t))))
-	}
-	// A semaphore of its own: what is sent later, because of the replies lost so far, is not to be caught here.
-	s, beside = r.c.WeightedSemaphore("other", 100), direct.c.WeightedSemaphore("other", 100)
-	proxy.Trap(&redistest.Trap{Match: func(words []string) bool {
-		return strings.Contains(strings.Join(words, " "), "{other}")
-	}, Fate: redistest.LoseReply})
-	_, err := s.TryAcquire(within(t), 60, 0, 0)
-	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
-	redistest.Eventually(t, 30*time.Second, "what it took is given back", func() bool {
-		n, err := beside.Available(within(t))
-		return err == nil && n == 100
-	})
-}
-
-// rawBase is how the server knows a weighted permit of that id.
-func rawBase(t *testing.T, id string) string {
-	t.Helper()
-	b, err := hex.DecodeString(id)
-	require.NoError(t, err)
-	return string(b[:13])
 }

@@ -5,29 +5,27 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
-// arena is memory that all processes of one measurement share. Under it they see without asking any server who is
-// inside, whether the run counts yet, and how often the lock was acquired.
+// arena is memory that all processes of one measurement share. In it they see, without any server, who is inside,
+// whether the run counts yet, and how often the lock was acquired.
 type arena struct {
-	path  string
-	mem   []byte
-	words *[arenaWords]atomic.Int64
+	path string
+	mem  []byte
+	*arenaWords
 }
 
-const (
-	phaseWord    = iota // see below
-	insideWord          // who is in the critical section, 0: none is
-	overlapsWord        // entries while another was inside
-	countWord           // guarded by the lock under test and by nothing else: read at entry, written one higher at leaving
-	enteredWord         // what countWord should be
-	writtenWord         // of queues: entries of the writer
-	leftWord            // of impatient: when the last one left, see newClock
-	idleWord            // of impatient: the longest time from one leaving to the next entering
-	windowWord          // which window it is
-	firstWindow         // and from here on, what was entered in each
-)
+type arenaWords struct {
+	phase    atomic.Int64
+	inside   atomic.Int64 // number of the worker in the critical section, from 1; 0: none
+	overlaps atomic.Int64 // entries while another was inside
+	count    atomic.Int64 // guarded by the lock under test only: read at entry, written one higher when leaving
+	entered  atomic.Int64 // what count should be
+	left     atomic.Int64 // when the last worker left, see newClock
+	idle     atomic.Int64 // the longest time from a leaving to the next entering
+}
 
 // Phases of a run.
 const (
@@ -36,13 +34,10 @@ const (
 	over
 )
 
-const (
-	arenaSize  = 4096
-	arenaWords = arenaSize / 8
-)
+const arenaSize = 4096
 
-func newArena(dir string) (*arena, error) {
-	f, err := os.CreateTemp(dir, "arena-")
+func newArena() (*arena, error) {
+	f, err := os.CreateTemp("", "bench-arena-")
 	if err != nil {
 		return nil, err
 	}
@@ -67,52 +62,62 @@ func mapArena(f *os.File) (*arena, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &arena{path: f.Name(), mem: mem, words: (*[arenaWords]atomic.Int64)(unsafe.Pointer(&mem[0]))}, nil
+	return &arena{f.Name(), mem, (*arenaWords)(unsafe.Pointer(&mem[0]))}, nil
 }
 
 func (a *arena) Close() { syscall.Munmap(a.mem) }
 
-func (a *arena) phase() int64        { return a.words[phaseWord].Load() }
-func (a *arena) setPhase(p int64)    { a.words[phaseWord].Store(p) }
-func (a *arena) acquisitions() int64 { return a.words[enteredWord].Load() }
-
-// broken is how often the lock let in a second worker, found in two ways: by who was inside, and by what the counter
-// misses. Ask when the workers are done.
+// broken is how often the lock let in a second worker, found in two ways. It is right when the workers are done.
 func (a *arena) broken() (overlaps, lost int64) {
-	return a.words[overlapsWord].Load(), a.words[enteredWord].Load() - a.words[countWord].Load()
+	return a.overlaps.Load(), a.entered.Load() - a.count.Load()
 }
 
-// section is the load.Section of one process. Only entries while measuring are judged: at the end every waiter's
-// context is cancelled, and a peer whose holds depend on it gives up the lock under its holder then.
+// idleUntil counts the time since the last worker left.
+func (a *arena) idleUntil(now int64) {
+	gap := now - a.left.Load()
+	for longest := a.idle.Load(); gap > longest; longest = a.idle.Load() {
+		if a.idle.CompareAndSwap(longest, gap) {
+			return
+		}
+	}
+}
+
+// newClock returns a clock that processes which start at about the same time share. It reads the wall clock once, and
+// goes on with the monotonic one.
+func newClock() func() int64 {
+	start := time.Now()
+	return func() int64 { return start.UnixNano() + int64(time.Since(start)) }
+}
+
+// section is the load.Section of one process. Entries are judged only while it measures: at the end every waiter's
+// context is cancelled, and a peer whose holds depend on it releases the lock under its holder then.
 type section struct {
 	*arena
-	first int64   // id of the first worker of this process
-	seen  []int64 // by worker: countWord at entry, -1 if it was not measuring
-}
-
-func newSection(a *arena, first int64, workers int) *section {
-	return &section{a, first, make([]int64, workers)}
+	now   func() int64
+	first int64   // number of the first worker of this process
+	seen  []int64 // by worker: count at entry, -1 if it was not measuring
 }
 
 func (s *section) Enter(worker int64) {
 	seen := &s.seen[worker-s.first]
-	if s.phase() != measuring {
+	if s.phase.Load() != measuring {
 		*seen = -1
-		s.words[insideWord].Store(worker + 1)
+		s.inside.Store(worker + 1)
 		return
 	}
-	if !s.words[insideWord].CompareAndSwap(0, worker+1) {
-		s.words[overlapsWord].Add(1)
-		s.words[insideWord].Store(worker + 1)
+	s.idleUntil(s.now())
+	if !s.inside.CompareAndSwap(0, worker+1) {
+		s.overlaps.Add(1)
+		s.inside.Store(worker + 1)
 	}
-	s.words[enteredWord].Add(1)
-	s.words[firstWindow+int(s.words[windowWord].Load())].Add(1)
-	*seen = s.words[countWord].Load()
+	s.entered.Add(1)
+	*seen = s.count.Load()
 }
 
 func (s *section) Leave(worker int64) {
 	if seen := s.seen[worker-s.first]; seen >= 0 {
-		s.words[countWord].Store(seen + 1)
+		s.count.Store(seen + 1)
 	}
-	s.words[insideWord].CompareAndSwap(worker+1, 0)
+	s.left.Store(s.now())
+	s.inside.CompareAndSwap(worker+1, 0)
 }

@@ -17,18 +17,10 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// etcdPeer is a reference from another family: consensus on three machines is what it is for, and here it is one.
-var etcdPeer = Peer{
-	Name: "etcd", Module: "go.etcd.io/etcd/client/v3", Renews: true, Wakes: "push", Etcd: true,
-	How: "client/v3/concurrency on one embedded node whose log is in memory; one session for all locks of a process, " +
-		"more only for waiters on the same one",
-	Open: openEtcd,
-}
-
+// etcdLocker is a reference from another family: consensus on three machines is what etcd is for, and here it is one.
 type etcdLocker struct {
 	client *clientv3.Client
 	ttl    int
-	lease  time.Duration // as granted
 
 	mu       sync.Mutex
 	sessions []*etcdSession
@@ -41,7 +33,7 @@ type etcdSession struct {
 	names map[string]bool
 }
 
-func openEtcd(ctx context.Context, s Setup) (Locker, error) {
+func openEtcd(_ context.Context, s Setup) (Locker, error) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Etcd}, DialTimeout: 5 * time.Second,
 		Logger: zap.NewNop()})
 	if err != nil {
@@ -54,17 +46,8 @@ func openEtcd(ctx context.Context, s Setup) (Locker, error) {
 		return nil, err
 	}
 	l.put(session, "")
-	left, err := c.TimeToLive(ctx, session.Lease())
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	l.lease = time.Duration(left.GrantedTTL) * time.Second
 	return l, nil
 }
-
-// Lease is what etcd granted: whole seconds, and no fewer than its elections take.
-func (l *etcdLocker) Lease() time.Duration { return l.lease }
 
 func (l *etcdLocker) take(name string) (*etcdSession, error) {
 	l.mu.Lock()
@@ -110,7 +93,7 @@ func (l *etcdLocker) Close() { l.client.Close() }
 
 // serveEtcd runs a node of its own on loopback until stop is closed. Its log is kept in memory where the system has a
 // folder for that, so that no disk is measured.
-func serveEtcd(ready func(endpoint string), stop <-chan struct{}) error {
+func serveEtcd(ready func(endpoint string) error, stop <-chan struct{}) error {
 	dir, err := os.MkdirTemp(memoryDir(), "bench-etcd-")
 	if err != nil {
 		return err
@@ -139,7 +122,9 @@ func serveEtcd(ready func(endpoint string), stop <-chan struct{}) error {
 	case <-time.After(20 * time.Second):
 		return fmt.Errorf("etcd is not ready after 20 s")
 	}
-	ready(client.String())
+	if err := ready(client.String()); err != nil {
+		return err
+	}
 	select {
 	case <-stop:
 		return nil

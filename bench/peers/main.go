@@ -1,159 +1,91 @@
-// Command peers measures redlatch and other Go locks on Redis, and etcd, on one machine, round by round, and writes
-// a CSV for bench/report.
+// Command peers measures redlatch and other Go libraries side by side on one machine. It prints one table, in Markdown,
+// and writes one CSV:
 //
-//	go -C bench/peers run .                          # everything, three rounds, ten minutes; out/results.csv
-//	go -C bench/peers run . -rounds 7                # what is published, a quarter of an hour
-//	go -C bench/peers run . -quick                   # a first look
-//	go -C bench/peers run . -workloads contended -waiters 64 -peers redlatch,rueidislock
-//	go -C bench/peers run . -workloads uncontended,contended,handover,semaphore,readwrite,fair -processes 2 -crowd 2 -waiters 16,64 -duration 2s -peers "redlatch,redisson,redisson's driver,rsemaphore.Semaphore,RPermitExpirableSemaphore,rsemaphore.CountingSemaphore,RSemaphore,rlock.ReadWrite,RReadWriteLock,rlock.Fair,RFairLock" -out ../../docs/benchmarks/redisson.csv
-//	go -C bench/peers run . -one-processor -workloads uncontended -goroutines 1 -slice 300ms -rounds 7 -out ../../docs/benchmarks/processor.csv
-//	go -C bench/peers run . -workloads impatient -rounds 7 # callers who give up: a table, in no report; about eight minutes
-//	go -C bench/peers run . -rounds 7 -out ../../docs/benchmarks/results.csv && go -C bench run ./report
+//	go -C bench/peers run .                       # everything, three rounds: about six minutes; out/results.csv
+//	go -C bench/peers run . -rounds 1 -duration 100ms   # a first look
+//	go -C bench/peers run . -workloads contended -peers 'redlatch|rueidislock'
+//	go -C bench/peers run . -pictures out           # draws, too
 //
-// Every measurement has a redis-server of its own and processes of its own: this program, run again. While it measures
-// it checks: all processes of a contended run share a page of memory where each sees who is inside, and a counter that
-// only the lock protects.
+// Workloads:
 //
-// The workload impatient is measured only if it is named. Its 64 callers, in 4 processes, want one lock; each gives up
-// when its patience ends, by a deadline, by a cancelled context or by the waitTime that it gave, and asks again at
-// once. The table on standard output has the median rate of each peer, its ratio to the best one of another library,
-// and the longest time in which no worker held the lock. If that is more than 100 ms for one of ours, the program says
-// where, and exits with 1. "A sleeper late" is how late, in the same round, a goroutine of this program woke that slept
-// for 1 ms: on a machine that is not idle, compare it with the idle time.
+//	uncontended  lock and unlock, every goroutine a lock of its own
+//	contended    64 workers in 8 processes want one lock, and 16. The holder sends one INCR; after its release a worker
+//	             pauses for 1 ms, otherwise a lock that its last holder takes again at once would look best
+//	impatient    64 callers in 4 processes want one lock for 100 us. Each gives up at a deadline, and asks again at once
+//	claims       the first N win: redlatch's counters and stocks, beside scripts and locks as one writes them by hand
+//	limits       a unit of a rate limit, on one key; nothing is refused
+//
+// A measurement has a redis-server and processes of its own: this program, run again. Peers take part in another order
+// in each round. The table has medians over the rounds; "of the floor" is the rate divided by that of the shortest code
+// that does the work, in the same round.
+//
+// The run also checks mutual exclusion: all processes of a contended run share a page of memory where each sees who is
+// inside, and a counter that only the lock protects. Claims are compared with what the server counted. What is broken
+// stands in the table's last column. The program exits with 1 if a lock of redlatch was free for more than 100 ms while
+// impatient callers wanted it.
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"syscall"
 	"time"
-
-	"github.com/redlatch/redlatch/bench/internal/results"
 )
 
 func main() {
+	var err error
 	if role := os.Getenv(roleEnv); role != "" {
-		if err := work(role, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+		err = work(role, os.Stdin, os.Stdout)
+	} else {
+		err = command(os.Args[1:])
 	}
-	if err := command(os.Args[1:]); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
 		os.Exit(1)
 	}
 }
 
-// described is the command as others would give it: where its results went is of no interest to them.
-func described(flags *flag.FlagSet) string {
-	s := "go -C bench/peers run ."
-	flags.Visit(func(f *flag.Flag) {
-		switch {
-		case f.Name == "out":
-		case f.Value.String() == "true":
-			s += " -" + f.Name
-		default:
-			s += fmt.Sprintf(" -%s %q", f.Name, f.Value.String())
-		}
-	})
-	return s
-}
-
 func command(args []string) error {
-	cfg := defaults()
-	flags := flag.NewFlagSet("peers", flag.ExitOnError)
-	flags.Bool("quick", false, "short and few rounds, for a first look; other flags count over it")
+	b := &bench{Warm: 150 * time.Millisecond}
+	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
+	flags.IntVar(&b.Rounds, "rounds", 3, "how often everything is measured")
+	flags.DurationVar(&b.Duration, "duration", 750*time.Millisecond, "how long each measurement lasts")
+	flags.Func("workloads", "only those that this `pattern` matches", pattern(&b.Workloads))
+	flags.Func("peers", "only those whose names this `pattern` matches", pattern(&b.Peers))
 	out := flags.String("out", filepath.Join("out", "results.csv"), "the CSV to write")
-	flags.BoolVar(&cfg.OneProcessor, "one-processor", false,
-		"run clients and servers on one processor: a rate is then one over what both sides take of it")
-	list := flags.Bool("list", false, "list peers and workloads, measure nothing")
-	flags.Var(names{&cfg.Peers}, "peers", "which peers")
-	flags.Var(names{&cfg.Workloads}, "workloads", "which workloads")
-	flags.Var(numbers{&cfg.Goroutines}, "goroutines", "uncontended, claims: how many")
-	flags.Var(numbers{&cfg.Waiters}, "waiters", "contended: how many workers in all")
-	flags.Var(numbers{&cfg.Processes}, "processes", "contended: in how many processes")
-	flags.IntVar(&cfg.Rounds, "rounds", cfg.Rounds, "how often everything is measured")
-	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "contended: how long each is measured")
-	flags.IntVar(&cfg.Crowd, "crowd", cfg.Crowd, "semaphore, readwrite, fair, impatient: in how many processes")
-	flags.DurationVar(&cfg.Queued, "queued", cfg.Queued, "semaphore, readwrite, fair: how long each is measured")
-	flags.Var(durations{&cfg.Patience}, "patience", "impatient: how long callers wait, half to one and a half of it")
-	flags.DurationVar(&cfg.Impatient, "impatient", cfg.Impatient, "impatient: how long each is measured")
-	flags.DurationVar(&cfg.Slice, "slice", cfg.Slice, "uncontended, claims: one turn of each")
-	flags.DurationVar(&cfg.Handover, "handover", cfg.Handover, "handover: how long each is measured")
-	flags.DurationVar(&cfg.Renewal, "renewal", cfg.Renewal, "renewal: the lease, and how long each is watched")
-	flags.IntVar(&cfg.Held, "held", cfg.Held, "renewal: how many locks")
-	for _, a := range args { // before the others, which then count over it
-		if strings.TrimLeft(a, "-") == "quick" || strings.TrimLeft(a, "-") == "quick=true" {
-			cfg.quick()
-		}
-	}
+	pictures := flags.String("pictures", "", "draw into this folder, too")
 	if err := flags.Parse(args); err != nil {
 		return err
-	}
-	if *list {
-		for _, p := range peers {
-			fmt.Printf("%-24s %s; %s\n", p.Name, p.Module, p.How)
-		}
-		for _, w := range workloads {
-			fmt.Printf("%-24s %s\n", w.Name, w.What)
-		}
-		return nil
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected %q", flags.Args())
 	}
-	if err := cfg.begin(); err != nil {
-		return err
+	if b.Duration <= 0 || len(b.plan()) == 0 {
+		return errors.New("nothing to measure")
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	start := time.Now()
-	f := &results.File{}
-	var err error
-	if f.Facts, err = facts(ctx, cfg, described(flags)); err != nil {
-		return err
+	f, err := b.run(ctx, os.Stderr)
+	if len(f.Rows) > 0 {
+		err = errors.Join(err, f.save(*out))
 	}
-	dir, err := os.MkdirTemp("", "bench-peers-")
-	if err != nil {
-		return err
+	fmt.Print(f.table())
+	if *pictures != "" {
+		err = errors.Join(err, f.draw(*pictures))
 	}
-	defer os.RemoveAll(dir)
-	b := &bench{cfg: cfg, dir: dir}
-	rows, broken := b.run(ctx, &progress{w: os.Stderr})
-	if broken != nil && len(rows) == 0 {
-		return broken
-	}
-	f.Rows = rows
-	if broken != nil {
-		f.Facts = append(f.Facts, results.Fact{Name: "incomplete", Value: oneLine(broken.Error())})
-	}
-	f.Facts = append(f.Facts, results.Fact{Name: "load after", Value: loadAverage()},
-		results.Fact{Name: "took", Value: time.Since(start).Round(time.Second).String()})
-	if err := f.Save(*out); err != nil {
-		return err
-	}
-	fmt.Fprintf(os.Stderr, "%d rows in %s, %v\n", len(rows), *out, time.Since(start).Round(time.Second))
-	return cmp.Or(broken, stalls(rows))
+	return errors.Join(err, f.idle())
 }
 
-// stalls tells of the slowest windows and of impatient callers, and returns where one of ours stood still.
-func stalls(rows []results.Row) error {
-	lines, empty := worst(rows)
-	for _, line := range lines {
-		fmt.Fprintln(os.Stderr, line)
+// pattern is a flag that matches whole names.
+func pattern(to **regexp.Regexp) func(string) error {
+	return func(s string) (err error) {
+		*to, err = regexp.Compile("^(?:" + s + ")$")
+		return err
 	}
-	if idle := impatience(os.Stdout, rows); len(idle) > 0 {
-		return fmt.Errorf("idle for more than %v while callers waited: %s", longestIdle, strings.Join(idle, "; "))
-	}
-	if empty > 0 {
-		return fmt.Errorf("in %d windows redlatch served no worker", empty)
-	}
-	return nil
 }

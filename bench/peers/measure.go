@@ -2,332 +2,202 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/bench/internal/load"
-	"github.com/redlatch/redlatch/bench/internal/results"
 )
 
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	if strings.HasSuffix(word, "s") {
-		word += "e"
-	}
-	return fmt.Sprintf("%d %ss", n, word)
+// bench is what is measured, and for how long.
+type bench struct {
+	Peers, Workloads *regexp.Regexp // nil: all
+	Rounds           int
+	Warm             time.Duration // before it counts
+	Duration         time.Duration
+
+	settings []setting // if not the package's
+	etcdAt   string
 }
 
-// oneLine makes a text fit for a cell.
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > 200 {
-		s = s[:200] + "…"
-	}
-	return s
+// step is one measurement.
+type step struct {
+	setting
+	peer  Peer
+	round int
 }
 
-// inWindows are the workloads of which a measurement, or a turn, is one window.
-var inWindows = []string{uncontended, claiming, contended}
-
-// emptyWindows is in how many windows of a turn redlatch served nothing.
-func emptyWindows(r results.Row, ours bool) int {
-	if n, _ := r.Value("empty_windows"); ours {
-		return int(n)
+// plan lists the steps round by round, so that a change of the machine's speed meets all peers alike, and in another
+// order of peers each time.
+func (b *bench) plan() (steps []step) {
+	all := settings
+	if b.settings != nil {
+		all = b.settings
 	}
-	return 0
-}
-
-// worst says of each setting what its slowest window served, next to the median, and the longest wait: medians hide
-// stalls. empty is in how many windows redlatch served no worker.
-func worst(rows []results.Row) (lines []string, empty int) {
-	var order []string
-	windows, stalls, longest := map[string][]float64{}, map[string][]float64{}, map[string]float64{}
-	for _, r := range rows {
-		p, err := peerNamed(r.Peer)
-		ours := err == nil && p.Module == redlatchPeer.Module
-		share, parts := r.Value("worst_window")
-		if r.Workload != contended { // whose windows are shorter than a stall of the machine
-			if parts {
-				lines = append(lines,
-					fmt.Sprintf("%s, %s: slowest window %.2f of the median, longest wait %s", r.Workload, r.Peer, share,
-						micros(r.Max)))
+	chosen := func(p *regexp.Regexp, name string) bool { return p == nil || p.MatchString(name) }
+	for round := 1; round <= b.Rounds; round++ {
+		r := rand.New(rand.NewPCG(uint64(round), 0))
+		for _, s := range all {
+			if !chosen(b.Workloads, s.Workload) {
+				continue
 			}
-			empty += emptyWindows(r, ours)
-		}
-		if !slices.Contains(inWindows, r.Workload) || r.OpsPerSec < 0 {
-			continue
-		}
-		k := fmt.Sprintf("%s, %s, %s, %s", r.Workload, r.Peer, plural(r.Processes, "process"), plural(r.Workers, "worker"))
-		if windows[k] == nil {
-			order = append(order, k)
-		}
-		windows[k] = append(windows[k], r.OpsPerSec)
-		longest[k] = max(longest[k], r.Max)
-		if parts {
-			stalls[k] = append(stalls[k], share)
-		}
-		if r.Ops == 0 && ours {
-			empty++
+			for _, i := range r.Perm(len(peers)) {
+				if p := peers[i]; chosen(b.Peers, p.Name) && slices.Contains(p.Workloads, s.Workload) {
+					steps = append(steps, step{s, p, round})
+				}
+			}
 		}
 	}
-	for _, k := range order {
-		all := windows[k]
-		slices.Sort(all)
-		line := fmt.Sprintf("%s: slowest of %d windows %.0f/s, median %.0f/s, longest wait %s", k, len(all), all[0],
-			all[len(all)/2], micros(longest[k]))
-		if within := stalls[k]; len(within) > 0 {
-			line += fmt.Sprintf(", slowest part of one %.2f of its median", slices.Min(within))
-		}
-		lines = append(lines, line)
-	}
-	return lines, empty
+	return steps
 }
 
-// contended has workers in several processes want one lock (workload c2: under it one INCR, then a think time, without
-// which a lock that lets its last holder take it again at once would look best).
-func (b *bench) contended(ctx context.Context, p Peer, round, procs, workers int) (row results.Row, err error) {
-	row = results.Blank(contended, procs, workers, p.Name, round)
-	s, err := startRedis()
+// run takes all steps. One that fails is a row with a note, and the run goes on.
+func (b *bench) run(ctx context.Context, log io.Writer) (f results, err error) {
+	steps := b.plan()
+	if f.Facts, err = facts(ctx, steps); err != nil {
+		return f, err
+	}
+	if slices.ContainsFunc(steps, func(s step) bool { return s.peer.Name == etcd }) {
+		c, err := startChild(etcdRole)
+		if err != nil {
+			return f, err
+		}
+		defer c.end()
+		a, err := c.hear()
+		if err != nil {
+			return f, fmt.Errorf("etcd: %w", err)
+		}
+		b.etcdAt = a.Endpoint
+	}
+	for i, s := range steps {
+		if ctx.Err() != nil {
+			return f, errors.New("interrupted")
+		}
+		row, err := b.measure(ctx, s)
+		if err != nil {
+			row.Note, row.Errors = oneLine(err.Error()), max(row.Errors, 1)
+		}
+		f.Rows = append(f.Rows, row)
+		fmt.Fprintf(log, "%d/%d %s, %s, %s: %.0f/s %s\n", i+1, len(steps), s.Workload, s.setting, s.peer.Name, row.Rate,
+			row.broken())
+	}
+	f.Facts = append(f.Facts, fact{"load after", loadAverage()})
+	return f, nil
+}
+
+// measure takes one step, on a server and in processes of its own.
+func (b *bench) measure(ctx context.Context, s step) (row Row, err error) {
+	row = Row{Workload: s.Workload, Setting: s.setting.String(), Peer: s.peer.Name, Round: s.round}
+	server, err := startRedis()
 	if err != nil {
 		return row, err
 	}
-	defer s.stop()
-	shared, err := newArena(b.dir)
+	defer server.stop()
+	shared, err := newArena()
 	if err != nil {
 		return row, err
 	}
+	defer os.Remove(shared.path)
 	defer shared.Close()
-	cs, err := startChildren(procs)
+	cs, err := startChildren(s.Processes)
 	if err != nil {
 		return row, err
 	}
 	defer cs.end()
-	if _, err := cs.all(func(int) order {
-		return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Lease)}
+	setup := Setup{Redis: server.addr, Etcd: b.etcdAt, Lease: 10 * time.Second}
+	if _, err := cs.ask(order{Do: "open", Peer: s.peer.Name, Setup: setup}); err != nil {
+		return row, err
+	}
+	if err := cs.tell(func(i int) order {
+		first, next := s.Workers*i/s.Processes, s.Workers*(i+1)/s.Processes
+		return order{Do: "run", Setting: s.setting, First: int64(first), Workers: next - first, Arena: shared.path}
 	}); err != nil {
 		return row, err
 	}
-	first := 0
-	for i, c := range cs {
-		n := (workers*(i+1))/procs - first // as even as it can be
-		if err := c.tell(order{Do: "contend", Peer: p.Name, Workers: n, First: int64(first), Think: b.cfg.Think,
-			Arena: shared.path}); err != nil {
-			return row, err
-		}
-		first += n
-	}
-	time.Sleep(b.cfg.Warm)
-	before, err := s.usage(ctx)
+	time.Sleep(b.Warm)
+	before, err := server.usage(ctx)
 	if err != nil {
 		return row, err
 	}
-	rates := windows(shared, b.cfg.forWorkers(workers), b.cfg.Window/2)
-	row.Seconds, row.Extra = lasted(rates), inExtra(rates)
-	after, err := s.usage(ctx)
+	b.count(&row, shared)
+	after, err := server.usage(ctx)
 	if err != nil {
 		return row, err
 	}
-	if row.Conns, err = s.connections(ctx); err != nil {
+	answers, err := cs.ask(order{Do: "stop"})
+	if err != nil {
 		return row, err
 	}
-	row.Conns -= int64(procs) // that of the INCR
-	if _, _, err := cs.stop(&row, shared); err != nil {
-		return row, err
+	row.fill(answers)
+	if s.queued() {
+		overlaps, lost := shared.broken()
+		row.Overlaps, row.Lost = int(overlaps), int(lost)
 	}
-	row.Overlaps, row.Lost = shared.broken()
-	if p.Etcd {
-		row.Conns = results.NotTaken
-	} else {
-		perOp(&row, before, after, "incr")
+	if s.Workload != impatient {
+		row.IdleMillis = 0
+	}
+	if s.peer.Name != etcd && row.Ops > 0 {
+		row.Commands = float64(after.Since(before, except(s.Workload)...)) / float64(row.Ops)
+		row.Scripts = float64(after.Scripts(before)) / float64(row.Ops)
 	}
 	return row, nil
 }
 
-// stop ends the children's work, and enters what they and the shared page say of it into the row.
-func (cs children) stop(row *results.Row, shared *arena) (sum load.Outcome, answers []answer, err error) {
-	if answers, err = cs.all(func(int) order { return order{Do: "stop"} }); err != nil {
-		return sum, nil, err
+// except is the commands of a workload that are not the peer's.
+func except(workload string) []string {
+	if workload == contended {
+		return []string{"incr"}
 	}
-	sum = together(answers)
-	sum.Ops = shared.acquisitions()
-	outcome(row, sum)
-	row.OpsPerSec = float64(sum.Ops) / row.Seconds
-	return sum, answers, nil
+	return nil
 }
 
-// together adds up what the processes say.
-func together(answers []answer) (sum load.Outcome) {
+// count lets the run count for b.Duration.
+func (b *bench) count(row *Row, shared *arena) {
+	now := newClock()
+	shared.left.Store(now())
+	shared.phase.Store(measuring)
+	start := time.Now()
+	time.Sleep(b.Duration)
+	if shared.inside.Load() == 0 {
+		shared.idleUntil(now())
+	}
+	shared.phase.Store(over)
+	row.Seconds = time.Since(start).Seconds()
+	row.IdleMillis = float64(shared.idle.Load()) / 1e6
+}
+
+// fill enters what the processes say.
+func (r *Row) fill(answers []answer) {
+	var sum load.Outcome
 	for _, a := range answers {
 		sum.Waits.Merge(a.Outcome.Waits)
 		sum.Shares = append(sum.Shares, a.Outcome.Shares...)
-		sum.Unfinished += a.Outcome.Unfinished
-		sum.Errors += a.Outcome.Errors
-		if sum.FirstError == "" {
-			sum.FirstError = a.Outcome.FirstError
+		r.Ops += int(a.Outcome.Ops)
+		r.Unfinished += int(a.Outcome.Unfinished)
+		r.Errors += int(a.Outcome.Errors)
+		r.GaveUp += float64(a.GaveUp) / r.Seconds
+		if note := a.Outcome.FirstError + a.Broken; note != "" && r.Note == "" {
+			r.Note = oneLine(note)
+		}
+		if a.Broken != "" {
+			r.Lost++
 		}
 	}
-	return sum
+	r.Rate = float64(r.Ops) / r.Seconds
+	r.P50, r.P99 = micros(sum.Waits.Quantile(0.5)), micros(sum.Waits.Quantile(0.99))
+	r.Jain = load.Jain(sum.Shares)
 }
 
-func (b *bench) handover(ctx context.Context, p Peer, round, clients int) (row results.Row, err error) {
-	row = results.Blank(handingOver, 1, clients, p.Name, round)
-	s, err := startRedis()
-	if err != nil {
-		return row, err
-	}
-	defer s.stop()
-	cs, err := startChildren(1)
-	if err != nil {
-		return row, err
-	}
-	defer cs.end()
-	if _, err := cs[0].ask(order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name,
-		Setup: b.setup(s.addr, b.cfg.Lease)}); err != nil {
-		return row, err
-	}
-	if clients > 1 {
-		if _, err := cs[0].ask(order{Do: "open other", Duration: b.cfg.WarmUp, Peer: p.Name}); err != nil {
-			return row, err
-		}
-	}
-	before, err := s.usage(ctx)
-	if err != nil {
-		return row, err
-	}
-	a, err := cs[0].ask(order{Do: "handover", Peer: p.Name, Workers: b.cfg.Pairs, Duration: b.cfg.Handover,
-		OneShare: clients == 1})
-	if err != nil {
-		return row, err
-	}
-	after, err := s.usage(ctx)
-	if err != nil {
-		return row, err
-	}
-	outcome(&row, a.Outcome)
-	if strings.Contains(row.Note, context.DeadlineExceeded.Error()) {
-		row.Note = fmt.Sprintf("%s: for %v and more after its release", stuckNote, stuck)
-	}
-	row.Seconds = b.cfg.Handover.Seconds()
-	if !p.Etcd {
-		perOp(&row, before, after)
-	}
-	return row, nil
-}
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// crashAfter is how long the waiters have waited when the holder is killed: less than any peer waits before it renews.
-const crashAfter = 150 * time.Millisecond
-
-// crash kills the holder of some locks that another process waits for, and measures from the kill.
-func (b *bench) crash(_ context.Context, p Peer, round int) (row results.Row, err error) {
-	row = results.Blank(crashed, 2, b.cfg.Victims, p.Name, round)
-	s, err := startRedis()
-	if err != nil {
-		return row, err
-	}
-	defer s.stop()
-	cs, err := startChildren(2)
-	if err != nil {
-		return row, err
-	}
-	defer cs.end()
-	opened, err := cs.all(func(int) order {
-		return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Crash)}
-	})
-	if err != nil {
-		return row, err
-	}
-	lease := opened[0].Lease
-	holder, waiter := cs[0], cs[1]
-	if _, err := holder.ask(order{Do: "hold", Workers: b.cfg.Victims}); err != nil {
-		return row, err
-	}
-	since := time.Now()
-	limit := 5*lease + 5*time.Second
-	if err := waiter.tell(order{Do: "await", Workers: b.cfg.Victims, Duration: limit}); err != nil {
-		return row, err
-	}
-	time.Sleep(crashAfter)
-	holder.kill()
-	killed := time.Now()
-	var o load.Outcome
-	for {
-		a, err := waiter.hear(limit + patience)
-		if err != nil {
-			if strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
-				err = fmt.Errorf("%s: nothing within %v of the holder's death", stuckNote, limit)
-			}
-			return row, err
-		}
-		if !a.Got {
-			break
-		}
-		o.Waits.Add(time.Since(killed))
-		o.Ops++
-	}
-	outcome(&row, o)
-	row.Seconds = time.Since(killed).Seconds()
-	row.Extra = fmt.Sprintf("lease_ms=%d left_ms=%d", lease.Milliseconds(), (lease - killed.Sub(since)).Milliseconds())
-	return row, nil
-}
-
-// renewal holds locks and does nothing, and measures what that costs, and whether they are still held in the end.
-func (b *bench) renewal(ctx context.Context, p Peer, round int) (row results.Row, err error) {
-	row = results.Blank(renewing, 1, b.cfg.Held, p.Name, round)
-	s, err := startRedis()
-	if err != nil {
-		return row, err
-	}
-	defer s.stop()
-	cs, err := startChildren(2)
-	if err != nil {
-		return row, err
-	}
-	defer cs.end()
-	opened, err := cs.all(func(int) order {
-		return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Renewal)}
-	})
-	if err != nil {
-		return row, err
-	}
-	hold, err := cs[0].ask(order{Do: "hold", Workers: b.cfg.Held})
-	if err != nil {
-		return row, err
-	}
-	before, err := s.usage(ctx)
-	if err != nil {
-		return row, err
-	}
-	start := time.Now()
-	time.Sleep(b.cfg.Renewal)
-	after, err := s.usage(ctx)
-	if err != nil {
-		return row, err
-	}
-	row.Seconds = time.Since(start).Seconds()
-	time.Sleep(min(b.cfg.Renewal/10, 500*time.Millisecond)) // and now no first lease is left
-	free, err := cs[1].ask(order{Do: "probe", Workers: min(b.cfg.Held, 20)})
-	if err != nil {
-		return row, err
-	}
-	row.Ops = int64(b.cfg.Held)
-	row.Extra = fmt.Sprintf("lease_ms=%d goroutines=%d bytes_per_lock=%d", opened[0].Lease.Milliseconds(),
-		hold.Goroutines, hold.Heap/int64(b.cfg.Held))
-	if !p.Etcd {
-		// a rate for each lock, whatever the length of the lease: what one lease's time costs it
-		leases := row.Seconds / opened[0].Lease.Seconds()
-		row.Commands = float64(after.Since(before)) / float64(b.cfg.Held) / leases
-		row.Scripts = float64(after.Scripts(before)) / float64(b.cfg.Held) / leases
-		row.Extra += fmt.Sprintf(" commands_per_s=%.1f scripts_per_s=%.1f", float64(after.Since(before))/row.Seconds,
-			float64(after.Scripts(before))/row.Seconds)
-	}
-	if free.Count > 0 {
-		row.Lost = free.Count
-		row.Note = fmt.Sprintf("not renewed: of %d locks looked at, %d were given to another process while held",
-			min(b.cfg.Held, 20), free.Count)
-	}
-	return row, nil
+// oneLine makes a text fit for a cell.
+func oneLine(s string) string {
+	s = strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "/")
+	return s[:min(len(s), 200)]
 }

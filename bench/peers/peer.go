@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/bench/internal/load"
@@ -15,69 +16,118 @@ type Setup struct {
 	Redis string        // address of the server
 	Etcd  string        // URL of etcd, for the peer that needs it
 	Lease time.Duration // how long a crashed holder blocks the others
-	Warm  time.Duration // before anything counts, for the peer that is slow at first
-
-	Capacity    int64         `json:",omitempty"` // of a queue
-	CallTimeout time.Duration `json:",omitempty"` // of redlatch; 0: its default
 }
 
 // Locker is one client of a peer: what one process of an application would have. It is safe for concurrent use, also
 // for several waiters on one name.
 type Locker interface {
-	// Lock waits for the lock of that name until ctx ends.
+	// Lock waits for the lock of that name until ctx ends. The hold outlives ctx.
 	Lock(ctx context.Context, name string) (load.Release, error)
 	Close()
 }
 
-// leaser is a Locker whose leases are not what Setup asked for.
-type leaser interface{ Lease() time.Duration }
+// Workloads.
+const (
+	uncontended = "uncontended"
+	contended   = "contended"
+	impatient   = "impatient"
+	claiming    = "claims"
+	limiting    = "limits"
+)
 
-// Peer is one way to lock.
+// Peer is one way to do the work of some workloads.
 type Peer struct {
-	Name   string
-	Module string // whose version is reported
-	How    string // settings
-	Wakes  string // how a waiter learns that it may go on: push, poll or spin
-	Open   func(ctx context.Context, s Setup) (Locker, error)
-	Etcd   bool // works on etcd
-	Renews bool // renews its leases by itself
-	// Optional: takes part only if it is asked for by name.
-	Optional bool
-	// AloneOnly: takes part only where no worker waits.
-	AloneOnly bool
-	// Queue is the one workload of queues in which the peer takes part; "": it takes part in the others.
-	Queue string
+	Name      string
+	Module    string // whose version is reported
+	How       string // settings
+	Workloads []string
+	Open      func(ctx context.Context, s Setup) (Locker, error)
 }
 
-// floor is the peer that the ratios of the report are counted from.
-const floor = "raw scripts"
+// alone, waits and givesUp are the workloads of a lock whose callers cannot wait, can, and can give up.
+var (
+	waits   = []string{uncontended, contended}
+	givesUp = []string{uncontended, contended, impatient}
+)
 
-var peers = slices.Concat([]Peer{
-	redlatchPeer, plainPeer, rawScripts, rawSetNX, permitPeer, rawPermit,
-	rueidislockTuned, rueidislockDefault,
-	redsyncGoRedis, redsyncRueidis,
-	redislock1ms, redislock100ms,
-	goRedisson, etcdPeer,
-	redissonPeer, redissonDriver,
-}, queuePeers)
+const (
+	here  = "github.com/redlatch/redlatch"
+	etcd  = "etcd"
+	lower = "raw SET NX"
+)
 
-// in reports whether the peer takes part in a workload.
-func (p Peer) in(workload string) bool {
-	if workload == impatient {
-		return len(givesUp[p.Name]) > 0
-	}
-	return p.Queue == workload || p.Queue == "" && queues[workload].workers == 0 || p.Etcd && workload == inOrder
+// floors has the peer from which a workload's ratios are counted.
+var floors = map[string]string{
+	uncontended: lower, contended: lower, impatient: lower, claiming: "raw INCR", limiting: "raw script",
 }
+
+var peers = slices.Concat(lockPeers, claimPeers, limitPeers)
 
 func peerNamed(name string) (Peer, error) {
-	for _, p := range peers {
+	names := make([]string, len(peers))
+	for i, p := range peers {
 		if p.Name == name {
 			return p, nil
 		}
-	}
-	names := make([]string, len(peers))
-	for i, p := range peers {
 		names[i] = p.Name
 	}
-	return Peer{}, fmt.Errorf("no peer %q; there are: %s", name, strings.Join(names, ", "))
+	return Peer{}, fmt.Errorf("no peer %q; there are: %s", name, strings.Join(names, "; "))
+}
+
+// setting is one way to measure a workload.
+type setting struct {
+	Workload           string
+	Processes, Workers int           // Workers: in all processes together
+	Patience           time.Duration // of an impatient caller: half to one and a half of it
+}
+
+var settings = []setting{
+	{uncontended, 1, 1, 0}, {uncontended, 1, 64, 0},
+	{contended, 8, 16, 0}, {contended, 8, 64, 0},
+	{impatient, 4, 64, 5 * time.Millisecond}, {impatient, 4, 64, 20 * time.Millisecond},
+	{claiming, 1, 1, 0}, {claiming, 1, 256, 0},
+	{limiting, 1, 1, 0}, {limiting, 1, 64, 0},
+}
+
+func (s setting) String() string {
+	switch {
+	case s.Patience > 0:
+		return fmt.Sprintf("%d callers in %d processes, %v", s.Workers, s.Processes, s.Patience)
+	case s.Processes > 1:
+		return fmt.Sprintf("%d workers in %d processes", s.Workers, s.Processes)
+	case s.Workers == 1:
+		return "1 goroutine"
+	}
+	return fmt.Sprintf("%d goroutines", s.Workers)
+}
+
+// queued reports whether all workers want one lock.
+func (s setting) queued() bool { return s.Workload == contended || s.Workload == impatient }
+
+// calls is a Locker of claims and limits: Lock is one whole operation, and there is nothing to release.
+type calls struct {
+	do    func(ctx context.Context, n int64) error // n is another number for each call
+	check func(ctx context.Context, done int64) error
+	close func()
+
+	next, done, failed atomic.Int64
+}
+
+func (c *calls) Lock(ctx context.Context, _ string) (load.Release, error) {
+	if err := c.do(ctx, c.next.Add(1)); err != nil {
+		c.failed.Add(1)
+		return nil, err
+	}
+	c.done.Add(1)
+	return func(context.Context) error { return nil }, nil
+}
+
+func (c *calls) Close() { c.close() }
+
+// broken compares what was done with what the server counted. After an error it may be either.
+func (c *calls) broken(ctx context.Context) error {
+	if c.check == nil || c.failed.Load() > 0 {
+		return nil
+	}
+	return c.check(ctx, c.done.Load())
 }

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -16,8 +19,8 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/load"
 )
 
-// roleEnv makes this program, or its test binary, one of the processes of a measurement. It then reads orders from
-// standard input, a line of JSON each, and answers them on standard output; the end of its input ends it.
+// roleEnv makes this program, or its test binary, one of the processes of a measurement. It reads orders from standard
+// input, a line of JSON each, and answers them on standard output; the end of its input ends it.
 const roleEnv = "REDLATCH_BENCH_ROLE"
 
 const (
@@ -25,47 +28,37 @@ const (
 	etcdRole   = "etcd"
 )
 
-// order is what a worker process has to do.
+// order is what a worker process has to do: open a peer, run a setting until the next order, or stop.
 type order struct {
-	Do    string
-	Peer  string `json:",omitempty"`
-	Mode  string `json:",omitempty"` // of claims; which queue; how to give up
-	Setup Setup
-
-	Workers  int           `json:",omitempty"` // goroutines, pairs or names
-	First    int64         `json:",omitempty"` // number of the first worker of this process
-	Duration time.Duration `json:",omitempty"`
-	Think    time.Duration `json:",omitempty"`
-	Arena    string        `json:",omitempty"`
-	OneShare bool          `json:",omitempty"` // handover: both sides share one client
-	Name     string        `json:",omitempty"`
-	Patience time.Duration `json:",omitempty"` // of impatient
+	Do      string
+	Peer    string  `json:",omitempty"`
+	Setup   Setup   `json:",omitzero"`
+	Setting setting `json:",omitzero"`
+	First   int64   `json:",omitempty"` // number of the first worker of this process
+	Workers int     `json:",omitempty"` // of this process
+	Arena   string  `json:",omitempty"`
 }
 
-// answer is what it says when it is done; Got answers come before that, while it awaits locks.
+// answer is what it says when it is done.
 type answer struct {
-	Error      string        `json:",omitempty"`
-	Outcome    load.Outcome  `json:",omitzero"`
-	Seconds    float64       `json:",omitempty"`
-	Got        bool          `json:",omitempty"`
-	Count      int64         `json:",omitempty"`
-	Goroutines int           `json:",omitempty"`
-	Heap       int64         `json:",omitempty"`
-	Lease      time.Duration `json:",omitempty"`
-	Endpoint   string        `json:",omitempty"`
-	Broken     string        `json:",omitempty"` // a promise that did not hold
+	Error    string       `json:",omitempty"`
+	Outcome  load.Outcome `json:",omitzero"`
+	GaveUp   int64        `json:",omitempty"`
+	Endpoint string       `json:",omitempty"`
+	Broken   string       `json:",omitempty"` // a promise that did not hold
 }
 
 // work is the main function of a process with a role.
 func work(role string, in io.Reader, out io.Writer) error {
-	w := &workerProcess{orders: json.NewDecoder(in), answers: json.NewEncoder(out)}
+	answers := json.NewEncoder(out)
 	switch role {
 	case etcdRole:
 		stop := make(chan struct{})
 		go func() { io.Copy(io.Discard, in); close(stop) }()
-		return serveEtcd(func(endpoint string) { w.answer(answer{Endpoint: endpoint}) }, stop)
+		return serveEtcd(func(endpoint string) error { return answers.Encode(answer{Endpoint: endpoint}) }, stop)
 	case workerRole:
-		// Far away, but there: without a deadline some peers make one of their own.
+		w := &worker{orders: json.NewDecoder(in)}
+		// A deadline that is far away: without one some peers make one of their own.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		for {
@@ -80,161 +73,214 @@ func work(role string, in io.Reader, out io.Writer) error {
 			if err != nil {
 				a.Error = err.Error()
 			}
-			w.answer(a)
+			if err := answers.Encode(a); err != nil {
+				return err
+			}
 		}
 	}
 	return fmt.Errorf("%s=%q is not a role", roleEnv, role)
 }
 
-type workerProcess struct {
-	orders  *json.Decoder
-	mu      sync.Mutex
-	answers *json.Encoder
-
+type worker struct {
+	orders *json.Decoder
 	locker Locker
-	other  Locker // a second client, of handover
 	setup  Setup
-	claims *claimer
-	kept   []load.Release // of locks that are held to the end: a program that holds a lock can release it
 }
 
-func (w *workerProcess) keep(r load.Release) {
-	w.mu.Lock()
-	w.kept = append(w.kept, r)
-	w.mu.Unlock()
-}
-
-func (w *workerProcess) answer(a answer) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.answers.Encode(a); err != nil {
-		os.Exit(1) // no process listens any more
-	}
-}
-
-func (w *workerProcess) carryOut(ctx context.Context, o order) (answer, error) {
-	if w.locker == nil && w.claims == nil && o.Do != "open" && o.Do != "open claims" {
-		return answer{}, fmt.Errorf("order %q before one to open", o.Do)
-	}
-	switch o.Do {
-	case "open":
+func (w *worker) carryOut(ctx context.Context, o order) (a answer, err error) {
+	switch {
+	case o.Do == "open":
 		p, err := peerNamed(o.Peer)
 		if err != nil {
-			return answer{}, err
+			return a, err
 		}
 		w.setup = o.Setup
 		w.locker, err = p.Open(ctx, o.Setup)
-		if err != nil {
-			return answer{}, err
-		}
-		a := answer{Lease: o.Setup.Lease}
-		if l, ok := w.locker.(leaser); ok {
-			a.Lease = l.Lease()
-		}
-		return a, nil
-	case "open other": // before what it costs is counted
-		p, err := peerNamed(o.Peer)
-		if err == nil {
-			w.other, err = p.Open(ctx, w.setup)
-		}
-		return answer{}, err
-	case "open claims":
-		var err error
-		w.claims, err = openClaims(ctx, o.Mode, o.Setup)
-		return answer{}, err
-	case "alone":
-		return w.alone(ctx, o)
-	case "contend":
-		return w.contend(ctx, o)
-	case "queue":
-		return w.queue(ctx, o)
-	case "give up":
-		return w.giveUp(ctx, o)
-	case "handover":
-		other := w.locker
-		if !o.OneShare {
-			if w.other == nil {
-				return answer{}, errors.New("handover between two clients before the second was opened")
-			}
-			other = w.other
-		}
-		out := handover(ctx, w.locker, other, o)
-		return answer{Outcome: out}, nil
-	case "hold":
-		return w.hold(ctx, o)
-	case "await":
-		return w.await(ctx, o)
-	case "probe":
-		return w.probe(ctx, o)
-	case "claim":
-		return w.claims.run(ctx, o)
+		return a, err
+	case o.Do == "run" && w.locker != nil:
+		return w.run(ctx, o)
 	}
-	return answer{}, fmt.Errorf("no order %q", o.Do)
+	return a, fmt.Errorf("order %q at the wrong time", o.Do)
 }
 
-// timed runs f until d is over.
-func timed(ctx context.Context, d time.Duration, f func(ctx context.Context) load.Outcome) answer {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	start := time.Now()
-	out := f(ctx)
-	return answer{Outcome: out, Seconds: time.Since(start).Seconds()}
-}
-
-// stuck is how long after the end of its time a call is given up that should not have to wait for anything.
+// stuck is how long after the end a call may still take that does not wait for another worker.
 const stuck = 3 * time.Second
 
-// stuckNote is said of a peer then.
-const stuckNote = "a waiter slept on a free lock"
-
-// alone locks and unlocks with every worker on a lock of its own. A call that never returns, as one peer's does when a
-// reply is late, is among the unfinished.
-func (w *workerProcess) alone(ctx context.Context, o order) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.Duration+stuck)
-	defer cancel()
-	return timed(ctx, o.Duration, func(run context.Context) load.Outcome {
-		return load.Run(run, load.Spec{
-			Workers: o.Workers, Name: own, Cycle: true,
-			Acquire: func(_ context.Context, name string) (load.Release, error) {
-				return w.locker.Lock(ctx, name) // the end of the run cuts nothing off
-			},
-		})
-	}), nil
-}
-
-func own(i int) string { return "bench:own:" + strconv.Itoa(i) }
-
-// contend has all workers of all processes want one lock, until the next order, whatever it is.
-func (w *workerProcess) contend(ctx context.Context, o order) (answer, error) {
+// run has the workers of this process acquire, until the next order, whatever it is.
+func (w *worker) run(ctx context.Context, o order) (a answer, err error) {
 	shared, err := openArena(o.Arena)
 	if err != nil {
-		return answer{}, err
+		return a, err
 	}
 	defer shared.Close()
-	// What is done under the lock is the same for all peers and counted apart, on a connection of its own.
-	c, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{w.setup.Redis}, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1,
-	})
-	if err != nil {
-		return answer{}, err
+	spec := load.Spec{Workers: o.Workers, First: o.First, Acquire: w.locker.Lock,
+		Recording: func() bool { return shared.phase.Load() == measuring }}
+	var gaveUp atomic.Int64
+	if o.Setting.queued() {
+		spec.Name = func(int) string { return "bench:one" }
+		spec.Think = time.Millisecond
+		spec.Section = &section{shared, newClock(), o.First, make([]int64, o.Workers)}
+	} else {
+		spec.Name = func(i int) string { return "bench:own:" + strconv.Itoa(i) }
+		spec.Cycle = true
+		spec.Acquire = func(run context.Context, name string) (load.Release, error) {
+			call, cancel := context.WithCancel(context.WithoutCancel(run)) // the end of the run cuts nothing off
+			defer context.AfterFunc(run, func() { time.AfterFunc(stuck, cancel) })()
+			defer cancel()
+			call, cancel = context.WithTimeout(call, time.Hour)
+			defer cancel()
+			return w.locker.Lock(call, name)
+		}
 	}
-	defer c.Close()
+	switch o.Setting.Workload {
+	case contended:
+		// What the holder does is the same for all peers, on a connection of its own, and not counted.
+		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{w.setup.Redis}, ForceSingleClient: true,
+			DisableCache: true, PipelineMultiplex: -1})
+		if err != nil {
+			return a, err
+		}
+		defer c.Close()
+		spec.Inside = func(ctx context.Context) error {
+			return c.Do(ctx, c.B().Incr().Key("bench:inside").Build()).Error()
+		}
+	case impatient:
+		spec.Acquire = asking(w.locker, o.Setting.Patience, func() {
+			if spec.Recording() {
+				gaveUp.Add(1)
+			}
+		})
+		spec.Inside = func(context.Context) error { // to sleep would last a millisecond
+			for start := time.Now(); time.Since(start) < 100*time.Microsecond; { //nolint:revive // it keeps the processor
+			}
+			return nil
+		}
+	}
 	run, cancel := context.WithCancel(ctx)
 	done := make(chan load.Outcome, 1)
-	go func() {
-		done <- load.Run(run, load.Spec{
-			Workers: o.Workers, First: o.First, Think: o.Think,
-			Name:    func(int) string { return "bench:contended" },
-			Acquire: w.locker.Lock,
-			Inside: func(ctx context.Context) error {
-				return c.Do(ctx, c.B().Incr().Key("bench:inside").Build()).Error()
-			},
-			Section:   newSection(shared, o.First, o.Workers),
-			Recording: func() bool { return shared.phase() == measuring },
-		})
-	}()
+	go func() { done <- load.Run(run, spec) }()
 	var next order
 	err = w.orders.Decode(&next)
 	cancel()
-	return answer{Outcome: <-done}, err
+	a.Outcome, a.GaveUp = <-done, gaveUp.Load()
+	if c, ok := w.locker.(*calls); ok && err == nil {
+		if broken := c.broken(ctx); broken != nil {
+			a.Broken = broken.Error()
+		}
+	}
+	return a, err
+}
+
+// asking acquires for a caller that gives up at a deadline, and then asks again at once.
+func asking(l Locker, patience time.Duration, gaveUp func()) load.Acquire {
+	return func(run context.Context, name string) (load.Release, error) {
+		for {
+			ctx, cancel := context.WithTimeout(run, patience/2+rand.N(patience))
+			release, err := l.Lock(ctx, name)
+			ended := ctx.Err() != nil
+			cancel()
+			if err == nil || run.Err() != nil || !ended && !errors.Is(err, context.DeadlineExceeded) {
+				return release, err
+			}
+			gaveUp()
+		}
+	}
+}
+
+// child is a process of this program with a role.
+type child struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	orders *json.Encoder
+	out    *json.Decoder
+	ended  sync.Once
+}
+
+func startChild(role string) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := &child{cmd: exec.Command(self)}
+	c.cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	c.cmd.Stderr = os.Stderr
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.orders, c.out = json.NewEncoder(c.in), json.NewDecoder(out)
+	return c, c.cmd.Start()
+}
+
+// patience is how long an answer may take. A child that gives none is killed.
+const patience = 20 * time.Second
+
+func (c *child) hear() (a answer, err error) {
+	defer time.AfterFunc(patience, func() { c.cmd.Process.Kill() }).Stop()
+	if err := c.out.Decode(&a); err != nil {
+		return a, fmt.Errorf("no answer from a worker process within %v: %w", patience, err)
+	}
+	if a.Error != "" {
+		return a, fmt.Errorf("worker process: %s", a.Error)
+	}
+	return a, nil
+}
+
+// end has the child leave, and waits for it.
+func (c *child) end() {
+	c.ended.Do(func() {
+		c.in.Close()
+		defer time.AfterFunc(2*time.Second, func() { c.cmd.Process.Kill() }).Stop()
+		c.cmd.Wait()
+	})
+}
+
+// children are the processes of one measurement.
+type children []*child
+
+func startChildren(n int) (cs children, err error) {
+	for range n {
+		c, err := startChild(workerRole)
+		if err != nil {
+			cs.end()
+			return nil, err
+		}
+		cs = append(cs, c)
+	}
+	return cs, nil
+}
+
+func (cs children) end() {
+	var all sync.WaitGroup
+	for _, c := range cs {
+		all.Go(c.end)
+	}
+	all.Wait()
+}
+
+func (cs children) tell(o func(i int) order) error {
+	for i, c := range cs {
+		if err := c.orders.Encode(o(i)); err != nil {
+			return fmt.Errorf("worker process: %w", err)
+		}
+	}
+	return nil
+}
+
+// ask gives each its order, and waits for all answers.
+func (cs children) ask(o order) (answers []answer, err error) {
+	if err := cs.tell(func(int) order { return o }); err != nil {
+		return nil, err
+	}
+	for _, c := range cs {
+		a, err := c.hear()
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, a)
+	}
+	return answers, nil
 }

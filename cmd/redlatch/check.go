@@ -6,39 +6,18 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"text/tabwriter"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/keyname"
 )
-
-const checkHelp = `check says what a server is, what redlatch does without there, and what to set. It reads what the
-server says of itself, and tries what programs do, with the user and the prefix that they have. It takes a few
-seconds.
-
-Each line has a level, what was looked at and what was found; under it, what that means for the promises (!) and what
-to do (->):
-
-  ok       as it should be
-  note     a feature that is off by default does not work here, or something could not be seen
-  warning  something degrades: waiting is slower, or a failure costs more than it must
-  problem  a promise does not hold, or calls fail
-
-A command that the server or the user's rights refuse is a finding, and not a failure of check. INFO and CONFIG GET
-are asked for settings; programs need neither. The library uses no SCRIPT, FUNCTION or WAITAOF, so they are not tried.
-
-With --survive-failover, what Options{Safety: SurviveFailover} needs is a problem where it is missing; without, it is
-a note.
-
-check writes objects under names that begin with redlatch_check: (after --prefix) and removes them; what is left after
-a crash, and the mark of the process (redlatch_alive:), end by themselves. If the user's keys are restricted, give it
---prefix.
-
-It exits with 1 if there is a problem, also where there is no connection; with --strict also if there is a warning.
-Notes do not count.`
 
 // finding is a line of check.
 type finding struct {
@@ -49,29 +28,61 @@ type finding struct {
 	Do    string `json:"do,omitempty"`
 }
 
+// unknown is f where nothing is known but that no answer came in time.
+func (f finding) unknown() finding {
+	f.Do = "if the line is always that slow: a greater --call-timeout here, and CallTimeout in programs"
+	if f.Level != "problem" {
+		f.Level, f.Says = "note", "not known: "+strings.TrimPrefix(f.Says, "not known: ")
+		f.Means = "it may be missing: some proxies keep silent at a command that they do not know"
+	}
+	return f
+}
+
 // checkup collects findings.
 type checkup struct {
 	*tool
 	red    *redlatch.Client
 	option rueidis.ClientOption
 	client rueidis.Client
-	safe   bool   // what the safe profile needs is a problem where it is missing
-	name   string // of what it tries with, before a suffix
+	safe   bool          // a missing need of the safe profile is a problem
+	name   string        // the keys that check tries with are this and a suffix
+	bound  time.Duration // the longest wait for a reply on a connection of check's own
 	nodes  []*node
 	apart  bool     // connections end at different servers
-	tracks bool     // the server tracks keys
-	unmet  []string // what would have to be set for the safe profile
+	unmet  []string // settings that the safe profile lacks
 	all    []finding
+}
+
+// clean removes what would last, also when ctx has ended; without the right to it, what is left ends by itself.
+func (x *checkup) clean(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.bound)
+	defer cancel()
+	name := x.server.prefix + x.name
+	keys := append(x.seen(), name+":semaphore", name+":counter")
+	for _, fenced := range []string{":lock", ":election", ":safe"} {
+		keys = append(keys, keyname.Prefix("redisson_lock_token", name+fenced))
+	}
+	for _, part := range []string{"", ":u", ":r", ":h", ":o", ":l", ":f", ":p", ":a", ":g", ":e"} {
+		keys = append(keys, keyname.Prefix("rc", name+":stock")+part, keyname.Prefix("rc", name+":packet")+part)
+	}
+	var all rueidis.Commands
+	for _, key := range keys {
+		all = append(all, x.client.B().Del().Key(key).Build())
+	}
+	x.client.DoMulti(ctx, all...)
 }
 
 func (x *checkup) ok(what, says string, args ...any) {
 	x.add(finding{"ok", what, says, "", ""}, args...)
 }
 
-// add formats what f says.
+// add formats what f says. That no answer came in time does not show that anything is missing.
 func (x *checkup) add(f finding, args ...any) {
 	for i, a := range args {
 		if err, ok := a.(error); ok {
+			if unanswered(err) {
+				f = f.unknown()
+			}
 			args[i] = words(err)
 		}
 	}
@@ -87,12 +98,9 @@ func (t *tool) check() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "say what a server is, what redlatch does without there, and what to set",
-		Long:  checkHelp + "\n\n" + exitHelp,
-		Example: "  redlatch check\n  redlatch check --redis redis://redlatch@redis:6379 --prefix shop: --strict\n" +
-			"  redlatch check --survive-failover --json | jq '.[] | select(.level == \"problem\")'",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := interruptible(c)
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 			defer cancel()
@@ -100,17 +108,17 @@ func (t *tool) check() *cobra.Command {
 			if err := x.run(ctx); err != nil {
 				return err
 			}
+			write := x.table
 			if asJSON {
-				if err := t.json(x.all); err != nil {
-					return err
-				}
-			} else {
-				x.table()
+				write = func() error { return t.json(x.all) }
 			}
-			for _, f := range x.all {
-				if f.Level == "problem" || strict && f.Level == "warning" {
-					return silent(exitConflict)
-				}
+			if err := write(); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(x.all, func(f finding) bool {
+				return f.Level == "problem" || strict && f.Level == "warning"
+			}) {
+				return silent(exitConflict)
 			}
 			return nil
 		},
@@ -123,50 +131,46 @@ func (t *tool) check() *cobra.Command {
 	return c
 }
 
-func (x *checkup) table() {
-	w := tabwriter.NewWriter(x.out, 0, 0, 2, ' ', 0)
-	defer w.Flush()
+func (x *checkup) table() error {
+	var rows []row
 	for _, f := range x.all {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.What, printable(f.Says))
+		rows = append(rows, row{f.Level, f.What, f.Says})
 		if f.Means != "" {
-			fmt.Fprintf(w, "\t\t!  %s\n", printable(f.Means))
+			rows = append(rows, row{"", "", "!  " + f.Means})
 		}
 		if f.Do != "" {
-			fmt.Fprintf(w, "\t\t-> %s\n", printable(f.Do))
+			rows = append(rows, row{"", "", "-> " + f.Do})
 		}
 	}
+	return table(x.out, rows)
 }
 
 func (x *checkup) run(ctx context.Context) (err error) {
 	if x.option, err = x.server.option(); err != nil {
 		return err
 	}
-	if err := x.connect(); err != nil {
+	// As programs do, but what does not work is to be seen soon.
+	x.red, err = x.server.open(x.option, func(o *redlatch.Options) { o.RetryTimeout = x.server.timeout })
+	if err != nil {
 		x.add(finding{"problem", "connection", "%v", "",
 			"see redlatch help connection; docs/operations.md has the rights of a user"},
 			err)
 		return nil
 	}
 	defer x.red.Close(context.WithoutCancel(ctx))
+	x.client = x.red.Hub().Client()
 	x.name = "redlatch_check:" + rand.Text()
 	u, _ := x.server.address()
 	x.ok("connection", "%s", redacted(u))
+	x.bound = x.patience(ctx)
+	defer x.clean(ctx)
 	for _, look := range []func(context.Context){
-		x.describe, x.identity, x.topology, x.oneServer, x.commands, x.settings, x.rights, x.messages, x.tracking, x.profile,
-		x.clock, x.latency,
+		x.describe, x.identity, x.topology, x.oneServer, x.commands, x.settings, x.rights, x.messages, x.profile,
+		x.clock,
 	} {
 		if look(ctx); x.apart {
 			break // nothing that is tried would say anything
 		}
 	}
 	return ctx.Err()
-}
-
-// connect opens the client as programs do. What does not work is to be seen soon.
-func (x *checkup) connect() (err error) {
-	x.red, err = x.server.open(x.option, func(o *redlatch.Options) { o.RetryTimeout = x.server.timeout })
-	if err == nil {
-		x.client = x.red.Hub().Client()
-	}
-	return err
 }

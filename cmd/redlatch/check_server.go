@@ -5,268 +5,346 @@ package main
 import (
 	"cmp"
 	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
 )
 
-// settings are what INFO and CONFIG GET say. Of several servers the first counts that differs from what is wanted.
-func (x *checkup) settings(context.Context) {
-	if x.nodes[0].noInfo != nil {
-		return // commands has said so
-	}
-	x.memory()
-	x.persistence()
-	x.replicas()
-	x.connectionSettings()
-	x.lazyfree()
+// node is one server, as it describes itself. What it refuses to say is empty.
+type node struct {
+	addr                string
+	hello, info, config map[string]string
+	noInfo, noConfig    error
+	alone               bool // there is no other
 }
 
-// first is the first server of which odd is true, and where it is, if there are several.
-func (x *checkup) first(odd func(*node) bool) (n *node, at string) {
-	i := slices.IndexFunc(x.nodes, func(n *node) bool { return n.noInfo == nil && odd(n) })
-	if i < 0 {
-		return nil, ""
-	}
-	if len(x.nodes) > 1 {
-		at = " at " + x.nodes[i].addr
-	}
-	return x.nodes[i], at
-}
+func (n *node) replica() bool { return n.info["role"] == "slave" }
 
-func (n *node) number(field string) float64 {
-	v, _ := strconv.ParseFloat(n.info[field], 64)
-	return v
-}
+// configured are the settings that check asks for.
+const configured = "CONFIG GET appendfsync min-replicas-to-write min-replicas-max-lag timeout tcp-keepalive " +
+	"lazyfree-lazy-expire lazyfree-lazy-user-del stop-writes-on-bgsave-error"
 
-func (x *checkup) memory() {
-	const set = "CONFIG SET maxmemory-policy noeviction"
-	n, at := x.first(func(n *node) bool { return n.info["maxmemory_policy"] != "noeviction" })
-	if n == nil {
-		x.ok("maxmemory-policy", "noeviction")
-	} else {
-		x.lack("maxmemory-policy noeviction")
-		policy := n.info["maxmemory_policy"]
-		f := finding{"problem", "maxmemory-policy", policy + at, "a full server deletes held locks and open stocks", set}
-		switch limit := n.info["maxmemory"]; {
-		case policy == "":
-			f.Level, f.Says, f.Do = "warning", "this server does not say"+at, "see that it is noeviction"
-		case limit == "0":
-			f.Level, f.Do = "warning", set+", before maxmemory is set"
-			f.Says += "; nothing is evicted yet, because maxmemory is not set"
-		default:
-			f.Says += ", and maxmemory is " + limit
-		}
-		x.add(f)
-	}
-	full := func(n *node) bool {
-		return n.number("maxmemory") > 0 && n.number("used_memory") > 0.9*n.number("maxmemory")
-	}
-	if n, at := x.first(full); n != nil {
-		x.add(finding{"warning", "memory", "%.0f%% of maxmemory is used%s", "a full server refuses locks and claims",
-			"raise maxmemory, or remove keys"}, 100*n.number("used_memory")/n.number("maxmemory"), at)
-	}
-}
-
-func (x *checkup) persistence() {
-	const writes = "until the disk takes writes again, every call fails"
-	if n, at := x.first(func(n *node) bool { return n.info["loading"] == "1" }); n != nil {
-		x.add(finding{"problem", "loading", "the server is loading its data%s", "every call fails meanwhile", "wait"}, at)
-	}
-	if n, at := x.first(func(n *node) bool { return n.info["aof_last_write_status"] == "err" }); n != nil {
-		x.add(finding{"problem", "append-only file", "the last write to it failed%s", writes,
-			"see the server's log and disk"}, at)
-	}
-	stops := func(n *node) bool {
-		return n.info["rdb_last_bgsave_status"] == "err" && n.config["stop-writes-on-bgsave-error"] != "no"
-	}
-	if n, at := x.first(stops); n != nil {
-		x.add(finding{"problem", "snapshot", "the last snapshot failed%s (stop-writes-on-bgsave-error)", writes,
-			"see the server's log and disk"}, at)
-	}
-	const forgets = "a restart forgets what is held and sold"
-	if n, at := x.first(func(n *node) bool { return n.info["aof_enabled"] != "1" }); n != nil {
-		x.lack("appendonly yes")
-		f := finding{"warning", "appendonly", "no%s", forgets + " since the last snapshot",
-			"CONFIG SET appendonly yes, and in its configuration, if locks, stocks and counters must outlive a restart"}
-		if n.info["aof_enabled"] == "" {
-			f = finding{"note", "appendonly", "this server does not say%s", forgets + ", unless it keeps them in another way",
-				"see the provider's console"}
-		}
-		x.add(f, at)
-		return
-	}
-	if n, at := x.first(func(n *node) bool { return n.config["appendfsync"] == "no" }); n != nil {
-		x.add(finding{"note", "appendonly", "yes, appendfsync no%s",
-			"a machine that loses power forgets what the kernel had not yet written",
-			"CONFIG SET appendfsync everysec"}, at)
-		return
-	}
-	switch x.nodes[0].config["appendfsync"] {
-	case "everysec":
-		x.ok("appendonly", "yes, appendfsync everysec: power loss forgets a second or two")
-	case "always":
-		x.ok("appendonly", "yes, appendfsync always")
-	default:
-		x.ok("appendonly", "yes")
-	}
-}
-
-func (x *checkup) replicas() {
-	primary := func(odd func(n *node) bool) func(*node) bool {
-		return func(n *node) bool { return !n.replica() && odd(n) }
-	}
-	n, at := x.first(primary(func(n *node) bool { return n.info["connected_slaves"] == "0" }))
-	if n != nil {
-		x.lack("a replica, better two" + at)
-		if len(x.nodes) == 1 {
-			x.ok("replicas", "none: there is no failover")
-		} else {
-			x.add(finding{"note", "replicas", "none%s", "if that server dies, what it has is away until it is back",
-				"add a replica"}, at)
-		}
-	} else {
-		x.ok("replicas", "each primary has one; a failover may forget what they have not received: see the safe profile")
-	}
-	// INFO counts good replicas only where a number of them is demanded
-	needs := func(n *node) bool { return n.info["min_slaves_good_slaves"] != "" }
-	if n, _ := x.first(primary(func(n *node) bool { return !needs(n) })); n != nil {
-		x.lack("min-replicas-to-write 1")
-	}
-	if n, at := x.first(primary(func(n *node) bool { return !needs(n) && n.number("connected_slaves") > 0 })); n != nil {
-		x.add(finding{"note", "min-replicas-to-write", "0%s",
-			"a primary that is cut off from its replicas goes on granting until clients leave it",
-			"CONFIG SET min-replicas-to-write 1, with two replicas: with one, nothing is granted while it is away"}, at)
-		return
-	}
-	short := func(n *node) bool {
-		must, err := strconv.ParseFloat(n.config["min-replicas-to-write"], 64)
-		return needs(n) && (n.number("min_slaves_good_slaves") < must ||
-			err != nil && n.number("min_slaves_good_slaves") == 0)
-	}
-	switch n, at := x.first(primary(short)); {
-	case n != nil:
-		x.add(finding{"problem", "min-replicas-to-write", "%s good replicas%s, and %s are demanded",
-			"nothing is granted (NOREPLICAS)",
-			"repair replication"}, n.info["min_slaves_good_slaves"], at, cmp.Or(n.config["min-replicas-to-write"], "more"))
-	case needs(x.nodes[0]):
-		lag := x.nodes[0].config["min-replicas-max-lag"]
-		if lag == "" {
-			lag = "an unknown number of"
-		}
-		x.ok("min-replicas-to-write", "%s, min-replicas-max-lag %s s: for so long a primary that is cut off goes on",
-			cmp.Or(x.nodes[0].config["min-replicas-to-write"], "set"), lag)
-	}
-}
-
-// connectionSettings are those that end connections, or keep dead ones.
-func (x *checkup) connectionSettings() {
-	if n, at := x.first(func(n *node) bool {
-		return n.number("maxclients") > 0 && n.number("connected_clients") > 0.9*n.number("maxclients")
-	}); n != nil {
-		x.add(finding{"warning", "maxclients", "%s of %s connections are in use%s", "the next process may not connect",
-			"CONFIG SET maxclients, higher"},
-			n.info["connected_clients"], n.info["maxclients"], at)
-	}
-	if n, at := x.first(func(n *node) bool { return n.config["tcp-keepalive"] == "0" }); n != nil {
-		x.add(finding{"warning", "tcp-keepalive", "0%s",
-			"a waiter whose machine is gone counts as listening for ever, and may be handed a lock",
-			"CONFIG SET tcp-keepalive 60"}, at)
-	}
-	if n, at := x.first(func(n *node) bool { t := n.config["timeout"]; return t != "" && t != "0" }); n != nil {
-		x.ok("timeout", "idle connections are closed after %s s%s: clients connect again", n.config["timeout"], at)
-	}
-}
-
-func (x *checkup) lazyfree() {
-	var off []string
-	for _, name := range []string{"lazyfree-lazy-expire", "lazyfree-lazy-user-del"} {
-		if n, _ := x.first(func(n *node) bool { return n.config[name] == "no" }); n != nil {
-			off = append(off, name)
-		}
-	}
-	switch {
-	case x.nodes[0].noConfig != nil: // commands has said so
-	case len(off) > 0:
-		x.ok("lazyfree", "%s: off, the default (docs/operations.md, Big keys)", strings.Join(off, ", "))
-	default:
-		x.ok("lazyfree", "on")
-	}
-}
-
-// clock compares the servers' clocks with that of this machine, and with each other: the one that is promoted in a
-// failover reads the ends of leases by its own.
-func (x *checkup) clock(ctx context.Context) {
-	clients := x.client.Nodes()
-	for _, n := range x.nodes {
-		if client := clients[n.addr]; client != nil {
-			if err := n.time(ctx, client); err != nil {
-				x.add(finding{"problem", "clock", "TIME: %v", "no lease can be granted", "give the user +time"}, err)
-				return
+// describe asks every server what it is. HELLO is allowed to all users, INFO where CONFIG is forbidden.
+func (x *checkup) describe(ctx context.Context) {
+	for addr, client := range x.client.Nodes() {
+		n := &node{addr: addr, hello: map[string]string{}, alone: len(x.client.Nodes()) == 1}
+		said, _ := x.send(ctx, client, "HELLO").AsMap() // what it refuses INFO says, and the other way round
+		for k, v := range said {
+			if text, err := v.ToString(); err == nil {
+				n.hello[k] = text
 			}
 		}
+		text, err := x.send(ctx, client, "INFO").ToString()
+		n.info, n.noInfo = fields(text), err
+		n.config, n.noConfig = x.send(ctx, client, configured).AsStrMap()
+		x.nodes = append(x.nodes, n)
 	}
-	byOffset := func(a, b *node) int { return cmp.Compare(a.offset, b.offset) }
-	low, high := slices.MinFunc(x.nodes, byOffset), slices.MaxFunc(x.nodes, byOffset)
-	if apart := high.offset - low.offset; apart > time.Second+high.within+low.within {
-		x.add(finding{"warning", "clock", "%s is %v ahead of %s", "a failover ends leases early, or late, by as much",
-			"have one source slew the clocks of all servers"}, high.addr, apart.Round(time.Millisecond), low.addr)
-		return
+	slices.SortFunc(x.nodes, func(a, b *node) int {
+		return cmp.Or(cmp.Compare(a.info["role"], b.info["role"]), strings.Compare(a.addr, b.addr))
+	})
+}
+
+// send sends commands, one after the other, on a connection of their own: a proxy may close it, or keep silent, at a
+// command that it does not know. It returns the last reply, or the first error.
+func (x *checkup) send(ctx context.Context, client rueidis.Client, lines ...string) (r rueidis.RedisResult) {
+	ctx, cancel := context.WithTimeout(ctx, x.bound)
+	defer cancel()
+	conn, release := client.Dedicate()
+	defer release()
+	defer conn.Close()
+	for _, line := range lines {
+		if r = conn.Do(ctx, conn.B().Arbitrary(strings.Fields(line)...).Build()); r.Error() != nil {
+			break
+		}
 	}
+	return r
+}
+
+// patience is how long check waits for an answer on a new connection: four times as long as the first connection takes,
+// because a slow line is no missing command.
+func (x *checkup) patience(ctx context.Context) time.Duration {
+	x.bound = 10 * time.Second
+	began := time.Now()
+	x.send(ctx, x.client, "HELLO")
+	return max(x.server.timeout, min(4*time.Since(began), x.bound))
+}
+
+// unanswered reports whether err says only that no answer came in time.
+func unanswered(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		errors.Is(err, redlatch.ErrUnknownOutcome)
+}
+
+// fields are the lines of INFO.
+func fields(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[k] = v
+		}
+	}
+	return info
+}
+
+// tested are the versions that the tests were run on: the table in docs/versions.md. What is older than
+// Redis 7.0 is refused before it is asked.
+var tested = map[string][]string{
+	"Redis":  {"7.0", "7.2", "7.4", "8.0", "8.2", "8.6"},
+	"Valkey": {"8.0", "8.1", "9.1"},
+}
+
+// ownVersions are the fields in which servers that claim to be some Redis say what they are.
+var ownVersions = []struct{ field, name string }{
+	{"dragonfly_version", "Dragonfly"}, {"garnet_version", "Garnet"}, {"kvrocks_version", "Kvrocks"},
+	{"upstash_version", "Upstash"}, {"rlec_version", "Redis Enterprise"}, {"valkey_version", "Valkey"},
+}
+
+// product is what a server says that it is, in INFO, or in HELLO where INFO is refused; "" if in neither.
+func product(hello, info map[string]string) (name, version string) {
+	for _, own := range ownVersions {
+		if v := cmp.Or(info[own.field], hello[own.field]); v != "" {
+			return own.name, strings.TrimLeft(v, "dfgrv-")
+		}
+	}
+	version = cmp.Or(info["redis_version"], hello["version"])
+	switch {
+	case info["mvcc_depth"] != "", strings.Contains(info["executable"], "keydb"):
+		return "KeyDB", version
+	case hello["server"] == "valkey":
+		return "Valkey", version
+	case version != "":
+		return "Redis", version
+	}
+	return "", ""
+}
+
+// identity says what the server is.
+func (x *checkup) identity(context.Context) {
+	const page = "see docs/kubernetes-and-managed.md for what was seen there; the tests can be run on it " +
+		"(docs/versions.md)"
 	n := x.nodes[0]
-	if n.offset.Abs() > time.Second+n.within {
-		x.add(finding{"warning", "clock", "the server's differs from this machine's by %v",
-			"leases do not depend on the difference, but a step of the server's clock ends them early",
-			"have one source slew both clocks"}, n.offset.Round(time.Millisecond))
+	name, version := product(n.hello, n.info)
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	f := finding{Level: "ok", What: "server", Says: name + " " + version}
+	switch {
+	case name == "":
+		f = finding{"warning", "server",
+			"it says neither by INFO nor by HELLO what it is: a proxy stands in between, or the user may not ask",
+			"nothing below is known that only INFO tells", "give the user +info; " + page}
+		if unanswered(n.noInfo) {
+			f.Says = fmt.Sprintf("it answered neither INFO nor HELLO within %v", x.bound)
+		}
+	case !slices.Contains(tested[name], major+"."+minor):
+		known := "no version of it"
+		if len(tested[name]) > 0 {
+			known = "only " + name + " " + strings.Join(tested[name], ", ")
+		}
+		f.Level, f.Means, f.Do = "warning", "it may work all the same", page
+		f.Says += ": the tests were not run on it, " + known
+	}
+	x.add(f)
+}
+
+// topology says how the servers stand to each other, and who follows a failover.
+func (x *checkup) topology(context.Context) {
+	n, primaries, replicas := x.nodes[0], 0, 0
+	for _, n := range x.nodes {
+		of, _ := strconv.Atoi(n.info["connected_slaves"])
+		replicas += of
+		if !n.replica() {
+			primaries++
+		}
+	}
+	with := fmt.Sprintf(" with %d replicas", replicas)
+	if n.noInfo != nil {
+		with = " with replicas that only INFO shows"
+	}
+	if x.option.SelectDB != 0 {
+		with += fmt.Sprintf(", database %d", x.option.SelectDB)
+	}
+	f := finding{Level: "ok", What: "topology", Says: "one server" + with}
+	switch mode := x.client.Mode(); {
+	case mode == rueidis.ClientModeCluster:
+		f.Says = fmt.Sprintf("a Cluster: %d primaries%s", primaries, with)
+	case mode == rueidis.ClientModeSentinel:
+		f.Says = fmt.Sprintf("Sentinel %s: %s%s", x.option.Sentinel.MasterSet, n.addr, with)
+	case n.replica():
+		f = finding{"problem", "topology", "this server is a replica", "it refuses every lock",
+			"connect to the primary, or through Sentinel (master_set)"}
+	case n.info["cluster_enabled"] == "1":
+		f = finding{"note", "topology", "a Cluster behind one address",
+			"what stands in between decides which commands work",
+			"give --redis a second address (?addr=) to be a client of the Cluster itself"}
+	case replicas > 0:
+		f.Level, f.Means = "note", "programs follow a failover only if this address does"
+		f.Do = "name the sentinels (?master_set=) if there are any"
+	}
+	x.add(f)
+}
+
+// connections is how many oneServer opens.
+const connections = 6
+
+// seen are the keys of oneServer.
+func (x *checkup) seen() (keys []string) {
+	for i := range connections {
+		keys = append(keys, fmt.Sprintf("%s:{seen}:%d", x.server.prefix+x.name, i))
+	}
+	return keys
+}
+
+// oneServer looks whether all connections end at the same server, each by a key of its own that all others look for.
+// Behind a load balancer, or a Kubernetes Service over several servers, they do not: and two processes hold one lock.
+func (x *checkup) oneServer(ctx context.Context) {
+	if x.client.Mode() != rueidis.ClientModeStandalone {
 		return
 	}
-	x.ok("clock", "the server's differs from this machine's by %v (within %v)", n.offset.Round(time.Millisecond),
-		n.within.Round(10*time.Microsecond))
-}
-
-// time asks a server for its clock, and keeps the answer that came soonest.
-func (n *node) time(ctx context.Context, client rueidis.Client) error {
-	for range 5 {
-		began := time.Now()
-		parts, err := client.Do(ctx, client.B().Time().Build()).AsStrSlice()
-		took := time.Since(began)
-		if err == nil && len(parts) != 2 {
-			err = fmt.Errorf("%d numbers", len(parts))
-		}
-		if err != nil {
-			return err
-		}
-		seconds, _ := strconv.ParseInt(parts[0], 10, 64)
-		micros, _ := strconv.ParseInt(parts[1], 10, 64)
-		if n.within == 0 || took < n.within {
-			n.within, n.offset = took, time.Unix(seconds, micros*1000).Sub(began.Add(took/2))
-		}
-	}
-	return nil
-}
-
-// latency is that of 100 pings, one after the other.
-func (x *checkup) latency(ctx context.Context) {
-	times := make([]time.Duration, 100)
-	for i := range times {
-		began := time.Now()
-		if err := x.client.Do(ctx, x.client.B().Ping().Build()).Error(); err != nil {
-			x.add(finding{"note", "latency", "PING: %v", "", "give the user +ping"}, err)
+	keys := x.seen()
+	var all []rueidis.DedicatedClient
+	replicas := 0
+	for _, key := range keys {
+		conn, release := x.client.Dedicate() // all at once, so each is a connection of its own
+		defer release()
+		defer conn.Close()
+		all = append(all, conn)
+		err := conn.Do(ctx, conn.B().Set().Key(key).Value("1").Px(time.Hour).Build()).Error()
+		if err != nil && strings.HasPrefix(err.Error(), "READONLY") {
+			replicas++
+		} else if err != nil {
+			x.add(finding{Level: "note", What: "one server", Says: "not known: SET: %v"}, err)
 			return
 		}
-		times[i] = time.Since(began)
 	}
-	slices.Sort(times)
-	median, longest := times[len(times)/2].Round(time.Microsecond), times[len(times)-1].Round(time.Microsecond)
-	if longest > x.server.timeout/5 {
-		x.add(finding{"warning", "latency", "median %v, longest of %d %v",
-			"a call that takes longer than --call-timeout (CallTimeout) counts as unanswered",
-			"look for slow commands (SLOWLOG), swapping and a busy machine"}, median, len(times), longest)
-		return
+	if replicas == connections {
+		return // topology has said so
 	}
-	x.ok("latency", "median %v, longest of %d %v", median, len(times), longest)
+	for _, conn := range all {
+		n, err := conn.Do(ctx, conn.B().Exists().Key(keys...).Build()).AsInt64()
+		switch {
+		case err != nil:
+			x.add(finding{Level: "note", What: "one server", Says: "not known: EXISTS: %v"}, err)
+			return
+		case replicas > 0 || n < connections:
+			x.apart = true
+			x.add(finding{"problem", "one server", "of %d connections, some end at other servers",
+				"two processes hold one lock at the same time", "connect to the primary itself, by Sentinel or as a client of " +
+					"the Cluster: not through a load balancer or a Kubernetes Service over several servers"}, connections)
+			return
+		}
+	}
+	x.ok("one server", "%d connections see each other's writes", connections)
+}
+
+// setting is a finding about what INFO and CONFIG GET say. Its text names their fields by $, and says by $at which of
+// several servers it is. Of the settings of one subject the first counts that any server meets.
+type setting struct {
+	finding
+	When  []string // all of them: see node.meets
+	Unmet string   // what would have to be set for the safe profile; without a level it is all that the setting says
+}
+
+//go:embed settings.json
+var settingsJSON []byte
+
+// meets reports whether a condition holds: a field, "is", "isnt", "over", "under" or "nears" (is more than nine tenths
+// of), and a value or, after $, another field. The value of a field that is not known is none.
+func (n *node) meets(condition string) bool {
+	words := strings.Fields(condition)
+	have, value := cmp.Or(n.get(words[0]), "none"), words[2]
+	if field, is := strings.CutPrefix(value, "$"); is {
+		value = n.get(field)
+	}
+	x, _ := strconv.ParseFloat(have, 64) // a text counts as 0
+	y, _ := strconv.ParseFloat(value, 64)
+	switch words[1] {
+	case "is":
+		return have == value
+	case "isnt":
+		return have != value
+	case "over":
+		return x > y
+	case "under":
+		return x < y
+	}
+	return y > 0 && x > 0.9*y
+}
+
+// get is a field of CONFIG GET or of INFO; their names differ.
+func (n *node) get(field string) string {
+	if field == "alone" && n.alone {
+		return "yes"
+	}
+	return cmp.Or(n.config[field], n.info[field])
+}
+
+// settings looks at what INFO and CONFIG GET say. Where INFO is refused, commands has said so.
+func (x *checkup) settings(context.Context) {
+	done := ""
+	var settings []setting
+	_ = json.Unmarshal(settingsJSON, &settings) // embedded, and tests see what it finds
+	for _, s := range settings {
+		i := slices.IndexFunc(x.nodes, func(n *node) bool {
+			return n.noInfo == nil && !slices.ContainsFunc(s.When, func(c string) bool { return !n.meets(c) })
+		})
+		if i < 0 || s.What == done || x.nodes[0].noInfo != nil {
+			continue
+		}
+		said := func(text string) string {
+			return os.Expand(text, func(field string) string {
+				switch {
+				case field != "at":
+					return cmp.Or(x.nodes[i].get(field), "an unknown number")
+				case x.nodes[i].alone:
+					return ""
+				}
+				return " at " + x.nodes[i].addr
+			})
+		}
+		if s.Unmet != "" {
+			x.unmet = append(x.unmet, said(s.Unmet))
+		}
+		if f := s.finding; f.Level != "" {
+			f.Says, done = said(f.Says), f.What
+			x.add(f)
+		}
+	}
+}
+
+// clock compares the clocks of the servers and of this machine: the server that is promoted in a failover reads the
+// ends of leases by its own.
+func (x *checkup) clock(ctx context.Context) {
+	var longest, ahead, behind time.Duration // a round trip, and the clocks that differ most from that of this machine
+	for _, client := range x.client.Nodes() {
+		began := time.Now()
+		now, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
+		took := time.Since(began)
+		if err == nil && len(now) != 2 {
+			err = fmt.Errorf("%d numbers", len(now))
+		}
+		if err != nil {
+			x.add(finding{"problem", "clock", "TIME: %v", "no lease can be granted", "give the user +time"}, err)
+			return
+		}
+		off := time.Unix(now[0], now[1]*1000).Sub(began.Add(took / 2)).Round(time.Millisecond)
+		longest, ahead, behind = max(longest, took), max(ahead, off), min(behind, off)
+	}
+	if apart := ahead - behind; apart > time.Second+longest {
+		x.add(finding{"warning", "clock", "the servers' and this machine's are %v apart",
+			"leases do not depend on this machine's, but a failover, or a step of a server's clock, ends them early or late",
+			"have one source slew the clocks of all servers"}, apart)
+	} else {
+		x.ok("clock", "the servers' and this machine's are %v apart (within %v)", apart,
+			longest.Round(10*time.Microsecond))
+	}
 }

@@ -4,97 +4,65 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// claim is what a command runs under: the hold of a lock, a permit, or a leadership.
-type claim interface {
+// tenure is the time for which a claim stands.
+type tenure interface {
 	Done() <-chan struct{}
-	Err() error
 	Until() time.Time
-	release(ctx context.Context) error
-	owner() rlock.Owner
-	token() int64
 }
 
-type lockClaim struct {
-	*rlock.Hold
-	atLeast time.Duration
-	of      int64 // the token of the hold that was joined
+// claim is what a command runs under: the hold of a lock, a permit, or a leadership.
+type claim struct {
+	tenure
+	release func(ctx context.Context) error
+	owner   rlock.Owner // of a lock
+	token   int64       // 0: none
 }
-
-func (c lockClaim) release(ctx context.Context) error {
-	if c.atLeast > 0 {
-		return c.UnlockAfter(ctx, c.atLeast)
-	}
-	return c.Unlock(ctx)
-}
-
-func (c lockClaim) owner() rlock.Owner { return c.Owner() }
-
-func (c lockClaim) token() int64 {
-	if t, ok := c.Token(); ok {
-		return t
-	}
-	return c.of
-}
-
-type permitClaim struct{ *rsemaphore.Permit }
-
-func (c permitClaim) release(ctx context.Context) error { return c.Release(ctx) }
-func (c permitClaim) owner() rlock.Owner                { return "" }
-func (c permitClaim) token() int64                      { return 0 }
-
-type leaderClaim struct{ *election.Leadership }
-
-func (c leaderClaim) release(ctx context.Context) error { return c.Resign(ctx) }
-func (c leaderClaim) owner() rlock.Owner                { return "" }
-func (c leaderClaim) token() int64                      { return c.Token() }
-
-// forever is longer than anybody waits.
-const forever = 100 * 365 * 24 * time.Hour
 
 // acquire waits for as long as the flags say, or until ctx ends.
-func (j *job) acquire(ctx context.Context, red *redlatch.Client) (claim, error) {
-	if j.semaphore != "" {
+func (j *job) acquire(ctx context.Context, red *redlatch.Client) (c claim, err error) {
+	switch j.kind {
+	case "semaphore":
 		wait := j.wait
 		if !j.bounded {
-			wait = forever
+			wait = century // longer than anybody waits
 		}
-		p, err := red.Semaphores().Semaphore(j.semaphore, j.capacity).WithLabel(j.label).TryAcquire(ctx, j.permits, wait,
-			j.lease)
+		p, err := red.Semaphores().Semaphore(j.name, j.capacity).WithLabel(j.label).TryAcquire(ctx, j.permits, wait, j.lease)
 		if err != nil {
-			return nil, err
+			return c, err
 		}
-		return permitClaim{p}, nil
-	}
-	if j.election {
-		l, err := red.Elections().Election(j.lock).WithPriority(j.priority).Campaign(ctx, j.label)
+		return claim{p, p.Release, "", 0}, nil
+	case "election":
+		l, err := red.Elections().Election(j.name).Campaign(ctx, j.label)
 		if err != nil {
-			return nil, err
+			return c, err
 		}
-		return leaderClaim{l}, nil
+		return claim{l, l.Resign, "", l.Token()}, nil
 	}
-	lock := red.Locks().Reentrant(j.lock)
+	lock := red.Locks().Reentrant(j.name)
 	ancestor, join := j.joined()
 	switch {
 	case join:
 		// Joining is for Reentrant locks; to all others a Fenced lock is one.
 		if j.fenced && ancestor.Token == 0 {
-			return nil, usage("--fenced: the hold of lock %q that this joins was acquired without it, and has no token", j.lock)
+			return c, usage("--fenced: the hold of lock %q that this joins was acquired without it, and has no token", j.name)
 		}
 		ctx = lock.WithOwner(ctx, ancestor.Owner)
 	case j.fenced:
-		lock = red.Locks().Fenced(j.lock)
+		lock = red.Locks().Fenced(j.name)
 	}
 	lock = lock.WithLabel(j.label).WithLease(j.lease)
 	if j.bounded {
@@ -102,65 +70,63 @@ func (j *job) acquire(ctx context.Context, red *redlatch.Client) (claim, error) 
 	}
 	h, err := lock.Lock(ctx)
 	if join && errors.Is(err, redlatch.ErrLost) {
-		return nil, fmt.Errorf("%w: the hold that %s names, which this would join, is over; --no-join acquires the lock "+
+		return c, fmt.Errorf("%w: the hold that %s names, which this would join, is over; --no-join acquires the lock "+
 			"instead", err, heldEnv)
 	}
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	return lockClaim{h, j.atLeast, ancestor.Token}, nil
+	c = claim{h, h.Unlock, h.Owner(), ancestor.Token}
+	if token, ok := h.Token(); ok {
+		c.token = token
+	}
+	if j.atLeast > 0 {
+		c.release = func(ctx context.Context) error { return h.UnlockAfter(ctx, j.atLeast) }
+	}
+	return c, nil
 }
 
 // await acquires, and gives up at a signal that ends processes.
 func (j *job) await(ctx context.Context, red *redlatch.Client, signals <-chan os.Signal) (claim, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type result struct {
-		claim claim
-		err   error
+	waits, cancel := context.WithCancelCause(ctx)
+	var listening sync.WaitGroup
+	listening.Go(func() { j.listen(waits, cancel, red, signals) })
+	began := time.Now()
+	c, err := j.acquire(waits, red)
+	cancel(nil)
+	listening.Wait() // it may have had a signal
+	if by := (coded{}); errors.As(context.Cause(waits), &by) {
+		if err == nil {
+			_ = j.release(c)
+		}
+		return c, by
 	}
-	done := make(chan result, 1)
-	go func() {
-		c, err := j.acquire(ctx, red)
-		done <- result{c, err}
-	}()
-	var by os.Signal
-	began, notice := time.Now(), time.After(time.Second)
+	if err != nil {
+		err = j.refused(ctx, red, err, time.Since(began))
+	}
+	return c, err
+}
+
+// listen cancels a wait with the error of a signal that ends processes, until it is over.
+func (j *job) listen(waits context.Context, cancel func(error), red *redlatch.Client, signals <-chan os.Signal) {
+	notice := time.After(time.Second)
 	for {
 		select {
-		case r := <-done:
-			if by != nil {
-				if r.err == nil {
-					_ = j.release(r.claim)
-				}
-				return nil, signalled(by)
-			}
-			if r.err != nil {
-				return nil, j.refused(ctx, red, r.err, time.Since(began))
-			}
-			return r.claim, nil
+		case <-waits.Done():
+			return
 		case s := <-signals:
-			if ends(s) && by == nil {
-				by = s
-				cancel()
+			if ends(s) {
+				cancel(signalled(s))
 			}
 		case <-notice:
 			if j.server.verbose {
-				j.say("waiting for %s, held%s", j.what(), j.holders(ctx, red))
+				j.say("waiting for %s, held%s", j.what(), j.holders(waits, red))
 			}
 		}
 	}
 }
 
-func (j *job) what() string {
-	if j.semaphore != "" {
-		return fmt.Sprintf("semaphore %q", j.semaphore)
-	}
-	if j.election {
-		return fmt.Sprintf("election %q", j.lock)
-	}
-	return fmt.Sprintf("lock %q", j.lock)
-}
+func (j *job) what() string { return fmt.Sprintf("%s %q", j.kind, j.name) }
 
 // refused is the error of an acquisition, with its exit code.
 func (j *job) refused(ctx context.Context, red *redlatch.Client, err error, waited time.Duration) error {
@@ -175,24 +141,69 @@ func (j *job) refused(ctx context.Context, red *redlatch.Client, err error, wait
 }
 
 // holders says who has it, as far as the server tells at once.
-func (j *job) holders(ctx context.Context, red *redlatch.Client) string {
+func (j *job) holders(ctx context.Context, red *redlatch.Client) (text string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*j.server.timeout)
 	defer cancel()
-	var text string
-	if j.semaphore != "" {
-		s, err := red.Semaphores().Semaphore(j.semaphore, j.capacity).Inspect(ctx)
-		for i, h := range s.Permits {
-			if err == nil && i < 3 {
-				text += " by " + nameOf(h.Label, h.Process, h.Client) + ","
-			}
-		}
-		return strings.TrimSuffix(text, ",")
-	}
-	s, err := red.Locks().Reentrant(j.lock).Inspect(ctx)
-	for i, h := range s.Holders {
-		if err == nil && i < 3 {
-			text += fmt.Sprintf(" by %s (lease %s),", nameOf(h.Owner.Label(), h.Process, string(h.Owner)), brief(h.Lease))
-		}
+	s, _ := look(ctx, red, j.server.prefix, j.name)
+	for _, h := range s.Holders[:min(len(s.Holders), 3)] {
+		text += fmt.Sprintf(" by %s (lease %s),", h.Who, briefMillis(h.LeaseMS))
 	}
 	return strings.TrimSuffix(text, ",")
+}
+
+// heldEnv is the variable in which a command finds what its ancestors hold.
+const heldEnv = "REDLATCH_HELD"
+
+// held is a lock that an ancestor of this process holds.
+type held struct {
+	Place string      `json:"place"` // see server.place
+	Lock  string      `json:"lock"`
+	Owner rlock.Owner `json:"owner"`
+	Token int64       `json:"token,omitempty"` // 0: the hold has none
+}
+
+func inherited(env string) (all []held, err error) {
+	if env == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(env), &all); err != nil {
+		return nil, fmt.Errorf("%q is not what redlatch run writes: %w", env, err)
+	}
+	return all, nil
+}
+
+// joined is the hold of an ancestor that this job joins.
+func (j *job) joined() (held, bool) {
+	for _, h := range j.inherited {
+		if !j.apart && h.Lock == j.name && h.Place == j.place {
+			return h, true
+		}
+	}
+	return held{}, false
+}
+
+// environ is what the command finds in its environment, besides what this process found in its own.
+func (j *job) environ(c claim) (env []string) {
+	if j.server.url != "" {
+		env = append(env, "REDLATCH_REDIS="+j.server.url)
+	}
+	token := "" // not that of another lock
+	if c.token != 0 {
+		token = strconv.FormatInt(c.token, 10)
+	}
+	env = append(env, "REDLATCH_"+strings.ToUpper(j.kind)+"="+j.name)
+	switch j.kind {
+	case "semaphore":
+		return env
+	case "election": // its lock is nothing that a command could join
+		return append(env, "REDLATCH_TOKEN="+token)
+	}
+	all := []held{{Place: j.place, Lock: j.name, Owner: c.owner, Token: c.token}}
+	for _, h := range j.inherited {
+		if h.Lock != j.name || h.Place != j.place {
+			all = append(all, h)
+		}
+	}
+	text, _ := json.Marshal(all) // of strings and numbers
+	return append(env, "REDLATCH_OWNER="+string(c.owner), "REDLATCH_TOKEN="+token, heldEnv+"="+string(text))
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,26 +20,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
-
-const connectionHelp = `CONNECTION
-  --redis, or REDLATCH_REDIS, is a URL as rueidis parses it. Without either it is redis://127.0.0.1:6379.
-
-    redis://user:password@host:6379/0            one server, database 0
-    rediss://host:6379                           TLS; --tls-ca, --tls-cert, --tls-key for certificates of your own,
-                                                 ?skip_verify=true for none
-    redis://host1:7000?addr=host2:7000           a Cluster: some of its nodes
-    redis://host1:26379?addr=host2:26379&master_set=mymaster
-                                                 Sentinel: the sentinels, and the name of the primary
-    unix:///run/redis/redis.sock?db=0            a socket
-
-  The URL of a process can be read by all users of its machine, its environment only by its own user: so give passwords by
-  REDLATCH_REDIS, or by REDLATCH_USERNAME and REDLATCH_PASSWORD, which fill in what the URL leaves out. Those of the sentinels are
-  REDLATCH_SENTINEL_USERNAME and REDLATCH_SENTINEL_PASSWORD.
-
-  All programs that share a name must have the same server, database and key prefix.`
 
 // server is what the flags say of the server.
 type server struct {
@@ -57,7 +40,9 @@ func (s *server) flags(f *pflag.FlagSet) {
 		"`URL` of the server (default $REDLATCH_REDIS, or redis://127.0.0.1:6379); see redlatch help connection")
 	f.StringVar(&s.prefix, "prefix", "",
 		"put this `text` before every name to make its key, as your programs do (KeyPrefix)")
-	f.DurationVar(&s.timeout, "call-timeout", 500*time.Millisecond, "how long one request to the server may take")
+	s.timeout = 500 * time.Millisecond
+	f.Var(within(&s.timeout, time.Millisecond, century), "call-timeout",
+		"how long one request to the server may take; it is repeated\nfor five times that, the retry timeout")
 	f.StringVar(&s.ca, "tls-ca", "", "`file` with the certificates (PEM) that sign the server's; needs rediss://")
 	f.StringVar(&s.cert, "tls-cert", "", "`file` with the client's certificate (PEM); needs rediss:// and --tls-key")
 	f.StringVar(&s.key, "tls-key", "", "`file` with the key of --tls-cert")
@@ -98,8 +83,8 @@ func (s *server) option() (rueidis.ClientOption, error) {
 		}
 		return o, usage("%s %q: %s", from, redacted(u), why)
 	}
-	if s.timeout < time.Millisecond {
-		return o, usage("--call-timeout %v: must be at least 1ms", s.timeout)
+	if err := keyname.Check(s.prefix + "x"); err != nil {
+		return o, usage("--prefix %q: %w", s.prefix, err)
 	}
 	if err := s.tls(&o, from, redacted(u)); err != nil {
 		return o, err
@@ -115,7 +100,6 @@ func (s *server) option() (rueidis.ClientOption, error) {
 			*v.to = os.Getenv(v.from)
 		}
 	}
-	o.ClientName = cmp.Or(o.ClientName, clientName)
 	return o, nil
 }
 
@@ -135,10 +119,7 @@ func (s *server) tls(o *rueidis.ClientOption, from, u string) error {
 			return usage("--tls-ca %q: no certificate in it", s.ca)
 		}
 	}
-	switch {
-	case (s.cert == "") != (s.key == ""):
-		return usage("--tls-cert %q, --tls-key %q: one needs the other", s.cert, s.key)
-	case s.cert != "":
+	if s.cert != "" {
 		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
 		if err != nil {
 			return usage("--tls-cert %q, --tls-key %q: %w", s.cert, s.key, err)
@@ -153,13 +134,8 @@ func (s *server) tls(o *rueidis.ClientOption, from, u string) error {
 
 // place tells one server, database and prefix from another, as the flags have it: names are shared within it.
 func (s *server) place(o rueidis.ClientOption) string {
-	addrs := slices.Clone(o.InitAddress)
-	slices.Sort(addrs)
-	return fmt.Sprintf("%s/%d %s %s", strings.Join(slices.Compact(addrs), ","), o.SelectDB, o.Sentinel.MasterSet, s.prefix)
+	return fmt.Sprint(slices.Sorted(slices.Values(o.InitAddress)), o.SelectDB, o.Sentinel.MasterSet, s.prefix)
 }
-
-// clientName is that of this command's connections in CLIENT LIST.
-const clientName = "redlatch"
 
 // retries is for how many call timeouts a call of a command is repeated that does not wait: no one waits for it as for
 // a web page.
@@ -181,52 +157,58 @@ func (s *server) open(o rueidis.ClientOption, change func(*redlatch.Options)) (*
 		change(&opts)
 	}
 	red, err := redlatch.Open(context.Background(), o, opts)
-	if s.unnamed(&o, err) {
-		red, err = redlatch.Open(context.Background(), o, opts)
-	}
 	if err != nil {
-		u, _ := s.address()
-		// what trying again does not help: a certificate that is not trusted, or a URL for another kind of server
-		if exitCode(err) == exitSoftware {
-			return nil, usage("%s: %w", redacted(u), err)
-		}
-		return nil, fmt.Errorf("%s: %w", redacted(u), err)
+		return nil, s.refused(err)
 	}
 	return red, nil
 }
 
-// unnamed takes the name of this command from o, and reports so, if err says that a proxy refuses to take one. A name
-// that the URL has stays.
-func (s *server) unnamed(o *rueidis.ClientOption, err error) bool {
-	var re *rueidis.RedisError
-	if o.ClientName != clientName || !errors.As(err, &re) || !script.Unsupported(re) ||
-		!strings.Contains(strings.ToUpper(re.Error()), "CLIENT") {
-		return false
+// refused is the error of an attempt to connect, with the flags that its options came from.
+func (s *server) refused(err error) error {
+	u, from := s.address()
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &untrusted):
+		return usage("%s %s: %w (--tls-ca names a file with the certificates that sign the server's)", from, redacted(u), err)
+	case errors.Is(err, redlatch.ErrDenied):
+		return fmt.Errorf("%s %s: %w (the user is that of the URL, or of REDLATCH_USERNAME and REDLATCH_PASSWORD)", from,
+			redacted(u), err)
+	case exitCode(err) == exitUsage, exitCode(err) == exitSoftware: // trying again does not help
+		return usage("%s %s: %w (the URL says rediss:// for TLS, redis:// for none; its path is the database; "+
+			"?master_set= is for sentinels)", from, redacted(u), err)
 	}
-	o.ClientName = ""
-	return true
+	return fmt.Errorf("%s %s: %w", from, redacted(u), err)
 }
 
-// with opens, runs fn and closes.
-func (s *server) with(ctx context.Context, fn func(red *redlatch.Client) error) error {
+// with opens, runs fn and closes. change may set options of the packages.
+func (s *server) with(ctx context.Context, change func(*redlatch.Options), fn func(red *redlatch.Client) error) error {
 	o, err := s.option()
 	if err != nil {
 		return err
 	}
-	red, err := s.open(o, nil)
+	red, err := s.open(o, change)
 	if err != nil {
 		return err
 	}
 	err = fn(red)
 	s.close(ctx, red, err)
+	if c := (coded{}); exitCode(err) == exitServer && !errors.As(err, &c) { // which may be a command's own
+		err = fmt.Errorf("%w (--call-timeout %v)", err, s.timeout)
+	}
 	return err
 }
 
-// close waits until what is held is released, as Close does. What the user may not do it may not take back either, so
-// that is not tried for long.
+// notHeld is the error of an acquisition.
+type notHeld struct{ error }
+
+func (e notHeld) Unwrap() error { return e.error }
+
+// close waits until all holds are released, as Close does. Two releases are not tried for long: of a user who lacks a
+// right, and of a hold that a server may have granted that did not answer for as long as --wait.
 func (s *server) close(ctx context.Context, red *redlatch.Client, err error) {
 	ctx = context.WithoutCancel(ctx)
-	if errors.Is(err, redlatch.ErrDenied) {
+	var none notHeld
+	if errors.Is(err, redlatch.ErrDenied) || errors.As(err, &none) && script.NotAnswered(err) {
 		short, cancel := context.WithTimeout(ctx, 2*s.timeout)
 		defer cancel()
 		ctx = short

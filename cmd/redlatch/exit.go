@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -30,19 +32,6 @@ const (
 	exitLost     = 125 // the lock or permit was lost before the command had ended
 	exitSignal   = 128 // and the number of the signal
 )
-
-const exitHelp = `EXIT STATUS
-  0        success; of run and elect: the command's own exit code
-  1        not acquired within --wait (another code with -E); for other commands: the answer is no
-  64       a flag, an argument or a variable cannot be used, by itself or with this server; nothing was changed
-  65       what is on the server or in a file cannot be used: another type of key, another capacity, damaged records
-  69       the command could not be started
-  70, 71   an internal error; an error of the operating system
-  75       the server could not be asked, or gave no answer
-  77       the server refuses the user, or the user lacks a right
-  124      --max-hold or --lease was over, and the command was stopped
-  125      the lock, permit or leadership was lost before the command had ended
-  128+n    the command, or redlatch while it waited, was ended by signal n`
 
 // coded is an error with the exit code that it stands for. Without an error nothing is printed.
 type coded struct {
@@ -82,7 +71,6 @@ var codes = []struct {
 	{redlatch.ErrCorrupt, exitData},
 	{redlatch.ErrLost, exitLost},
 	{stock.ErrNotOpen, exitConflict},
-	{redlatch.ErrAlreadyOpen, exitConflict},
 	{stock.ErrRestoring, exitServer},
 	{redlatch.ErrNotAcquired, exitConflict},
 	{redlatch.ErrNotReplicated, exitServer},
@@ -106,4 +94,36 @@ func exitCode(err error) int {
 		}
 	}
 	return exitSoftware
+}
+
+// fromLibrary are the names of packages before the errors of the library.
+var fromLibrary = regexp.MustCompile(
+	`(^|: |\n)(pubsub|redlatch|rlock|election|rsemaphore|rcounter|stock|redpacket|ratelimit): `)
+
+// words is what an error says, without the names of packages.
+func words(err error) string { return fromLibrary.ReplaceAllString(err.Error(), "$1") }
+
+// The most that a word and a message of this command have, in bytes: names and values may have 64 KiB.
+const (
+	longWord    = 200
+	longMessage = 2000
+)
+
+var tooLong = regexp.MustCompile(`\S{201,}`)
+
+// short is a message without what would fill screens.
+func short(text string) string {
+	text = tooLong.ReplaceAllStringFunc(text, func(word string) string { return head(word, longWord/2) + "…" })
+	if len(text) > longMessage {
+		text = head(text, longMessage) + "…"
+	}
+	return text
+}
+
+// head is the beginning of a text, without half a character.
+func head(text string, n int) string {
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
 }

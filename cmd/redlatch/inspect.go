@@ -8,33 +8,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-const inspectHelp = `inspect shows who holds locks and semaphores, with what label and for how long yet, and who
-waits. It changes nothing.
-
-With names it asks for these: one or two calls each, with the rights that programs have. Without names it looks for
-what is held, by SCAN over all keys: in pages of --count keys, at most --rate keys a second, and at most --max names.
-That needs the right +scan, which programs do not need (redlatch acl --only inspect). --match bounds it by a glob
-pattern of names; the server still goes over all its keys.
-
-A hold without a label is shown by its process (host and pid, unless the program says otherwise; known from a second
-after the program first held something), or by its owner on the server. Only waiters that queue on the server are
-known: one for each process of a Reentrant lock. Waiters of a semaphore are not shown.`
-
-const inspectExamples = `  redlatch inspect nightly-report
-  redlatch inspect --match 'order:*' --json
-  redlatch inspect nightly-report --json | jq '.[0].holders[0].lease_ms'`
-
 // status is what inspect tells of a name.
 type status struct {
 	Name      string   `json:"name"`
-	Kind      string   `json:"kind"` // lock or semaphore
+	Kind      string   `json:"kind"` // lock, semaphore or limit
 	Held      bool     `json:"held"`
 	Mode      string   `json:"mode,omitempty"`     // read or write
 	LeaseMS   *int64   `json:"lease_ms,omitempty"` // of a lock; -1: it has no end
@@ -57,15 +48,16 @@ type holder struct {
 	Write     bool   `json:"write,omitempty"`
 }
 
-// nameOf is how a holder is called for people.
-func nameOf(label, process, owner string) string {
-	return cmp.Or(label, process, owner, "a client")
+// named is h with the name for people; client is another, of a holder without label and process.
+func (h holder) named(client string) holder {
+	h.Who = cmp.Or(h.Label, h.Process, client, h.Owner, "a client")
+	return h
 }
 
 // look asks for one name.
 func look(ctx context.Context, red *redlatch.Client, prefix, name string) (status, error) {
 	c := red.Hub().Client()
-	there, err := c.Do(ctx, c.B().Exists().Key(keyname.Suffix(prefix+name, "timeout")).Build()).AsInt64()
+	there, err := c.Do(ctx, c.B().Exists().Key(keyname.Suffix(keyname.Own(prefix+name), "timeout")).Build()).AsInt64()
 	if err == nil && there > 0 {
 		return lookAtSemaphore(ctx, red, name)
 	}
@@ -77,20 +69,18 @@ func look(ctx context.Context, red *redlatch.Client, prefix, name string) (statu
 	s.Held, s.Mode, s.Token = state.Locked, state.Mode, state.Token
 	if s.Held {
 		s.LeaseMS = millis(state.Lease)
+	} else if limit, err := isLimit(ctx, c, prefix+name); err == nil && limit { // a user of locks may not ask that
+		s.Kind = "limit"
 	}
 	for _, h := range state.Holders {
-		s.Holders = append(s.Holders, holder{
-			Who: nameOf(h.Owner.Label(), h.Process, string(h.Owner)), Label: h.Owner.Label(), Process: h.Process,
-			Owner: string(h.Owner),
-			Count: h.Count, LeaseMS: millis(h.Lease), Write: h.Write,
-		})
+		x := holder{Label: h.Owner.Label(), Process: h.Process, Owner: string(h.Owner), Count: h.Count,
+			LeaseMS: millis(h.Lease), Write: h.Write}
+		s.Holders = append(s.Holders, x.named(""))
 	}
 	for _, w := range state.Waiters {
-		s.Waiters = append(s.Waiters, holder{
-			Who: nameOf(w.Owner.Label(), w.Process, string(w.Owner)), Label: w.Owner.Label(), Process: w.Process,
-			Owner:     string(w.Owner),
-			WaitingMS: millis(w.Waiting), Write: w.Write,
-		})
+		x := holder{Label: w.Owner.Label(), Process: w.Process, Owner: string(w.Owner), WaitingMS: millis(w.Waiting),
+			Write: w.Write}
+		s.Waiters = append(s.Waiters, x.named(""))
 	}
 	return s, nil
 }
@@ -103,28 +93,27 @@ func lookAtSemaphore(ctx context.Context, red *redlatch.Client, name string) (st
 	}
 	s.Capacity, s.Available, s.Held = state.Capacity, &state.Available, len(state.Permits) > 0
 	for _, h := range state.Permits {
-		s.Holders = append(s.Holders,
-			holder{Who: nameOf(h.Label, h.Process, nameOf(h.Client, "", h.ID)), Label: h.Label, Process: h.Process, Owner: h.ID,
-				LeaseMS: millis(h.Lease)})
+		x := holder{Label: h.Label, Process: h.Process, Owner: h.ID, LeaseMS: millis(h.Lease)}
+		s.Holders = append(s.Holders, x.named(h.Client))
 	}
 	return s, nil
 }
 
 func (t *tool) inspect() *cobra.Command {
 	var asJSON, wide bool
+	var every time.Duration
 	s := search{tool: t}
 	c := &cobra.Command{
-		Use:     "inspect [name...]",
-		Short:   "show who holds and who waits",
-		Long:    inspectHelp + "\n\n" + exitHelp,
-		Example: inspectExamples,
+		Use:   "inspect [name...]",
+		Short: "show who holds and who waits",
 		RunE: func(c *cobra.Command, names []string) error {
 			if err := s.check(names, c.Flags().Changed); err != nil {
 				return err
 			}
-			ctx, stop := interruptible(c)
-			defer stop()
-			return t.server.with(ctx, func(red *redlatch.Client) error {
+			return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
+				if every > 0 {
+					return s.watch(ctx, red, names, every, wide)
+				}
 				all, err := s.statuses(ctx, red, names)
 				if err != nil {
 					return err
@@ -132,15 +121,49 @@ func (t *tool) inspect() *cobra.Command {
 				if asJSON {
 					return t.json(all)
 				}
-				writeTable(t.out, all, wide)
-				return nil
+				return table(t.out, statusRows(all, wide))
 			})
 		},
 	}
 	s.flags(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "write JSON: an array with an object for each name")
 	c.Flags().BoolVar(&wide, "wide", false, "show the owners on the server, too")
+	c.Flags().Var(within(&every, 100*time.Millisecond, century), "watch",
+		"show it again after this `time`, until ctrl-c")
+	c.Flags().Lookup("watch").NoOptDefVal = "1s"
+	c.MarkFlagsMutuallyExclusive("watch", "json")
 	return c
+}
+
+// watch writes a table again and again, each over the last one if that is on a terminal, until ctx ends. A server that
+// gives no answer is asked again.
+func (s *search) watch(ctx context.Context, red *redlatch.Client, names []string, every time.Duration,
+	wide bool) error {
+	before := ""
+	if f, ok := s.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		before = "\x1b[H\x1b[J" // the upper left corner, and nothing below
+	}
+	for {
+		all, err := s.statuses(ctx, red, names)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case exitCode(err) == exitServer:
+			s.say("%s; asking again", words(err))
+		case err != nil:
+			return err
+		default:
+			fmt.Fprintf(s.out, "%s%s\n", before, time.Now().Format(time.TimeOnly))
+			if err := table(s.out, statusRows(all, wide)); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+	}
 }
 
 // statuses are those of the names, or without any of all that is found held.
@@ -151,16 +174,16 @@ func (s *search) statuses(ctx context.Context, red *redlatch.Client, names []str
 			return nil, err
 		}
 	}
-	all = []status{}
+	all = []status{} // a name that a search found may be another program's, or free by now
 	for _, name := range names {
 		x, err := look(ctx, red, s.server.prefix, name)
 		switch {
 		case searched && (errors.Is(err, redlatch.ErrWrongType) || errors.Is(err, redlatch.ErrInvalidName)):
-			continue // another program's
+			continue
 		case err != nil:
 			return nil, err
 		case searched && !x.Held:
-			continue // it was free by then
+			continue
 		}
 		all = append(all, x)
 	}
@@ -172,4 +195,92 @@ func (t *tool) json(v any) error {
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
+}
+
+// millis is a duration for JSON; -1 stands for no end.
+func millis(d time.Duration) *int64 {
+	ms := d.Milliseconds()
+	if d < 0 {
+		ms = -1
+	}
+	return &ms
+}
+
+// brief is a duration for people.
+func brief(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "no end"
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func briefMillis(ms *int64) string {
+	if ms == nil {
+		return ""
+	}
+	return brief(time.Duration(*ms) * time.Millisecond)
+}
+
+// printable is a text from a server, fit for a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+// row is a line of a table.
+type row []any
+
+// table writes rows in columns, fit for a terminal.
+func table(out io.Writer, rows []row) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		line := ""
+		for _, cell := range r {
+			line += printable(fmt.Sprint(cell)) + "\t"
+		}
+		fmt.Fprintln(w, strings.TrimRight(line, "\t"))
+	}
+	return w.Flush()
+}
+
+// statusRows has a row for each holder and waiter. The last column is for wide tables.
+func statusRows(all []status, wide bool) []row {
+	rows := []row{{"NAME", "KIND", "STATE", "WHO", "LEASE", "WAITS", "OWNER"}}
+	for _, s := range all {
+		kind, free := s.Kind, ""
+		if s.Available != nil {
+			free = fmt.Sprintf(", %d of %d free", *s.Available, s.Capacity)
+		} else if s.Mode != "" {
+			kind = "lock, " + s.Mode
+		}
+		switch {
+		case s.Kind == "limit": // it has no holder: redlatch limit shows where it stands
+			rows = append(rows, row{s.Name, kind})
+		case len(s.Holders) == 0:
+			rows = append(rows, row{s.Name, kind, "free" + free})
+		}
+		for _, h := range s.Holders {
+			who := h.Who
+			if h.Count > 1 {
+				who += fmt.Sprintf(" (%d times)", h.Count)
+			}
+			rows = append(rows, row{s.Name, kind, "held" + free, who, briefMillis(h.LeaseMS), "", h.Owner})
+		}
+		for _, h := range s.Waiters {
+			rows = append(rows, row{s.Name, kind, "waits", h.Who, "", briefMillis(h.WaitingMS), h.Owner})
+		}
+	}
+	for i, r := range rows {
+		if len(r) == 7 && !wide {
+			rows[i] = r[:6]
+		}
+	}
+	return rows
 }

@@ -11,8 +11,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,10 +18,12 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
 // In the role of redlatch the test's program is redlatch, and so are the guards that it starts.
 func TestMain(m *testing.M) {
+	completionTime = patience
 	redistest.Main(m, map[string]func() error{"redlatch": func() error {
 		main()
 		return nil
@@ -76,31 +76,13 @@ func codeOf(t *testing.T, err error) int {
 type running struct {
 	*exec.Cmd
 	out      *bufio.Reader
-	messages *messages
-}
-
-// messages keep what is written to stderr.
-type messages struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (m *messages) Write(p []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.text.Write(p)
-}
-
-func (m *messages) String() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.text.String()
+	messages *redistest.Logbook
 }
 
 // begin starts redlatch and returns when its command has written a line, which must be "ready".
 func begin(t *testing.T, url string, args ...string) running {
 	t.Helper()
-	r := running{Cmd: command(t, url, args...), messages: &messages{}}
+	r := running{Cmd: command(t, url, args...), messages: &redistest.Logbook{}}
 	out, in, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { out.Close() })
@@ -131,7 +113,8 @@ func (r running) silence(t *testing.T) {
 
 func open(t *testing.T, s *redistest.Server) *redlatch.Client {
 	t.Helper()
-	red, err := redlatch.Open(t.Context(), s.Option(), redlatch.Options{CallTimeout: 5 * time.Second})
+	red, err := redlatch.Open(t.Context(), s.Option(), redlatch.Options{CallTimeout: 5 * time.Second,
+		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 5 * time.Second }})
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })
 	return red

@@ -3,10 +3,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
@@ -26,7 +27,7 @@ func here(s *redistest.Server, in string, args ...string) result {
 	return result{code, out.String(), messages.String()}
 }
 
-func TestAStockFromOpenToClose(t *testing.T) {
+func TestStock_FromOpenToEnd_IsShownPausedRestored(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	look := func(code int) (all []stockStatus) {
@@ -36,21 +37,19 @@ func TestAStockFromOpenToClose(t *testing.T) {
 		return all
 	}
 	require.Equal(t, "absent", look(1)[0].State)
-	require.Equal(t, 1, here(s, "", "stock", "change", "shoes", "--limit", "5").code)
-	r := here(s, "", "stock", "open", "shoes", "--limit", "3", "--open-for", "1h")
-	require.Zero(t, r.code, r.err)
-	require.NotEmpty(t, strings.TrimSpace(r.out))
-	require.Equal(t, 1, here(s, "", "stock", "open", "shoes", "--limit", "3", "--open-for", "1h").code)
-	require.Zero(t, here(s, "", "stock", "change", "shoes", "--limit", "5").code)
+	require.Equal(t, 1, here(s, "", "stock", "pause", "shoes").code)
+	of := open(t, s).Stocks().Stock("shoes")
+	_, err := of.Open(t.Context(), stock.Spec{Limit: 5, PerUser: 1, OpenFor: time.Hour})
+	require.NoError(t, err)
 
-	r = here(s, `{"ordinal":1,"claimant":"one"} {"ordinal":2,"n":2,"claimant":"two","request":"order"}`, "stock",
+	r := here(s, `{"ordinal":1,"claimant":"one"} {"ordinal":2,"n":2,"claimant":"two","request":"order"}`, "stock",
 		"restore", "shoes")
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.out, "added 3")
 	got := look(0)[0]
 	require.EqualValues(t, 3, got.Sold)
 	require.EqualValues(t, 2, got.Remaining)
-	g, err := open(t, s).Stocks().Stock("shoes").Lookup(context.Background(), stock.Units{Claimant: "one"})
+	g, err := of.Lookup(context.Background(), stock.Units{Claimant: "one"})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, g.Ordinal)
 
@@ -58,84 +57,131 @@ func TestAStockFromOpenToClose(t *testing.T) {
 	require.Equal(t, 65, r.code)
 	require.Contains(t, r.err, "record 2")
 	require.Equal(t, "suspended", look(0)[0].State)
-	require.Equal(t, 64, here(s, "", "stock", "change", "shoes", "--limit", "1").code)
-
 	require.Zero(t, here(s, "", "stock", "restore", "shoes").code)
 	require.Zero(t, here(s, "", "stock", "pause", "shoes").code)
 	require.Equal(t, string(stock.PhasePaused), look(0)[0].State)
 	require.Zero(t, here(s, "", "stock", "resume", "shoes").code)
 	require.Equal(t, string(stock.PhaseOpen), look(0)[0].State)
-	require.Zero(t, here(s, "", "stock", "change", "shoes", "--end-in", "5h").code)
-	require.Greater(t, look(0)[0].EndsInMS, (4 * time.Hour).Milliseconds())
 	require.Zero(t, here(s, "", "stock", "end", "shoes", "--yes").code)
 	require.Equal(t, string(stock.PhaseClosed), look(0)[0].State)
-	require.Zero(t, here(s, "", "stock", "delete", "shoes", "--yes").code)
-	require.Equal(t, "absent", look(1)[0].State)
-	require.Equal(t, 1, here(s, "", "stock", "pause", "shoes").code)
 }
 
-func TestALimitSaysByItsExitCodeWhetherUnitsMayPass(t *testing.T) {
+func TestLimit_SetUnsetReset_ArePeeked(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := here(s, "", "limit", "mails", "--rate", "1", "--per", "24h")
-	require.Zero(t, r.code, r.err)
-	require.Empty(t, r.out)
-	for _, more := range [][]string{{}, {"--wait", "1s"}} {
-		r = here(s, "", append([]string{"limit", "mails", "--rate", "1", "--per", "24h"}, more...)...)
-		require.Equal(t, 1, r.code, r.err)
-		after, err := time.ParseDuration(strings.TrimSpace(r.out) + "s")
-		require.NoError(t, err)
-		require.Greater(t, after, 12*time.Hour)
+	l := open(t, s).Limiters().Limiter("mails", ratelimit.LimiterOptions{Rate: 1, Per: 24 * time.Hour})
+	_, err := l.Allow(t.Context(), "", 1)
+	require.NoError(t, err)
+	mails := func(more ...string) string {
+		r := here(s, "", append([]string{"limit", "mails"}, more...)...)
+		require.Zero(t, r.code, r.err)
+		return r.out
 	}
-	require.Zero(t, here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--key", "other").code)
-	require.Zero(t, here(s, "", "limit", "fast", "--rate", "5", "--wait", "1m").code)
-	require.Zero(t, here(s, "", "limit", "fast", "--rate", "5", "--wait", "1m").code)
-
-	r = here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--peek")
-	require.Zero(t, r.code, r.err)
-	require.Contains(t, r.out, "0 could pass now; all of them in 86")
-	require.Zero(t, here(s, "", "limit", "mails", "--rate", "3", "--per", "24h", "--set", "ann: incident 7").code)
-	r = here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--stored", "--peek")
-	require.Contains(t, r.out, "2 could pass now")
-	require.Contains(t, r.out, `on the server: 3 in 24h0m0s, set by "ann: incident 7"`)
-	require.Zero(t, here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--stored").code)
-	require.Zero(t, here(s, "", "limit", "mails", "--unset").code)
-	require.Equal(t, 1, here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--stored").code)
-	require.Zero(t, here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--reset").code)
-	require.Zero(t, here(s, "", "limit", "mails", "--rate", "1", "--per", "24h").code)
-	require.Equal(t, 64, here(s, "", "limit", "mails", "--rate", "1", "--peek", "--reset").code)
+	programs := []string{"--rate", "1", "--per", "24h", "--peek"}
+	require.Contains(t, mails(programs...), "0 could pass now; all of them in 86")
+	require.Contains(t, mails(append(programs, "--key", "other")...), "1 could pass now")
+	require.Contains(t, here(s, "", "limit", "mails", "--peek").err, "no limit is kept")
+	for flags, says := range map[string]string{"--rate 0": "Rate is 0",
+		"--rate 5 --algorithm FixedWindow": "Unit is", "--rate 5 --unit day": "Unit is",
+		"--rate 5 --algorithm FixedWindow --unit day --per 1h": "Per is 1h0m0s, must be 0",
+		"--rate 5 --algorithm SlidingWindow --burst 7":         "Burst is 7, must be 0"} {
+		r := here(s, "", strings.Fields("limit mails --peek "+flags)...)
+		require.Equal(t, exitUsage, r.code, r.err)
+		require.Contains(t, r.err, says)
+	}
+	mails("--rate", "3", "--per", "24h", "--algorithm", "gcra", "--set", "ann: incident 7")
+	stored := mails(append(programs, "--stored")...)
+	require.Contains(t, stored, "2 could pass now")
+	require.Contains(t, stored, `on the server: 3 in 24h0m0s, set by "ann: incident 7"`)
+	require.Contains(t, mails("--peek"), "2 could pass now")
+	require.Contains(t, mails("--peek", "--json"), `"stored_by": "ann: incident 7"`)
+	r := here(s, "", "inspect", "mails").out
+	require.Contains(t, r, "mails  limit")
+	require.NotContains(t, r, "lock")
+	mails("--unset")
+	require.Contains(t, mails(append(programs, "--stored")...), "0 could pass now")
+	mails("--reset")
+	require.Contains(t, mails(programs...), "1 could pass now")
 }
 
-func TestBenchAndTopWithoutATerminal(t *testing.T) {
+// An operator changes a calendar limit of running programs: what was taken still counts.
+func TestLimitSet_SameKind_KeepsWhatWasTaken(t *testing.T) {
+	t.Parallel()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	for name, tt := range map[string]struct {
+		programs ratelimit.LimiterOptions
+		flags    string
+		shown    string
+	}{
+		"day": {
+			ratelimit.LimiterOptions{Rate: 20, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, Zone: zone, Stored: true},
+			"--algorithm fixedwindow --unit day --zone Europe/Berlin", `100 in each Day of Europe/Berlin, set by "more"`,
+		},
+		"slides": {
+			ratelimit.LimiterOptions{Rate: 20, Algorithm: ratelimit.SlidingWindow, Per: time.Hour, Stored: true},
+			"--algorithm SlidingWindow --per 1h", `100 in 1h0m0s, set by "more"`,
+		},
+	} {
+		for _, key := range []string{"", "ann"} {
+			t.Run(name+key, func(t *testing.T) {
+				t.Parallel()
+				s := redistest.Start(t)
+				l := open(t, s).Limiters().Limiter(name, tt.programs)
+				_, err := l.Allow(t.Context(), key, 14)
+				require.NoError(t, err)
+				r := here(s, "", append(strings.Fields("limit "+name+" --rate 100 --set more"), strings.Fields(tt.flags)...)...)
+				require.Zero(t, r.code, r.err)
+				require.Empty(t, r.err)
+				redistest.Eventually(t, 20*time.Second, "the limit is known", func() bool {
+					a, err := l.Peek(t.Context(), key)
+					require.NoError(t, err)
+					return a.Remaining == 86
+				})
+				r = here(s, "", "limit", name, "--peek", "--key", key)
+				require.Zero(t, r.code, r.err)
+				require.Contains(t, r.out, "86 could pass now")
+				require.Contains(t, r.out, tt.shown)
+			})
+		}
+	}
+}
+
+func TestInspectWatch_WithoutATerminal_WritesAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := here(s, "", "bench", "--for", "20ms", "--json")
-	require.Zero(t, r.code, r.err)
-	var all []measurement
-	require.NoError(t, json.Unmarshal([]byte(r.out), &all))
-	require.Len(t, all, 4)
-	for _, m := range all {
-		require.Positive(t, m.Rate, m.What)
-		require.Positive(t, m.Floor, m.What)
-	}
-	h, err := open(t, s).Locks().Reentrant("job").WithLabel("one").Lock(context.Background())
+	h, err := open(t, s).Locks().Reentrant("job").WithLabel("one").Lock(t.Context())
 	keep(t, err, h.Unlock)
-	r = here(s, "", "top")
-	require.Zero(t, r.code, r.err)
-	require.Contains(t, r.out, "one")
-	require.NotContains(t, r.out, "\x1b")
+	for _, names := range [][]string{{"job"}, {}} {
+		c := command(t, urlOf(s), append([]string{"inspect", "--watch=100ms"}, names...)...)
+		out, err := c.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, c.Start())
+		lines := bufio.NewScanner(out)
+		for seen := 0; seen < 3 && lines.Scan(); {
+			require.NotContains(t, lines.Text(), "\x1b")
+			if strings.Contains(lines.Text(), "one") {
+				seen++
+			}
+		}
+		require.NoError(t, c.Process.Signal(syscall.SIGINT))
+		require.Zero(t, codeOf(t, c.Wait()))
+	}
 }
 
 func TestTheLeaderRunsTheCommandAndIsFollowed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	require.Equal(t, 1, here(s, "", "elect", "jobs").code) // nobody leads
+	require.Equal(t, `{"elected":false,"owner":"","token":0,"value":""}`+"\n", here(s, "", "elect", "jobs", "--json").out)
 	first := begin(t, urlOf(s), "elect", "jobs", "--value", "first", "--call-timeout=1s", "--", "sh", "-c",
 		"echo ready; sleep 600")
 	// a machine that stands still for 3 s takes the leadership away for a while
 	redistest.Eventually(t, patience, "nobody leads", func() bool {
 		return here(s, "", "elect", "jobs").out == "first\n"
 	})
+	require.Regexp(t, `^\{"elected":true,"owner":"[^"]+","token":[1-9]\d*,"value":"first"\}\n$`,
+		here(s, "", "elect", "jobs", "--json").out)
 	second := command(t, urlOf(s), "elect", "jobs", "--value", "second", "--call-timeout=1s", "--", "sh", "-c",
 		`echo "$REDLATCH_TOKEN"; exit 6`)
 	require.NoError(t, first.Process.Kill())
@@ -145,33 +191,21 @@ func TestTheLeaderRunsTheCommandAndIsFollowed(t *testing.T) {
 	first.silence(t)
 }
 
-func TestADrainedLeadersCommandIsStoppedAndAnotherLeads(t *testing.T) {
+func TestCall_Unanswered_NamesItsTimeout(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	require.Equal(t, 0, here(s, "", "elect", "jobs", "--drain", "1m").code, "nobody leads")
-	first := begin(t, urlOf(s), "elect", "jobs", "--value", "first", "--call-timeout=1s", "--", "sh", "-c",
-		"trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done")
-	redistest.Eventually(t, patience, "nobody leads", func() bool {
-		return here(s, "", "elect", "jobs").out == "first\n"
-	})
-	second := command(t, urlOf(s), "elect", "jobs", "--value", "second", "--call-timeout=1s", "--", "sleep", "600")
-	require.NoError(t, second.Start())
-	t.Cleanup(func() { second.Process.Kill() })
-	require.Equal(t, 0, here(s, "", "elect", "jobs", "--drain", "10m", "--call-timeout=1s").code)
-	redistest.Eventually(t, patience, "the second does not lead", func() bool {
-		return here(s, "", "elect", "jobs").out == "second\n"
-	})
-	for _, c := range []*exec.Cmd{first.Cmd, second} {
-		require.NoError(t, c.Process.Signal(syscall.SIGTERM))
-		require.Error(t, c.Wait())
+	p := redistest.NewProxy(t, redistest.Start(t))
+	p.Delay(100*time.Millisecond, 100*time.Millisecond)
+	for _, args := range [][]string{{"inspect", "a"}, {"elect", "a"}, {"run", "--lock", "a", "--wait=1s", "--", "true"}} {
+		r := here(p.Server(), "", append([]string{"--call-timeout=150ms"}, args...)...)
+		require.Equal(t, exitServer, r.code, r.err)
+		require.Contains(t, r.err, "--call-timeout 150ms")
 	}
-	first.silence(t)
 }
 
 func TestALimitIsAnsweredWithinTheCallTimeout(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Start(t))
 	p.Delay(40*time.Millisecond, 40*time.Millisecond) // the library's own bound for an Allow is 50 ms
-	r := here(p.Server(), "", "limit", "mails", "--rate", "1", "--per", "24h")
+	r := here(p.Server(), "", "limit", "mails", "--rate", "1", "--per", "24h", "--peek")
 	require.Zero(t, r.code, r.err)
 }

@@ -3,10 +3,13 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -162,4 +165,99 @@ func (p *process) code() (int, error) {
 		return exitSignal + int(w.Signal()), nil
 	}
 	return exit.ExitCode(), nil
+}
+
+// slack is how much later than redlatch its guard acts, so that it does so only if redlatch does not.
+const slack = 500 * time.Millisecond
+
+// guarded is the guard of a command, as redlatch sees it: another process, that stops the command if redlatch itself is
+// killed, or does not move on the end of the lease because it is stopped. A line of its standard input is a number for
+// kill(2), and the milliseconds until the lease ends; an empty line says that the command has ended.
+//
+// The end of the input without that means that redlatch is gone. Then the command gets SIGTERM, and SIGKILL 5 s later
+// or at the end of the lease.
+type guarded struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	target int
+}
+
+func startGuard(messages io.Writer) (*guarded, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	g := &guarded{cmd: exec.Command(self, "guard")}
+	g.cmd.Stderr = messages
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what ends our group does not end it
+	if g.in, err = g.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	return g, g.cmd.Start()
+}
+
+func (g *guarded) until(left time.Duration) { fmt.Fprintln(g.in, g.target, left.Milliseconds()) }
+
+func (g *guarded) dismiss() {
+	fmt.Fprintln(g.in)
+	g.in.Close()
+	g.cmd.Wait()
+}
+
+// guard is the guard itself.
+func guard(messages io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use: "guard", Hidden: true, Args: cobra.NoArgs,
+		Short: "stop the command of a redlatch run that was killed; run starts it",
+		Run: func(c *cobra.Command, _ []string) {
+			signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
+			keepWatch(c.InOrStdin(), messages)
+		},
+	}
+}
+
+func keepWatch(orders io.Reader, messages io.Writer) {
+	lines := make(chan string)
+	go func() {
+		for s := bufio.NewScanner(orders); s.Scan(); {
+			lines <- s.Text()
+		}
+		close(lines)
+	}()
+	target, end := 0, time.Now().Add(time.Hour)
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				if target != 0 {
+					fmt.Fprintln(messages, "redlatch guard: the process that holds the lock is gone: stopping the command")
+				}
+				stopTarget(target, min(5*time.Second, time.Until(end)))
+				return
+			}
+			var left int64
+			if n, _ := fmt.Sscan(line, &target, &left); n < 2 {
+				return
+			}
+			end = time.Now().Add(time.Duration(left) * time.Millisecond)
+		case <-time.After(time.Until(end) + slack):
+			fmt.Fprintln(messages,
+				"redlatch guard: the lease is over, and the process that holds the lock does not run: killing the command")
+			stopTarget(target, 0)
+			return
+		}
+	}
+}
+
+// stopTarget returns when there is no such process any more, or it was killed.
+func stopTarget(target int, grace time.Duration) {
+	if target == 0 {
+		return // nothing was started; and 0 would be this process's own group
+	}
+	syscall.Kill(target, syscall.SIGTERM)
+	syscall.Kill(target, syscall.SIGCONT)
+	if gone(target, grace) {
+		return
+	}
+	syscall.Kill(target, syscall.SIGKILL)
 }

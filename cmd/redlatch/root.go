@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"os/signal"
@@ -13,12 +14,16 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/keyname"
 )
 
 // tool is what all commands share.
 type tool struct {
 	streams
 	server *server
+	begun  bool // a command runs: what is refused from now on is not how it was called
 }
 
 // say writes a message for people.
@@ -32,6 +37,9 @@ func execute(args []string, s streams) int {
 	root := t.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(context.Background())
+	if err != nil && !t.begun { // cobra's refusals, too
+		err = usage("%w", err)
+	}
 	if c := (coded{}); err != nil && !(errors.As(err, &c) && c.err == nil) {
 		t.say("%s", words(err))
 	}
@@ -40,13 +48,8 @@ func execute(args []string, s streams) int {
 
 func (t *tool) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "redlatch",
-		Short: "locks, semaphores and stocks on Redis or Valkey, from the command line",
-		Long: `redlatch runs commands under locks and semaphores that live on a Redis or Valkey server, shows who holds them
-and who waits, and manages stocks. Go programs that use the library, and Java programs that use Redisson, hold the same
-locks by the same names.
-
-Data goes to stdout, messages go to stderr. A flag or argument that cannot be used is refused before anything is sent.`,
+		Use:           "redlatch",
+		Short:         "locks, semaphores and stocks on Redis or Valkey, from the command line",
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -54,120 +57,101 @@ Data goes to stdout, messages go to stderr. A flag or argument that cannot be us
 	root.SetIn(t.in)
 	root.SetOut(t.out)
 	root.SetErr(t.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{exitUsage, err} })
 	root.SetVersionTemplate("{{.Version}}\n")
 	t.server.flags(root.PersistentFlags())
-	root.AddCommand(t.run(), t.inspect(), t.elect(), t.unlock(), t.top(), t.check(), t.stock(), t.limit(), t.bench(),
-		t.acl(), t.man(), guard(t.err), become(),
-		topic("connection", "how to name the server", connectionHelp),
-		topic("exit-codes", "what the exit codes mean", exitHelp))
-	root.SetHelpCommand(helpCommand(root))
+	root.MarkFlagsRequiredTogether("tls-cert", "tls-key")
+	root.AddCommand(t.run(), t.inspect(), t.elect(), t.unlock(), t.check(), t.stock(), t.limit(), t.acl(),
+		guard(t.err), become(),
+		&cobra.Command{Use: "connection", Short: "how to name the server"},
+		&cobra.Command{Use: "exit-codes", Short: "what the exit codes mean"})
+	root.InitDefaultHelpCmd()
 	t.completions(root)
-	refusals(root)
+	t.document(root)
+	help, _, _ := root.Find([]string{"help"})
+	help.Run, help.RunE = nil, func(_ *cobra.Command, args []string) error {
+		of, left, err := root.Find(args)
+		if err == nil && len(left) > 0 && of.HasSubCommands() {
+			err = cobra.NoArgs(of, left)
+		}
+		if err != nil {
+			return usage("%w", err)
+		}
+		return of.Help()
+	}
 	return root
 }
 
-// helpCommand refuses what is not a command, where cobra's own shows the help of the command above and exits with 0.
-func helpCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use: "help [command]", Short: "say everything about a command", DisableFlagsInUseLine: true,
-		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) (found []string, _ cobra.ShellCompDirective) {
-			if of, left, err := root.Find(args); err == nil && len(left) == 0 {
-				for _, c := range of.Commands() {
-					if !c.Hidden && strings.HasPrefix(c.Name(), typed) {
-						found = append(found, c.Name()+"\t"+c.Short)
-					}
-				}
-			}
-			return found, cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			of, left, _ := root.Find(args)
-			if of == nil || len(left) > 0 && of.HasSubCommands() {
-				return unknown(cmp.Or(of, root), left[0])
-			}
-			return of.Help()
-		},
-	}
+//go:embed help
+var pages embed.FS
+
+// page is a page of help.
+func page(name string) string {
+	text, _ := pages.ReadFile("help/" + name + ".txt") // no page is no text
+	return strings.TrimSpace(string(text))
 }
 
-// unknown is the refusal of a word that is not a command, with those that it may have been meant to be.
-func unknown(c *cobra.Command, word string) error {
-	see := "redlatch help"
-	if c.HasParent() {
-		see += strings.TrimPrefix(c.CommandPath(), "redlatch")
-	}
-	meant := ""
-	if c.SuggestionsMinimumDistance <= 0 {
-		c.SuggestionsMinimumDistance = 2
-	}
-	if like := c.SuggestionsFor(word); len(like) > 0 {
-		meant = fmt.Sprintf(" (did you mean %s?)", strings.Join(like, " or "))
-	}
-	return usage("unknown command %q for %s%s; see %s", word, c.CommandPath(), meant, see)
-}
-
-// refusals gives what cobra refuses its exit code, and has commands that only have others under them refuse words that
-// are none.
-func refusals(c *cobra.Command) {
-	if args := c.Args; args != nil {
-		c.Args = func(c *cobra.Command, given []string) error {
-			err := args(c, given)
-			if had := (coded{}); err == nil || errors.As(err, &had) {
-				return err
-			}
-			return usage("%s takes no arguments; it was given %q", c.CommandPath(), given) // all others have the code of exactly
-		}
-	}
+// document gives commands their pages of help, and notes when one begins. What only has commands under it
+// shows its page, and refuses other words.
+func (t *tool) document(c *cobra.Command) {
+	c.Long, c.Example, _ = strings.Cut(page(strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), "redlatch "), " ", "-")),
+		"\n\nExamples:\n")
 	if c.HasSubCommands() {
-		c.Args = func(c *cobra.Command, given []string) error {
-			if len(given) > 0 {
-				return unknown(c, given[0])
-			}
-			return nil
-		}
 		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		if c.HasParent() { // cobra refuses other words of the root's, and says what may have been meant
+			c.Args = cobra.NoArgs
+		}
+	} else if c.Long != "" && c.Runnable() {
+		c.Long += "\n\n" + page("exit-codes")
+	}
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			t.begun = true
+			return run(c, args)
+		}
 	}
 	for _, sub := range c.Commands() {
-		refusals(sub)
+		t.document(sub)
 	}
 }
 
-// version is that of this program, as it was built: by go install its module's, from a checkout the commit.
+// version is that of this program, as it was built: by go install its module's, from a checkout that of the commit.
 func version() string {
 	b, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "redlatch, of an unknown version"
 	}
-	v, of := b.Main.Version, map[string]string{}
-	for _, s := range b.Settings {
-		of[s.Key] = s.Value
-	}
-	if commit := of["vcs.revision"]; commit != "" {
-		v += ", commit " + commit[:min(12, len(commit))]
-		if of["vcs.modified"] == "true" {
-			v += " with changes"
-		}
-	}
-	return fmt.Sprintf("redlatch %s, %s", cmp.Or(v, "(devel)"), b.GoVersion)
+	return fmt.Sprintf("redlatch %s, %s", cmp.Or(b.Main.Version, "(devel)"), b.GoVersion)
 }
 
-// topic is a page of help that is not a command.
-func topic(name, short, text string) *cobra.Command {
-	return &cobra.Command{Use: name, Short: short, Long: text}
+// with connects, does what a command is for until SIGINT or SIGTERM, and closes.
+func (t *tool) with(c *cobra.Command, do func(ctx context.Context, red *redlatch.Client) error) error {
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return t.server.with(ctx, nil, func(red *redlatch.Client) error { return do(ctx, red) })
 }
 
-// interruptible is a context that ends with SIGINT or SIGTERM.
-func interruptible(c *cobra.Command) (context.Context, func()) {
-	return signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-}
-
-// exactly refuses another number of arguments than n, which are named.
-func exactly(n int, what string) cobra.PositionalArgs {
+// one refuses any number of arguments but one, which is what, and must pass check.
+func one(what string, check func(name string) error) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if len(args) != n {
+		if len(args) != 1 {
 			return usage("%s needs %s; it was given %d argument(s)", c.CommandPath(), what, len(args))
 		}
-		return nil
+		return check(args[0])
 	}
+}
+
+// lockName refuses what is no name of a lock, semaphore or election.
+func (t *tool) lockName(name string) error {
+	if err := keyname.Check(t.server.prefix + name); err != nil {
+		return usage("name %q: %w", name, err)
+	}
+	return nil
+}
+
+// stockName refuses what is no name of a stock or limiter.
+func (t *tool) stockName(name string) error {
+	if _, err := keyname.Braced(t.server.prefix, name, "a stock or limiter"); err != nil {
+		return usage("name %q: %w", name, err)
+	}
+	return nil
 }

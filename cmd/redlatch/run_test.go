@@ -27,49 +27,51 @@ func TestFlagsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"run", "--", "true"}, 64, `--lock ""`},
-		{[]string{"run", "--lock", "a", "--semaphore", "b", "-c", "1", "--", "true"}, 64, `--semaphore "b"`},
+		{[]string{"run", "--", "true"}, 64, "[lock semaphore] is required"},
+		{[]string{"run", "--lock", "a", "--semaphore", "b", "-c", "1", "--", "true"}, 64, "in the group [lock "},
 		{[]string{"run", "--lock", "a"}, 64, "no command"},
 		{[]string{"run", "--lock", "a{b", "--", "true"}, 64, `--lock "a{b"`},
-		{[]string{"run", "--lock", "a", "--wait", "-1s", "--", "true"}, 64, "--wait -1s"},
+		{[]string{"run", "--lock", "a", "--wait", "-1s", "--", "true"}, 64, `"-1s" for "-w, --wait" flag: must be from 0s`},
 		{[]string{"run", "--lock", "a", "-n", "--wait", "1s", "--", "true"}, 64, "-n, --wait 1s"},
 		{[]string{"run", "--lock", "a", "--wait", "10", "--", "true"}, 64, `"10"`},
-		{[]string{"run", "--lock", "a", "--lease", "1ms", "--", "true"}, 64, "--lease 1ms"},
-		{[]string{"run", "--lock", "a", "--lease", "1m", "--max-hold", "1m", "--", "true"}, 64, "--max-hold 1m0s"},
-		{[]string{"run", "--lock", "a", "-E", "256", "--", "true"}, 64, "-E 256"},
-		{[]string{"run", "--semaphore", "a", "--", "true"}, 64, "-c 0"},
+		{[]string{"run", "--lock", "a", "--lease", "1ms", "--", "true"}, 64, `"1ms" for "--lease" flag: must be from 1s`},
+		{[]string{"run", "--lock", "a", "--lease", "1m", "--max-hold", "1m", "--", "true"}, 64, "[lease max-hold]"},
+		{[]string{"run", "--lock", "a", "-E", "256", "--", "true"}, 64,
+			`"256" for "-E, --conflict-exit-code" flag: must be from 0 to 255`},
+		{[]string{"run", "--semaphore", "a", "--", "true"}, 64, "missing [capacity]"},
 		{[]string{"run", "--semaphore", "a", "-c", "2", "--permits", "3", "--", "true"}, 64, "--permits 3"},
-		{[]string{"run", "--semaphore", "a", "-c", "2", "--fenced", "--", "true"}, 64, "--fenced"},
+		{[]string{"run", "--semaphore", "a", "-c", "2", "--fenced", "--", "true"}, 64, "[fenced semaphore] were all set"},
 		{[]string{"run", "--lock", "a", "--label", strings.Repeat("x", 257), "--", "true"}, 64, "--label"},
 		{[]string{"run", "--lock", "a", "--", "./no-such-program"}, 69, "no-such-program"},
 		{[]string{"--redis", "localhost:6379", "run", "--lock", "a", "--", "true"}, 64, `--redis "localhost:6379"`},
 		{[]string{"run", "--lock", "a", "--tls-ca", "x", "--", "true"}, 64, `--tls-ca "x"`},
 		{[]string{"unlock", "a"}, 64, "--force"},
 		{[]string{"unlock", "--force", "a"}, 64, "--yes"},
-		{[]string{"inspect", "--count", "0"}, 64, "--count 0"},
+		{[]string{"inspect", "--count", "0"}, 64, `"0" for "--count" flag`},
 		{[]string{"inspect", "}"}, 64, `"}"`},
 		{[]string{"inspect", "a", "--match", "b*"}, 64, `--match "b*"`},
 		{[]string{"elect", "--", "true"}, 64, "the name of an election"},
-		{[]string{"elect", "a", "--ttl", "1s", "--", "true"}, 64, "--ttl 1s"},
+		{[]string{"elect", "a", "--ttl", "1s", "--", "true"}, 64, `"1s" for "--ttl" flag: must be from 2s`},
 		{[]string{"elect", "a", "--observe", "--", "true"}, 64, "--observe"},
-		{[]string{"elect", "a", "--drain", "1m", "--", "true"}, 64, "--drain"},
-		{[]string{"elect", "a", "--drain", "-1m"}, 64, "--drain -1m"},
-		{[]string{"elect", "a", "--priority", "-1", "--", "true"}, 64, "--priority -1"},
-		{[]string{"top", "--interval", "1ms"}, 64, "--interval 1ms"},
-		{[]string{"stock", "open", "a", "--open-for", "1h"}, 64, "--limit 0"},
-		{[]string{"stock", "open", "a", "--limit", "1"}, 64, "--open-for 0s"},
-		{[]string{"stock", "open", "{a}", "--limit", "1", "--open-for", "1h"}, 64, `"{a}"`},
-		{[]string{"stock", "change", "a", "--limit", "-1"}, 64, "--limit -1"},
+		{[]string{"elect", "a", "--once"}, 64, "--once"},
+		{[]string{"inspect", "--watch=1ms"}, 64, `"1ms" for "--watch" flag`},
+		{[]string{"inspect", "--watch", "--json"}, 64, "[json watch] were all set"},
+		{[]string{"stock", "pause", "{a}"}, 64, `"{a}"`},
 		{[]string{"stock", "end", "a"}, 64, "--yes"},
-		{[]string{"stock", "delete", "a"}, 64, "--yes"},
-		{[]string{"stock", "change", "a"}, 64, "--end-in"},
-		{[]string{"stock", "change", "a", "--per-user", "0"}, 64, "--per-user 0"},
-		{[]string{"stock", "change", "a", "--start-in", "-1s"}, 64, "--start-in -1s"},
 		{[]string{"stock", "status"}, 64, "names"},
 		{[]string{"stock", "restore", "a", "--from", "./no-such-file"}, 64, `--from "./no-such-file"`},
-		{[]string{"limit", "a"}, 64, "--rate 0"},
-		{[]string{"limit", "a", "--rate", "5", "-n", "6"}, 64, "-n 6"},
-		{[]string{"bench", "--for", "1ms"}, 64, "--for 1ms"},
+		{[]string{"limit", "a", "--rate", "5"}, 64, "[peek reset set unset] is required"},
+		{[]string{"limit", "a", "--peek", "--reset"}, 64, "[peek reset] were all set"},
+		{[]string{"limit", "a", "--set", "me"}, 64, "--set needs --rate and --algorithm"},
+		{strings.Fields("limit a --set me --rate 5 --per 24h"), 64, "--set needs --rate and --algorithm"},
+		{strings.Fields("limit a --peek --rate 5 --algorithm bucket"), 64, "none of GCRA, SlidingWindow, FixedWindow"},
+		{strings.Fields("limit a --peek --rate 5 --algorithm FixedWindow --unit aeon"), 64, `"aeon" for "--unit"`},
+		{strings.Fields("limit a --peek --rate 5 --algorithm FixedWindow --unit day --zone Mars"), 64, `"Mars" for "--zone"`},
+		{strings.Fields("limit a --peek --algorithm FixedWindow --unit day --zone Local"), 64, `"Local" for "--zone"`},
+		{[]string{"inspect", "--prefix", "}"}, 64, `--prefix "}"`},
+		{[]string{"inspect", "--call-timeout", "1000000h"}, 64, `for "--call-timeout" flag: must be from 1ms`},
+		{[]string{"run", "--lock", "a", "--ttl", "1000000h", "--", "true"}, 64, `for "--ttl" flag: must be from 2s`},
+		{[]string{"inspect", "--tls-cert", "x"}, 64, "missing [tls-key]"},
 		{[]string{"nothing"}, 64, `"nothing"`},
 		{[]string{"run", "--lock", "a", "--", "true"}, 75, "redis://***@127.0.0.1:1"},
 	} {
@@ -119,28 +121,24 @@ func TestExitCodesAreThoseOfFlock(t *testing.T) {
 	require.Equal(t, 77, r.code, r.err)
 }
 
-func TestACommandIsStoppedWhenItsLockIsLost(t *testing.T) {
+func TestRun_LockIsLost_CommandIsStopped(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	r := begin(t, urlOf(s), "run", "--lock", "a", "--call-timeout=5s", "--", "sh", "-c",
-		"echo ready; sleep 600; echo never")
-	u := run(t, urlOf(s), "unlock", "--force", "--yes", "a", "--call-timeout=5s")
-	require.Zero(t, u.code, u.err)
-	require.Equal(t, 125, codeOf(t, r.Wait()), r.messages)
-	require.Contains(t, r.messages.String(), `lost: lock "a"`)
-	r.silence(t)
-}
-
-func TestACommandThatIgnoresTheSignalIsKilled(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r := begin(t, urlOf(s), "run", "--lock", "a", "--grace", "100ms", "--call-timeout=5s", "--", "sh", "-c",
-		"trap '' TERM; echo ready; sleep 600; sleep 600")
-	u := run(t, urlOf(s), "unlock", "--force", "--yes", "a", "--call-timeout=5s")
-	require.Zero(t, u.code, u.err)
-	require.Equal(t, 125, codeOf(t, r.Wait()), r.messages)
-	require.Contains(t, r.messages.String(), "did not end within")
-	r.silence(t)
+	for name, tt := range map[string]struct{ grace, trap, says string }{
+		"by SIGTERM": {"5s", "", `lost: lock "a"`},
+		"by SIGKILL": {"100ms", "trap '' TERM; ", "did not end within"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			r := begin(t, urlOf(s), "run", "--lock", "a", "--grace", tt.grace, "--call-timeout=5s", "--", "sh", "-c",
+				tt.trap+"echo ready; sleep 600; sleep 600; echo never")
+			u := run(t, urlOf(s), "unlock", "--force", "--yes", "a", "--call-timeout=5s")
+			require.Zero(t, u.code, u.err)
+			require.Equal(t, 125, codeOf(t, r.Wait()), r.messages)
+			require.Contains(t, r.messages.String(), tt.says)
+			r.silence(t)
+		})
+	}
 }
 
 func TestACommandIsStoppedWhenItsTimeIsOver(t *testing.T) {
@@ -192,12 +190,12 @@ func TestTheGuardKillsACommandWhoseLeaseIsOver(t *testing.T) {
 	orders, in := io.Pipe()
 	defer in.Close()
 	ended := make(chan struct{})
-	says := &messages{}
+	says := &redistest.Logbook{}
 	go func() {
 		keepWatch(orders, says)
 		close(ended)
 	}()
-	_, err := fmt.Fprintf(in, "watch %d\nuntil 3600000\nuntil 100\n", -sleeps.Process.Pid)
+	_, err := fmt.Fprintf(in, "%[1]d 3600000\n%[1]d 100\n", -sleeps.Process.Pid)
 	require.NoError(t, err)
 	require.Error(t, sleeps.Wait())
 	<-ended

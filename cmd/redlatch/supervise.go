@@ -24,7 +24,7 @@ func (j *job) do(ctx context.Context, red *redlatch.Client) error {
 	defer signal.Stop(signals)
 	c, err := j.await(ctx, red, signals)
 	if err != nil {
-		return err
+		return notHeld{err}
 	}
 	return j.hold(c, signals)
 }
@@ -42,7 +42,8 @@ func (j *job) hold(c claim, signals <-chan os.Signal) error {
 		_ = j.release(c)
 		return err
 	}
-	g.watch(p.target, time.Until(c.Until()))
+	g.target = p.target
+	g.until(time.Until(c.Until()))
 	p.let()
 	why := (&supervisor{job: j, claim: c, process: p, guard: g}).run(signals)
 	ending := 100 * time.Millisecond
@@ -74,7 +75,7 @@ func (j *job) release(c claim) error {
 	defer cancel()
 	err := c.release(ctx)
 	if err != nil && !errors.Is(err, redlatch.ErrLost) {
-		j.say("release of %s: %v; it is free at the end of its lease at the latest", j.what(), err)
+		j.say("release of %s: %v; it will be free when its lease ends", j.what(), err)
 	}
 	return err
 }
@@ -84,8 +85,7 @@ func (j *job) release(c claim) error {
 //	renewed in time                     nothing happens
 //	no renewal, and the lease runs out  SIGTERM ahead of the end, SIGKILL at the end: no one else can have it before
 //	lost at once (DEL, unlock --force)  SIGTERM, and SIGKILL after the grace
-//	--max-hold is over, or the leader   the same, while the lease is renewed
-//	is asked to hand over
+//	--max-hold is over                  the same, while the lease is renewed
 type supervisor struct {
 	*job
 	claim   claim
@@ -111,10 +111,6 @@ func (s *supervisor) run(signals <-chan os.Signal) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	done := s.claim.Done()
-	var handOver <-chan struct{}
-	if l, ok := s.claim.(leaderClaim); ok {
-		handOver = l.HandOver()
-	}
 	for {
 		select {
 		case <-s.process.ended:
@@ -125,9 +121,6 @@ func (s *supervisor) run(signals <-chan os.Signal) error {
 		case <-over:
 			over = nil
 			s.stop(exitTime, fmt.Errorf("--max-hold %v is over", s.maxHold))
-		case <-handOver:
-			handOver = nil
-			s.stop(exitLost, fmt.Errorf("%w: %s is to be led by another, as was asked for", errLostHold, s.what()))
 		case <-tick.C:
 			if s.why == nil && s.claim.Until() != s.until {
 				tell.Reset(s.moved())

@@ -14,41 +14,24 @@ import (
 	"golang.org/x/term"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/keyname"
 )
-
-const unlockHelp = `unlock --force takes a lock from its holder, and hands it to those who wait.
-
-The holder is not asked. It learns of the loss within milliseconds where the server tracks its key, otherwise at its
-next renewal, within a third of its lease; until then it may work at the same time as the next holder. The lock of a
-process that died is free by itself at the end of its lease, which inspect shows.
-
-It asks before it does so. Without a terminal it refuses, unless --yes says that the answer is known.
-
-It exits with 0 if it took the lock, and with 1 if it was free, or the answer was no.`
 
 func (t *tool) unlock() *cobra.Command {
 	var force, yes bool
 	c := &cobra.Command{
-		Use:     "unlock --force NAME",
-		Short:   "take a lock from its holder",
-		Long:    unlockHelp + "\n\n" + exitHelp,
-		Example: "  redlatch unlock --force nightly-report\n  redlatch unlock --force --yes nightly-report",
-		Args:    exactly(1, "the name of a lock"),
+		Use:   "unlock --force NAME",
+		Short: "take a lock from its holder",
+		Args:  one("the name of a lock", t.lockName),
 		RunE: func(c *cobra.Command, args []string) error {
-			name := args[0]
-			if err := keyname.Check(t.server.prefix + name); err != nil {
-				return usage("name %q: %w", name, err)
-			}
 			if !force {
 				return usage("--force is missing: only a holder itself can release a lock without it")
 			}
 			if err := t.answerable(yes); err != nil {
 				return err
 			}
-			ctx, stop := interruptible(c)
-			defer stop()
-			return t.server.with(ctx, func(red *redlatch.Client) error { return t.takeAway(ctx, red, name, yes) })
+			return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
+				return t.takeAway(ctx, red, args[0], yes)
+			})
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "required: the holder may still be running")

@@ -4,18 +4,21 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"log"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/acl"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // alone runs redlatch without a server.
@@ -32,25 +35,48 @@ func TestAMistypedCommandIsRefusedWithWhatItMayHaveBeen(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"inspekt"}, `unknown command "inspekt" for redlatch (did you mean inspect?); see redlatch help`},
-		{[]string{"help", "inspekt"}, `unknown command "inspekt" for redlatch (did you mean inspect?); see redlatch help`},
-		{[]string{"help", "nosuch"}, `unknown command "nosuch" for redlatch; see redlatch help`},
-		{[]string{"stock", "delet", "a"},
-			`unknown command "delet" for redlatch stock (did you mean delete?); see redlatch help stock`},
-		{[]string{"help", "stock", "nosuch"}, `unknown command "nosuch" for redlatch stock`},
-		{[]string{"completion", "nosuch"}, `unknown command "nosuch" for redlatch completion`},
-		{[]string{"check", "me"}, `redlatch check takes no arguments`},
+		{[]string{"inspekt"}, "Did you mean this?\n\tinspect"},
+		{[]string{"help", "inspekt"}, "Did you mean this?\n\tinspect"},
+		{[]string{"help", "nosuch"}, `unknown command "nosuch" for "redlatch"`},
+		{[]string{"stock", "delete", "a"}, `unknown command "delete" for "redlatch stock"`},
+		{[]string{"help", "stock", "nosuch"}, `unknown command "nosuch" for "redlatch stock"`},
+		{[]string{"completion", "nosuch"}, `unknown command "nosuch" for "redlatch completion"`},
+		{[]string{"check", "me"}, `unknown command "me" for "redlatch check"`},
 	} {
 		r := alone(tt.args...)
 		require.Equal(t, exitUsage, r.code, "%v", tt.args)
 		require.Contains(t, r.err, tt.says, "%v", tt.args)
 		require.Empty(t, r.out, "%v", tt.args)
 	}
-	for _, args := range [][]string{{"help"}, {"help", "stock", "open"}, {"stock"}, {"connection"}} {
+	for _, args := range [][]string{{"help"}, {"help", "stock", "end"}, {"stock"}, {"connection"}} {
 		r := alone(args...)
 		require.Zero(t, r.code, "%v: %s", args, r.err)
 		require.NotEmpty(t, r.out, "%v", args)
 	}
+}
+
+func TestVersion_Program_NamesItsGo(t *testing.T) {
+	require.Regexp(t, "^redlatch .*, "+regexp.QuoteMeta(runtime.Version())+"\n$", alone("--version").out)
+}
+
+func TestHelp_EveryCommand_HasAPage(t *testing.T) {
+	t.Parallel()
+	used := 0
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		if c.Hidden || c.Name() == "completion" || c.Name() == "help" {
+			return
+		}
+		require.NotEmpty(t, c.Long, c.CommandPath())
+		used++
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit((&tool{server: &server{}}).root())
+	files, err := pages.ReadDir("help")
+	require.NoError(t, err)
+	require.Len(t, files, used)
 }
 
 func TestMessagesAreShort(t *testing.T) {
@@ -68,8 +94,8 @@ func TestMessagesAreShort(t *testing.T) {
 	require.Contains(t, alone("inspect", long).err, "has 70000 bytes", "the reason is not cut off")
 }
 
-// What the library calls by the fields of its options has other names here.
-func TestMessagesNameFlagsAndNoFieldsOfTheLibrary(t *testing.T) {
+// What the library says of its options is said with the flags that they come from.
+func TestConnect_Refused_NamesFlags(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	web := httptest.NewUnstartedServer(nil) // which ends each handshake that it does not like
@@ -77,20 +103,17 @@ func TestMessagesNameFlagsAndNoFieldsOfTheLibrary(t *testing.T) {
 	web.StartTLS()
 	t.Cleanup(web.Close)
 	secure := web.Listener.Addr().String()
-	// which takes 5 s to find out
-	require.Equal(t, "invalid option: --redis must begin with redis://: the server at h:1 speaks without TLS",
-		words(errors.New("pubsub: invalid option: TLSConfig is set, and the server at h:1 speaks without TLS")))
 	for _, tt := range []struct {
 		url  string
 		code int
 		says string
 	}{
 		{"rediss://" + secure, exitUsage, "--tls-ca"},
-		{"redis://" + secure, exitUsage, "--redis must begin with rediss://"},
+		{"redis://" + secure, exitUsage, "rediss:// for TLS"},
 		{"redis://nobody:wrong@" + s.Addr(), exitDenied, "REDLATCH_PASSWORD"},
-		{"redis://" + s.Addr() + "/99", exitUsage, "the path of --redis"},
-		{"redis://" + s.Addr() + "?addr=127.0.0.1:1", exitUsage, "refuses what --redis says"},
-		{"redis://" + s.Addr() + "?master_set=nobody", exitUsage, "what --redis says"},
+		{"redis://" + s.Addr() + "/99", exitUsage, "its path is the database"},
+		{"redis://" + s.Addr() + "?addr=127.0.0.1:1", exitUsage, "?master_set= is for sentinels"},
+		{"redis://" + s.Addr() + "?master_set=nobody", exitUsage, "?master_set= is for sentinels"},
 	} {
 		for _, args := range [][]string{{"inspect", "a"}, {"check"}} {
 			var out, messages bytes.Buffer
@@ -102,9 +125,7 @@ func TestMessagesNameFlagsAndNoFieldsOfTheLibrary(t *testing.T) {
 			}
 			require.Equal(t, tt.code, code, "%s: %s", tt.url, text)
 			require.Contains(t, text, tt.says, tt.url)
-			for _, field := range []string{"TLSConfig", "SelectDB", "MasterSet", "InitAddress", "Username", "pubsub"} {
-				require.NotContains(t, text, field, tt.url)
-			}
+			require.NotContains(t, text, "pubsub", tt.url)
 		}
 	}
 }
@@ -118,7 +139,8 @@ func TestNamesAndFlagsAreCompleted(t *testing.T) {
 	p, err := red.Semaphores().Semaphore("slots", 2).Acquire(t.Context(), 1)
 	keep(t, err, p.Release)
 	for _, name := range []string{"shoes", "shirts"} {
-		require.Zero(t, here(s, "", "stock", "open", name, "--limit", "1", "--open-for", "1h").code)
+		_, err := red.Stocks().Stock(name).Open(t.Context(), stock.Spec{Limit: 1, PerUser: 1, OpenFor: time.Hour})
+		require.NoError(t, err)
 	}
 	s.Ask(t, "HSET", "rc:{shoes}:u", "a", "1")
 	s.Ask(t, "HSET", "app:hash", "a", "1")
@@ -128,7 +150,6 @@ func TestNamesAndFlagsAreCompleted(t *testing.T) {
 		want string
 	}{
 		{[]string{"inspect", ""}, "report:{a}\nslots\n" + noFiles},
-		{[]string{"inspect", "slots", ""}, "report:{a}\n" + noFiles},
 		{[]string{"unlock", "--force", "r"}, "report:{a}\n" + noFiles},
 		{[]string{"unlock", "report:{a}", ""}, noFiles},
 		{[]string{"run", "--lock", "re"}, "report:{a}\n" + noFiles},
@@ -137,11 +158,9 @@ func TestNamesAndFlagsAreCompleted(t *testing.T) {
 		{[]string{"elect", "boss", "--", ""}, files},
 		{[]string{"stock", "status", ""}, "shirts\nshoes\n" + noFiles},
 		{[]string{"stock", "end", "sho"}, "shoes\n" + noFiles},
-		{[]string{"stock", "open", ""}, noFiles},
 		{[]string{"check", ""}, noFiles},
-		{[]string{"acl", "--only", "locks,"},
-			"locks,elections\nlocks,semaphores\nlocks,counters\nlocks,limits\nlocks,stocks\nlocks,packets\nlocks,inspect\n" +
-				noFiles},
+		{[]string{"limit", "a", "--unit", ""}, "Minute\nHour\nDay\nWeek\nMonth\nYear\n" + noFiles},
+		{[]string{"acl", "--only", ""}, strings.Join(acl.Features(), "\n") + "\n" + noFiles},
 	} {
 		r := here(s, "", append([]string{"__complete"}, tt.args...)...)
 		require.Equal(t, tt.want, r.out, "%v: %s", tt.args, r.err)
@@ -150,30 +169,7 @@ func TestNamesAndFlagsAreCompleted(t *testing.T) {
 	require.Equal(t, noFiles, r.out)
 }
 
-func TestManWritesAPageForEveryCommandWithItsFlags(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "man1")
-	r := alone("man", dir)
-	require.Zero(t, r.code, r.err)
-	for page, says := range map[string][]string{
-		"redlatch": {".TH REDLATCH 1 ", ".BR redlatch\\-run (1)", `\fB\-\-redis\fR`},
-		"redlatch-run": {".SH NAME\nredlatch\\-run \\- run a command", `\fB\-n, \-\-nonblock\fR`, ".SH EXIT STATUS\n",
-			"(default 30s)", "(default host:pid)", ".SH EXAMPLES"},
-		"redlatch-stock-open": {`\fB\-\-limit\fR`, ".BR redlatch\\-stock (1)"},
-		"redlatch-connection": {".SH CONNECTION\n"},
-	} {
-		text, err := os.ReadFile(filepath.Join(dir, page+".1"))
-		require.NoError(t, err)
-		for _, s := range says {
-			require.Contains(t, string(text), s, page)
-		}
-	}
-	_, err := os.Stat(filepath.Join(dir, "redlatch-guard.1"))
-	require.ErrorIs(t, err, os.ErrNotExist, "it is not for people")
-	require.Equal(t, exitUsage, alone("man").code)
-}
-
-// The rights of redlatch acl are tried in internal/rights; here those of the command itself.
+// The rights of redlatch acl are tried in proof/rights; here those of the command itself.
 func TestTheUserOfAnACLLineMayInspectOrRun(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -5,34 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"os"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
 	redlatchasynq "github.com/redlatch/redlatch/contrib/asynq"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rlock/election"
 )
 
-func TestMain(m *testing.M) {
-	redistest.Main(m, map[string]func() error{"manager": beManager})
-}
+func TestMain(m *testing.M) { redistest.Main(m, nil) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// patient options have time for calls: the machine may be busy. A leader that dies is replaced after three heartbeats.
-var patient = redlatch.Options{CallTimeout: 10 * time.Second, Logger: quiet,
-	Elections: func(o *election.Options) { o.Heartbeat = 300 * time.Millisecond }}
+// patient options have time for calls: the machine may be busy.
+var patient = redlatch.Options{CallTimeout: 10 * time.Second, Logger: quiet}
+
+func open(t *testing.T, s *redistest.Server) *redlatch.Client {
+	t.Helper()
+	red, err := redlatch.Open(t.Context(), s.Option(), patient)
+	require.NoError(t, err)
+	t.Cleanup(func() { red.Close(context.Background()) })
+	return red
+}
 
 // tasks are a provider.
 type tasks func() ([]*asynq.PeriodicTaskConfig, error)
@@ -54,104 +53,55 @@ func manager(red *redlatch.Client, addr string, p asynq.PeriodicTaskConfigProvid
 		asynq.NewClient(asynq.RedisClientOpt{Addr: addr}), p, o)
 }
 
-// beManager is a process that enqueues, and says when it begins to: the provider is asked once before it leads.
-func beManager() error {
-	red, err := redlatch.Open(context.Background(), rueidis.ClientOption{InitAddress: []string{os.Args[1]}}, patient)
-	if err != nil {
-		return err
-	}
-	asked := 0
-	m, err := manager(red, os.Args[1], tasks(func() ([]*asynq.PeriodicTaskConfig, error) {
-		if asked++; asked == 2 {
-			fmt.Println("leads")
-		}
-		return []*asynq.PeriodicTaskConfig{everySecond()}, nil
-	}), redlatchasynq.Options{CatchUp: 20 * time.Second})
-	if err != nil {
-		return err
-	}
-	return m.Run(context.Background(), os.Args[2])
-}
-
-// worked is what a server of asynq has worked off: the ticks of "poll" by their ids.
-type worked struct {
-	mu    sync.Mutex
-	ticks map[string]int
-}
-
-func work(t *testing.T, addr string) *worked {
-	t.Helper()
-	w := &worked{ticks: map[string]int{}}
-	server := asynq.NewServer(asynq.RedisClientOpt{Addr: addr}, asynq.Config{Concurrency: 4, LogLevel: asynq.FatalLevel,
-		TaskCheckInterval: 100 * time.Millisecond})
-	require.NoError(t, server.Start(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-		id, _ := asynq.GetTaskID(ctx)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.ticks[id[len(id)-len("2006-01-02T15:04:05Z"):]]++
-		return nil
-	})))
-	t.Cleanup(server.Shutdown)
-	return w
-}
-
-func (w *worked) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.ticks)
-}
-
-// What asynq's documentation warns of: each scheduler enqueues.
-func TestTwoSchedulersOfAsynqEnqueueATickTwice(t *testing.T) {
+// A leader enqueues the ticks of the last 20 s, and its successor, once more, those of its own last 20 s. asynq refuses
+// what is there, pending or done. Package periodic shows the same of leaders that are cut off.
+func TestEachTickIsEnqueuedOnceThoughLeadersFollowOneAnother(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	enqueued := make(chan string, 100)
-	for range 2 {
-		scheduler := asynq.NewScheduler(asynq.RedisClientOpt{Addr: s.Addr()}, &asynq.SchedulerOpts{
-			LogLevel: asynq.FatalLevel, PostEnqueueFunc: func(info *asynq.TaskInfo, _ error) { enqueued <- info.ID }})
-		_, err := scheduler.Register("@every 1s", asynq.NewTask("poll", nil))
-		require.NoError(t, err)
-		require.NoError(t, scheduler.Start())
-		defer scheduler.Shutdown()
-	}
-	require.NotEqual(t, <-enqueued, <-enqueued, "two tasks for the first second")
-}
-
-func TestEachTickIsEnqueuedOnceThoughTheLeaderIsKilled(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	w := work(t, s.Addr())
-	first := redistest.Spawn(t, "manager", s, "first")
-	require.Equal(t, "leads", first.Line(t))
-	heir := redistest.Spawn(t, "manager", s, "heir")
-	redistest.Eventually(t, time.Minute, "a tick that was not caught up with", func() bool { return w.count() > 21 })
-	first.Signal(t, syscall.SIGKILL)
-	require.Equal(t, "leads", heir.Line(t))
-	before := w.count()
-	redistest.Eventually(t, time.Minute, "ticks of the heir", func() bool { return w.count() > before+1 })
-	heir.Signal(t, syscall.SIGKILL)
-	redistest.Eventually(t, time.Minute, "each second, once", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		all := slices.Sorted(maps.Keys(w.ticks))
-		for i, tick := range all {
-			require.Equal(t, 1, w.ticks[tick], tick)
-			at, err := time.Parse(time.RFC3339, tick)
+	red := open(t, s)
+	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: s.Addr()})
+	defer inspector.Close()
+	ticks := func() (all []string) {
+		pending, errPending := inspector.ListPendingTasks("default", asynq.PageSize(100))
+		done, errDone := inspector.ListCompletedTasks("default", asynq.PageSize(100))
+		if err := errors.Join(errPending, errDone); !errors.Is(err, asynq.ErrQueueNotFound) { // else there was no task yet
 			require.NoError(t, err)
-			if i > 0 && at.Add(-time.Second).Format(time.RFC3339) != all[i-1] {
-				return false // workers of several tasks end in any order
-			}
 		}
-		return true
-	})
+		for _, task := range append(pending, done...) {
+			all = append(all, task.ID[len(task.ID)-len("2006-01-02T15:04:05Z"):])
+		}
+		slices.Sort(all)
+		return all
+	}
+	for term, enough := range []int{22, 24} {
+		m, err := manager(red, s.Addr(), these(everySecond()), redlatchasynq.Options{CatchUp: 20 * time.Second})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.Run(ctx, fmt.Sprint("leader ", term)) }()
+		redistest.Eventually(t, time.Minute, "ticks of its own", func() bool { return len(ticks()) >= enough })
+		cancel()
+		require.NoError(t, <-ended)
+		worker := asynq.NewServer(asynq.RedisClientOpt{Addr: s.Addr()}, asynq.Config{LogLevel: asynq.FatalLevel})
+		require.NoError(t, worker.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
+		redistest.Eventually(t, time.Minute, "all are done", func() bool {
+			queue, err := inspector.GetQueueInfo("default")
+			return err == nil && queue.Completed == queue.Size
+		})
+		worker.Shutdown()
+	}
+	all := ticks()
+	for i := range len(all) - 1 {
+		at, err := time.Parse(time.RFC3339, all[i])
+		require.NoError(t, err)
+		require.Equal(t, at.Add(time.Second).Format(time.RFC3339), all[i+1])
+	}
 }
 
 func TestWhatIsEnqueuedHasTheOptionsOfItsTask(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	red, err := redlatch.Open(t.Context(), s.Option(), patient)
-	require.NoError(t, err)
-	t.Cleanup(func() { red.Close(context.Background()) })
+	red := open(t, s)
 	berlin := time.FixedZone("", 3600)
 	due := time.Now().In(berlin)
 	hourly := &asynq.PeriodicTaskConfig{Cronspec: fmt.Sprintf("%d %d * * *", due.Minute(), due.Hour()),
@@ -179,9 +129,7 @@ func TestWhatIsEnqueuedHasTheOptionsOfItsTask(t *testing.T) {
 }
 
 func TestATaskThatCannotBeIsRefused(t *testing.T) {
-	red, err := redlatch.Open(t.Context(), redistest.Embedded(t).Option(), patient)
-	require.NoError(t, err)
-	t.Cleanup(func() { red.Close(context.Background()) })
+	red := open(t, redistest.Embedded(t))
 	for why, provider := range map[string]tasks{
 		"Task is nil": these(nil),
 		"Cronspec is": these(&asynq.PeriodicTaskConfig{Cronspec: "now", Task: asynq.NewTask("a", nil)}),

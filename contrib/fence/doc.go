@@ -45,5 +45,5 @@
 // error of unknown outcome acquire again, which gives a greater token. A guard protects from those who use it with the
 // same resource name; what writes around it is not seen. A guard that loses its tokens, as a [Memory] does with its
 // process, admits stale ones until the next holder acts. Tokens order holders only as far as the lock promises that
-// they grow: see rlock.Client.Fenced, and rlock.Quorum for one whose members are Fenced locks.
+// they grow: see rlock.Client.Fenced.
 package redlatchfence

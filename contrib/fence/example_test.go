@@ -19,7 +19,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
-	"github.com/redlatch/redlatch/internal/redistest/objectstore"
 )
 
 // must ends an example that cannot go on.
@@ -83,6 +82,51 @@ func Example() {
 	// Output:
 	// withdraw 10: <nil>
 	// the late one is stale: true
+}
+
+// A payment is booked once, though a worker is suspended while it charges the card. The bank takes the order as an
+// idempotency key, and so charges once, too: a guard of this database cannot undo what was done at another place.
+func ExampleFences_Do() {
+	red, db, end := setup()
+	defer end()
+	ctx := context.Background()
+	must(redlatchfence.SQLite.Create(ctx, db))
+	_, err := db.Exec(`CREATE TABLE payments (order_id text NOT NULL, worker text NOT NULL)`)
+	must(err)
+	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
+	charged := map[string]bool{} // at the bank
+	pay := func(worker string, lease time.Duration, suspended func()) error {
+		hold, err := red.Locks().Fenced("order:1").WithLease(lease).Lock(ctx)
+		must(err)
+		defer hold.Unlock(ctx) // ErrLost is no news: the database knows better
+		token, err := redlatchfence.Of(hold)
+		must(err)
+		paid := 0 // is read under the token: from here on no older holder can book
+		err = fences.Do(ctx, "order:1", token, func(ctx context.Context, tx *sql.Tx) error {
+			return tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM payments WHERE order_id = '1'`).Scan(&paid)
+		})
+		if err != nil || paid > 0 {
+			return err
+		}
+		suspended()
+		charged["1"] = true
+		return fences.Do(ctx, "order:1", token, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `INSERT INTO payments VALUES ('1', ?)`, worker)
+			return err
+		})
+	}
+	late := pay("ann", 200*time.Millisecond, func() { // bob gets the lock when ann's lease is over
+		must(pay("bob", time.Minute, func() {}))
+	})
+	fmt.Println("ann is stale:", errors.Is(late, redlatchfence.ErrStale))
+	must(pay("ann", time.Minute, func() {})) // she looks again, and finds it paid
+	var payments int
+	var worker string
+	must(db.QueryRow(`SELECT COUNT(*), MAX(worker) FROM payments`).Scan(&payments, &worker))
+	fmt.Println("payments booked:", payments, "by", worker, "cards charged:", len(charged))
+	// Output:
+	// ann is stale: true
+	// payments booked: 1 by bob cards charged: 1
 }
 
 // What cannot be in one transaction with the reading: advance, read, act elsewhere, write.
@@ -222,7 +266,7 @@ func ExampleTransport_RoundTrip() {
 
 // A manifest in a bucket: it is read under the token, changed, and written on the condition that it is the same.
 func ExampleObjects() {
-	server := httptest.NewServer(&objectstore.Bucket{}) // a program has a bucket, and a Client that signs
+	server := httptest.NewServer(&Bucket{}) // a program has a bucket, and a Client that signs
 	defer server.Close()
 	manifests := redlatchfence.Objects{Store: redlatchfence.S3{Bucket: server.URL}, Stamp: redlatchfence.StampJSON}
 	ctx := context.Background()
@@ -241,7 +285,7 @@ func ExampleObjects() {
 
 // A Store is made of a client in a few lines; S3 is one over net/http.
 func ExampleStore() {
-	server := httptest.NewServer(&objectstore.Bucket{})
+	server := httptest.NewServer(&Bucket{})
 	defer server.Close()
 	var store redlatchfence.Store = redlatchfence.S3{Bucket: server.URL}
 	ctx := context.Background()

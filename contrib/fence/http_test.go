@@ -3,10 +3,10 @@ package redlatchfence_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,6 +30,11 @@ func TestHTTP_Refusals(t *testing.T) {
 					token, ok := redlatchfence.FromContext(r.Context())
 					require.True(t, ok)
 					require.Positive(t, token)
+					if _, exclusive := guard.(redlatchfence.Exclusive); exclusive {
+						short, cancel := context.WithTimeout(r.Context(), 20*time.Millisecond)
+						defer cancel()
+						require.ErrorIs(t, guard.Advance(short, "a", 99), context.DeadlineExceeded, "it waits for this request")
+					}
 					w.WriteHeader(http.StatusAccepted)
 				})))
 			defer server.Close()
@@ -91,47 +96,4 @@ func TestHTTP_GuardIsDown(t *testing.T) {
 	h.ServeHTTP(w, r)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Panics(t, func() { redlatchfence.Handler(nil, byPath, http.NotFoundHandler()) })
-}
-
-// A request of 33 is in the handler when 34 comes: 34 is served after it.
-func TestHTTP_Exclusive(t *testing.T) {
-	began, end, second := make(chan struct{}), make(chan struct{}), make(chan int, 1)
-	var order []redlatchfence.Token
-	server := httptest.NewServer(redlatchfence.Handler(&redlatchfence.Memory{}, byPath,
-		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			token, _ := redlatchfence.FromContext(r.Context())
-			if token == 33 {
-				close(began)
-				<-end
-			}
-			order = append(order, token)
-		})))
-	defer server.Close()
-	send := func(token redlatchfence.Token) int {
-		ctx := redlatchfence.NewContext(context.Background(), token)
-		r, err := http.NewRequestWithContext(ctx, "POST", server.URL+"/a", nil)
-		if err != nil {
-			return 0
-		}
-		resp, err := (&http.Client{Transport: redlatchfence.Transport{Base: http.DefaultTransport}}).Do(r)
-		if err != nil {
-			return 0
-		}
-		io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
-		return resp.StatusCode
-	}
-	first := make(chan int, 1)
-	go func() { first <- send(33) }()
-	<-began
-	go func() { second <- send(34) }()
-	select {
-	case <-second:
-		t.Fatal("34 did not wait")
-	default:
-	}
-	close(end)
-	require.Equal(t, http.StatusOK, <-first)
-	require.Equal(t, http.StatusOK, <-second)
-	require.Equal(t, []redlatchfence.Token{33, 34}, order)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"os"
-	"path/filepath"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql"
@@ -21,30 +20,11 @@ func TestMain(m *testing.M) { databases.Main(m, roles) }
 
 // eachDatabase runs a test on each of them, with the table fences.
 func eachDatabase(t *testing.T, test func(t *testing.T, d redlatchfence.Dialect, open func() *sql.DB)) {
-	for _, on := range []struct {
-		redlatchfence.Dialect
-		fresh func(t *testing.T) func() *sql.DB
-	}{
-		{redlatchfence.SQLite, freshSQLite},
-		{redlatchfence.PostgreSQL, databases.PostgreSQL.Fresh},
-		{redlatchfence.MySQL, databases.MariaDB.Fresh},
-	} {
-		t.Run(string(on.Dialect), func(t *testing.T) {
-			open := on.fresh(t)
-			require.NoError(t, on.Create(t.Context(), open()))
-			test(t, on.Dialect, open)
-		})
-	}
-}
-
-func freshSQLite(t *testing.T) func() *sql.DB {
-	file := filepath.Join(t.TempDir(), "test.db")
-	return func() *sql.DB {
-		db, err := sql.Open("sqlite3", databases.SQLite(file))
-		require.NoError(t, err)
-		t.Cleanup(func() { db.Close() })
-		return db
-	}
+	databases.Each(t, func(t *testing.T, dialect string, open func() *sql.DB) {
+		d := redlatchfence.Dialect(dialect)
+		require.NoError(t, d.Create(t.Context(), open()))
+		test(t, d, open)
+	})
 }
 
 const resource = "account:7"

@@ -2,25 +2,22 @@ package redlatchfence_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
-	"github.com/redlatch/redlatch/internal/redistest/objectstore"
 )
 
 // bucket is a store in memory, and how it is spoken to.
-func bucket(t *testing.T) (*objectstore.Bucket, redlatchfence.S3) {
-	b := &objectstore.Bucket{}
+func bucket(t *testing.T) (*Bucket, redlatchfence.S3) {
+	b := &Bucket{}
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
 	return b, redlatchfence.S3{Bucket: server.URL + "/", Client: server.Client()}
@@ -123,40 +120,6 @@ func TestObjects_ETagOfTheDataAlone(t *testing.T) {
 	}
 	require.NoError(t, o.Put(ctx, "a", 33, []byte("other")), "a stale write")
 	require.ErrorContains(t, later, "UniqueETags does not hold")
-}
-
-// A crowd with different tokens: each that reads under its token and writes gets one more, or is refused.
-func TestObjects_Crowd(t *testing.T) {
-	_, store := bucket(t)
-	o := redlatchfence.Objects{Store: store, Stamp: redlatchfence.StampJSON}
-	var all sync.WaitGroup
-	var written, refused atomic.Int64
-	for i := range 24 {
-		all.Go(func() {
-			token := redlatchfence.Token(1 + i)
-			data, err := o.Read(t.Context(), "a", token)
-			var count struct{ N int64 }
-			if err == nil && data != nil {
-				err = json.Unmarshal(data, &count)
-			}
-			if err == nil {
-				err = o.Put(t.Context(), "a", token, fmt.Appendf(nil, `{"N": %d}`, count.N+1))
-			}
-			if err == nil {
-				written.Add(1)
-			} else {
-				require.ErrorIs(t, err, redlatchfence.ErrStale)
-				refused.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	now, err := store.Get(t.Context(), "a")
-	require.NoError(t, err)
-	var count struct{ N int64 }
-	require.NoError(t, json.Unmarshal(now.Data, &count))
-	require.Equal(t, written.Load(), count.N)
-	require.EqualValues(t, 24, now.Token, "the greatest is never refused")
 }
 
 func TestObjects_BadArguments(t *testing.T) {

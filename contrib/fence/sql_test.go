@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
+	"github.com/redlatch/redlatch/internal/redistest/databases"
 )
 
 var errGivenUp = errors.New("given up")
@@ -66,7 +67,7 @@ func TestFences_BadFields(t *testing.T) {
 	err := redlatchfence.Fences{Dialect: redlatchfence.SQLite}.Advance(ctx, resource, 33)
 	require.ErrorIs(t, err, redlatchfence.ErrInvalid)
 	require.ErrorContains(t, err, "DB is nil")
-	db := freshSQLite(t)()
+	db := databases.FreshSQLite(t)()
 	f := redlatchfence.Fences{DB: db}
 	for _, err := range []error{f.Advance(ctx, resource, 33), redlatchfence.Dialect("Oracle").Create(ctx, db),
 		f.Check(ctx, nil, resource, 33)} {

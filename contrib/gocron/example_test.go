@@ -16,6 +16,13 @@ import (
 	"github.com/redlatch/redlatch/contrib/gocron"
 )
 
+// must ends an example that cannot go on.
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
 // Hourly has one of the machines run the report in each hour.
 func Hourly(red *redlatch.Client, scheduler gocron.Scheduler, report func()) error {
 	locker, err := redlatchgocron.NewLocker(red.Locks(), 50*time.Minute)
@@ -59,14 +66,10 @@ func Elected(red *redlatch.Client, host string, poll func(context.Context) error
 // connect is a program's client, of a server in this process.
 func connect() (red *redlatch.Client, end func()) {
 	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
+	must(server.Start())
 	red, err := redlatch.Open(context.Background(),
 		rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true}, redlatch.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	return red, func() {
 		red.Close(context.Background())
 		server.Close()
@@ -78,16 +81,12 @@ func ExampleNewLocker() {
 	red, end := connect()
 	defer end()
 	daily, err := redlatchgocron.NewLocker(red.Locks(), 23*time.Hour)
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	job := gocron.OneTimeJob(gocron.OneTimeJobStartImmediately())
 	ran, skipped := make(chan string, 2), make(chan error, 2)
 	for _, machine := range []string{"a", "b"} {
 		s, err := gocron.NewScheduler()
-		if err != nil {
-			log.Fatal(err)
-		}
+		must(err)
 		defer s.Shutdown()
 		if _, err = s.NewJob(job, gocron.NewTask(func() { ran <- machine }), gocron.WithName("report"),
 			gocron.WithDistributedJobLocker(daily), gocron.WithEventListeners(
@@ -108,13 +107,9 @@ func ExampleLocker_Lock() {
 	defer end()
 	ctx := context.Background()
 	hourly, err := redlatchgocron.NewLocker(red.Locks(), 50*time.Minute)
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	lock, err := hourly.Lock(ctx, "report")
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	fmt.Println("the job runs, and ends:", lock.Unlock(ctx))
 	_, err = hourly.Lock(ctx, "report")
 	fmt.Println("not again:", errors.Is(err, redlatch.ErrNotAcquired))
@@ -132,9 +127,7 @@ func ExampleElector_Leadership() {
 		time.Sleep(time.Millisecond)
 	}
 	leadership, err := elector.Leadership()
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	work := leadership.Context(ctx)
 	fmt.Println("leads:", work.Err() == nil)
 	fmt.Println("resigned:", elector.Close(ctx), context.Cause(work))

@@ -56,5 +56,5 @@ func ExampleNew() {
 func ExampleByMetadata() {
 	key := redlatchgrpc.ByMetadata("x-user")
 	fmt.Printf("%q\n", key(context.Background(), "/test/Ping"))
-	// Output: ""
+	// Output: "(none)"
 }

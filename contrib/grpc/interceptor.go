@@ -114,14 +114,18 @@ func (i *Interceptor) admit(ctx context.Context, method string) error {
 // longestKey is the longest text of a client that is a key as it is.
 const longestKey = 128
 
-// ByMetadata is the first value of a field of the call's metadata, such as that of an API key. Calls without it share a
-// limit. A value that is longer than 128 bytes, or no plain text, stands for itself by its SHA-256: what clients send
-// is never refused, and never chooses where in a Cluster its limit is.
+// without is the key of calls without a field. The empty key would be in a slot of its own for each limiter, and
+// several limits could not be asked in one step in a Cluster.
+const without = "(none)"
+
+// ByMetadata is the first value of a field of the call's metadata, such as that of an API key. Calls without it share
+// the limit of the key "(none)". A value that is longer than 128 bytes, or no plain text, stands for itself by its
+// SHA-256: what clients send is never refused, and never chooses where in a Cluster its limit is.
 func ByMetadata(field string) func(ctx context.Context, method string) string {
 	return func(ctx context.Context, _ string) string {
 		values := metadata.ValueFromIncomingContext(ctx, field)
-		if len(values) == 0 {
-			return ""
+		if len(values) == 0 || values[0] == "" {
+			return without
 		}
 		if v := values[0]; len(v) <= longestKey && utf8.ValidString(v) && !strings.ContainsAny(v, "{}\x00") {
 			return v

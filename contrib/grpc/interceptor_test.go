@@ -100,6 +100,14 @@ func TestACallTakesOfAllLimitsAndIsToldWhenItCouldPass(t *testing.T) {
 	require.Equal(t, codes.ResourceExhausted, status.Code(watch()))
 }
 
+// An empty key would be in a slot of its own for each limiter of a Cluster.
+func TestByMetadata_FieldMissing_HasAKey(t *testing.T) {
+	for _, pairs := range [][]string{nil, {"x-user", ""}, {"x-other", "ann"}} {
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(pairs...))
+		require.Equal(t, "(none)", redlatchgrpc.ByMetadata("x-user")(ctx, "/m"))
+	}
+}
+
 func TestACallThatCannotBeJudgedIsUnavailable(t *testing.T) {
 	c, server := limiters(t)
 	fail, err := redlatchgrpc.New(c, redlatchgrpc.Limit{Limiter: c.Limiter("fail", ratelimit.LimiterOptions{Rate: 9})})

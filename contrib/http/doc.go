@@ -14,8 +14,8 @@
 //	RateLimit: "api";r=9;t=1
 //
 // q units are there in w seconds: with the generic cell rate algorithm the burst, and the seconds after which it is
-// there again; r are left, and after t seconds all are. They are left out where a policy answered in place of the
-// server, since then it is not known.
+// there again; r are left, and after t seconds all are. A ratelimit.SlidingWindow counts in slices, so t may be a 32nd
+// of w longer than w. They are left out where a policy answered in place of the server, since then it is not known.
 //
 // A request that a limiter cannot judge, because Redis is down and its policy is ratelimit.Fail, gets 503.
 //

@@ -1,6 +1,7 @@
 package redlatchhttp
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net"
@@ -31,11 +32,15 @@ func ByIP(r *http.Request) string {
 	return a.String()
 }
 
-// ByHeader is the value of a header field, such as that of an API key. Requests without it share a limit. A value that
-// is longer than 128 bytes, or no plain text, stands for itself by its SHA-256: what clients send is never refused, and
-// never chooses where in a Cluster its limit is.
+// without is the key of requests without a header field. The empty key would be in a slot of its own for each limiter,
+// and several limits could not be asked in one step in a Cluster.
+const without = "(none)"
+
+// ByHeader is the value of a header field, such as that of an API key. Requests without it share the limit of the key
+// "(none)". A value that is longer than 128 bytes, or no plain text, stands for itself by its SHA-256: what clients
+// send is never refused, and never chooses where in a Cluster its limit is.
 func ByHeader(field string) func(r *http.Request) string {
-	return func(r *http.Request) string { return plain(r.Header.Get(field)) }
+	return func(r *http.Request) string { return cmp.Or(plain(r.Header.Get(field)), without) }
 }
 
 // plain is text that can be a key.

@@ -42,7 +42,8 @@ type Options struct {
 	// Unavailable answers a request that could not be judged, or found no permit; Retry-After is set. Defaults to a text,
 	// with status 503.
 	Unavailable http.Handler
-	// Failed is called with the reason why a request could not be judged. nil, the default: it is not reported.
+	// Failed is called with the reason why a request could not be judged, unless its client has left. nil, the default: it
+	// is not reported.
 	Failed func(r *http.Request, err error)
 	// NoHeaders leaves RateLimit and RateLimit-Policy out.
 	NoHeaders bool
@@ -124,7 +125,8 @@ func (o *Options) serve(c *ratelimit.Client, next http.Handler, w http.ResponseW
 }
 
 func (o *Options) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if o.Failed != nil && !errors.Is(err, redlatch.ErrNotAcquired) {
+	gone := errors.Is(r.Context().Err(), context.Canceled) // the client has left, which says nothing of Redis
+	if o.Failed != nil && !gone && !errors.Is(err, redlatch.ErrNotAcquired) {
 		o.Failed(r, err)
 	}
 	w.Header().Set("Retry-After", "1")
@@ -150,6 +152,9 @@ func (o *Options) ask(c *ratelimit.Client, r *http.Request) (ratelimit.Decision,
 	return c.AllowAll(r.Context(), takes...)
 }
 
+// mostInteger is the largest integer of a structured field (RFC 9651).
+const mostInteger = 999_999_999_999_999
+
 // headers says what the limits are, and what is left of them.
 func (o *Options) headers(h http.Header, each []ratelimit.Admission) {
 	var policies, left []string
@@ -158,8 +163,9 @@ func (o *Options) headers(h http.Header, each []ratelimit.Admission) {
 			continue
 		}
 		quota, window := l.Limiter.Quota()
-		policies = append(policies, fmt.Sprintf(`"%s";q=%d;w=%s`, l.Name, quota, seconds(window)))
-		left = append(left, fmt.Sprintf(`"%s";r=%d;t=%s`, l.Name, each[i].Remaining, seconds(each[i].ResetAfter)))
+		policies = append(policies, fmt.Sprintf(`"%s";q=%d;w=%s`, l.Name, min(quota, mostInteger), seconds(window)))
+		left = append(left,
+			fmt.Sprintf(`"%s";r=%d;t=%s`, l.Name, min(each[i].Remaining, mostInteger), seconds(each[i].ResetAfter)))
 	}
 	if policies != nil {
 		h.Set("RateLimit-Policy", strings.Join(policies, ", "))

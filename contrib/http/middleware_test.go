@@ -1,6 +1,7 @@
 package redlatchhttp_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/contrib/http"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
@@ -117,6 +119,69 @@ func TestAServerThatIsDownIsAsThePolicySays(t *testing.T) {
 	})
 }
 
+// Two limits by one field are in one slot of a Cluster for requests without the field, too.
+func TestByHeader_FieldMissing_OneLimitInACluster(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Embedded(t))
+	_, refused := proxy.RefuseSeveralSlots(redistest.CrossSlot)
+	red, err := redlatch.Open(t.Context(), proxy.Server().Option(), redlatch.Options{
+		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 10 * time.Second }})
+	require.NoError(t, err)
+	defer red.Close(t.Context())
+	c := red.Limiters()
+	key := redlatchhttp.ByHeader("X-Key")
+	ask := limited(t, c, served, redlatchhttp.Options{Limits: []redlatchhttp.Limit{
+		{Limiter: c.Limiter("second", ratelimit.LimiterOptions{Rate: 3, Per: time.Hour}), Key: key},
+		{Limiter: c.Limiter("day", ratelimit.LimiterOptions{Rate: 9, Per: 24 * time.Hour}), Key: key},
+	}})
+	for _, want := range []int{200, 200, 200, 429} {
+		require.Equal(t, want, ask("").StatusCode)
+	}
+	require.Equal(t, 200, ask("", "X-Key", "ann").StatusCode)
+	require.Zero(t, refused.Load())
+}
+
+// A client that leaves says nothing of Redis, and a request whose time is over while Redis is silent does.
+func TestFailed_ClientGone_IsNotCalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		c := srv.Open().Limiters()
+		failed := 0
+		for _, p := range []ratelimit.Policy{ratelimit.Fail, ratelimit.Open} {
+			wrap, err := redlatchhttp.New(c, redlatchhttp.Options{
+				Limits: []redlatchhttp.Limit{{Limiter: c.Limiter(string(p), ratelimit.LimiterOptions{Rate: 100, WhenDown: p})}},
+				Failed: func(*http.Request, error) { failed++ },
+			})
+			require.NoError(t, err)
+			ask := func(ctx context.Context) int {
+				w := httptest.NewRecorder()
+				wrap(served).ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+				return w.Code
+			}
+			gone, leave := context.WithCancel(t.Context())
+			leave()
+			require.Equal(t, http.StatusServiceUnavailable, ask(gone))
+			require.Zero(t, failed)
+			over, stop := context.WithTimeout(t.Context(), 0)
+			defer stop()
+			require.Equal(t, http.StatusServiceUnavailable, ask(over))
+			require.Equal(t, 1, failed)
+			failed = 0
+		}
+	})
+}
+
+// A structured field's integers have at most 15 digits.
+func TestHeaders_LargeBurst_HaveIntegersOfStructuredFields(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := redlatchtest.New(t).Open().Limiters()
+		ask := limited(t, c, served, redlatchhttp.Options{Limits: []redlatchhttp.Limit{{Limiter: c.Limiter("l",
+			ratelimit.LimiterOptions{Rate: 1_000_000_000, Per: time.Microsecond, Burst: 1 << 52})}}})
+		r := ask("")
+		require.Equal(t, `"l";q=999999999999999;w=5`, r.Header.Get("RateLimit-Policy"))
+		require.Equal(t, `"l";r=999999999999999;t=1`, r.Header.Get("RateLimit"))
+	})
+}
+
 func TestPermitsBoundWhatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		red := redlatchtest.New(t).Open()
@@ -146,7 +211,7 @@ func TestWhatClientsSendIsAKeyOrStandsForOne(t *testing.T) {
 		return redlatchhttp.ByHeader("X-User")(r)
 	}
 	require.Equal(t, "ann", by("ann"))
-	require.Empty(t, by(""))
+	require.Equal(t, "(none)", by(""))
 	seen := map[string]bool{}
 	for _, odd := range []string{"{tag}x", "a}b", "a\x00b", "\xff", strings.Repeat("x", 129), strings.Repeat("x", 130)} {
 		k := by(odd)

@@ -2,11 +2,8 @@ package redlatchk8s_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -28,7 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	klog.SetLogger(klog.Logger{})
 	log.SetLogger(klog.Logger{})
-	redistest.Main(m, map[string]func() error{"candidate": beCandidate})
+	redistest.Main(m, nil)
 }
 
 func candidate(t testing.TB, client rueidis.Client, who string) *redlatchk8s.Lock {
@@ -54,6 +50,9 @@ func TestARecordIsWrittenOnlyIfItIsTheOneLastSeen(t *testing.T) {
 		seen, raw, err := bob.Get(ctx)
 		require.NoError(t, err)
 		require.Equal(t, record("ann"), *seen)
+		_, same, err := bob.Get(ctx)
+		require.NoError(t, err)
+		require.Equal(t, raw, same, "as client-go sees that nothing was written")
 
 		require.NoError(t, ann.Update(ctx, record("ann")), "a renewal within the same second")
 		err = bob.Update(ctx, record("bob"))
@@ -74,40 +73,6 @@ func TestARecordIsWrittenOnlyIfItIsTheOneLastSeen(t *testing.T) {
 		require.Equal(t, "ann", ann.Identity())
 		require.Equal(t, "boss", ann.Describe())
 	})
-}
-
-func TestOfCandidatesThatMeetOneWrites(t *testing.T) {
-	s := redistest.Start(t)
-	const n = 8
-	all := make([]*redlatchk8s.Lock, n)
-	for i := range all {
-		all[i] = candidate(t, s.Client(t), fmt.Sprint(i))
-	}
-	for round := range 50 {
-		results := make(chan error, n)
-		for _, l := range all {
-			go func() {
-				if round == 0 {
-					results <- l.Create(t.Context(), record(l.Identity()))
-				} else {
-					results <- l.Update(t.Context(), record(l.Identity()))
-				}
-			}()
-		}
-		wrote := 0
-		for range n {
-			if err := <-results; err == nil {
-				wrote++
-			} else {
-				require.True(t, apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err), err)
-			}
-		}
-		require.Equal(t, 1, wrote)
-		for _, l := range all {
-			_, _, err := l.Get(t.Context())
-			require.NoError(t, err)
-		}
-	}
 }
 
 // (state, arguments) -> (reply, state), and the same once more.
@@ -194,83 +159,9 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	a.RecordEvent("became leader") // and nothing happens
 }
 
-func elector(l resourcelock.Interface, release bool, leads func(context.Context)) *leaderelection.LeaderElector {
-	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{Lock: l, ReleaseOnCancel: release,
-		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: leads, OnStoppedLeading: func() {}}})
-	if err != nil {
-		panic(err)
-	}
-	return e
-}
-
-// beCandidate is a process that leads when it can, and says so.
-func beCandidate() error {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{os.Args[1]}})
-	if err != nil {
-		return err
-	}
-	l, err := redlatchk8s.New(client, "boss", redlatchk8s.Options{})
-	if err != nil {
-		return err
-	}
-	go elector(l, false, func(context.Context) { fmt.Println("leads") }).Run(context.Background())
-	io.Copy(io.Discard, os.Stdin)
-	return nil
-}
-
-func TestAnotherCandidateLeadsAfterTheLeaderIsKilled(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	child := redistest.Spawn(t, "candidate", s)
-	require.Equal(t, "leads", child.Line(t))
-	leads := make(chan struct{})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	events := make(chan string, 2)
-	l, err := redlatchk8s.New(s.Client(t), "boss", redlatchk8s.Options{Events: func(event string) { events <- event }})
-	require.NoError(t, err)
-	go func() {
-		defer close(ended)
-		elector(l, true, func(context.Context) { close(leads) }).Run(ctx)
-	}()
-	select {
-	case <-leads:
-		require.Fail(t, "it leads beside the child")
-	case <-time.After(500 * time.Millisecond):
-	}
-	child.Signal(t, syscall.SIGKILL)
-	<-leads
-	require.Equal(t, "became leader", <-events)
-	cancel()
-	<-ended
-	require.Equal(t, "stopped leading", <-events)
-	seen, _, err := candidate(t, s.Client(t), "reader").Get(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, seen.HolderIdentity, "it was released")
-	require.EqualValues(t, 1, seen.LeaderTransitions)
-}
-
-func TestALeaderStopsWhileTheServerIsDown(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	led := make(chan context.Context, 1)
-	l, err := redlatchk8s.New(s.Client(t), "boss", redlatchk8s.Options{Timeout: 500 * time.Millisecond})
-	require.NoError(t, err)
-	e := elector(l, false, func(ctx context.Context) { led <- ctx })
-	go e.Run(t.Context())
-	ctx := <-led
-	s.Stop(t)
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Minute):
-		require.Fail(t, "it leads on")
-	}
-	s.Resume(t)
-}
-
 // manage is a manager of controller-runtime without an API server: it has no controllers, which would need one.
-func manage(t *testing.T, l resourcelock.Interface) (elected <-chan struct{}, work chan struct{}, stop func() error) {
+func manage(t *testing.T, l resourcelock.Interface) (
+	elected <-chan struct{}, work chan struct{}, stop func(), ended chan error) {
 	t.Helper()
 	lease, renew, retry := 3*time.Second, 2*time.Second, 100*time.Millisecond
 	m, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, manager.Options{
@@ -285,26 +176,22 @@ func manage(t *testing.T, l resourcelock.Interface) (elected <-chan struct{}, wo
 		return nil
 	})))
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
+	t.Cleanup(cancel)
+	ended = make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
-	return m.Elected(), work, func() error {
-		cancel()
-		select {
-		case err := <-ended:
-			return err
-		case <-time.After(time.Minute):
-			return errors.New("the manager does not stop")
-		}
-	}
+	return m.Elected(), work, cancel, ended
 }
 
 func TestOfTwoManagersOneWorksAndThenTheOther(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	elected, works, stop := manage(t, candidate(t, s.Client(t), "first"))
+	events := make(chan string, 2)
+	l, err := redlatchk8s.New(s.Client(t), "boss", redlatchk8s.Options{Events: func(event string) { events <- event }})
+	require.NoError(t, err)
+	elected, works, stop, ended := manage(t, l)
 	<-elected
 	<-works
-	second, worksToo, end := manage(t, candidate(t, s.Client(t), "second"))
+	second, worksToo, _, lost := manage(t, candidate(t, s.Client(t), "second"))
 	select {
 	case <-second:
 		require.Fail(t, "both are elected")
@@ -312,10 +199,18 @@ func TestOfTwoManagersOneWorksAndThenTheOther(t *testing.T) {
 		require.Fail(t, "both work")
 	case <-time.After(500 * time.Millisecond):
 	}
-	require.NoError(t, stop())
+	stop()
+	require.NoError(t, <-ended)
+	require.Equal(t, []string{"became leader", "stopped leading"}, []string{<-events, <-events})
 	<-second
 	<-worksToo
-	require.NoError(t, end())
+	seen, _, err := candidate(t, s.Client(t), "reader").Get(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "second", seen.HolderIdentity)
+	require.EqualValues(t, 1, seen.LeaderTransitions)
+	s.Stop(t)
+	require.ErrorContains(t, <-lost, "leader election lost")
+	s.Resume(t)
 }
 
 func TestTheManagerOfThePageIsMade(t *testing.T) {

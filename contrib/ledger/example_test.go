@@ -19,27 +19,26 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
+// must ends an example that cannot go on.
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
 // setup is a Redis server in this process, a client of it, and an SQLite database with the tables.
 func setup(ctx context.Context) (server *miniredis.Miniredis, red *redlatch.Client, db *sql.DB, end func()) {
 	server = miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
+	must(server.Start())
 	red, err := redlatch.Open(ctx, rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
 		ForceSingleClient: true}, redlatch.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	dir, err := os.MkdirTemp("", "sale")
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	if db, err = sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)"); err != nil {
 		log.Fatal(err)
 	}
-	if err := redlatchledger.SQLite.Create(ctx, db); err != nil {
-		log.Fatal(err)
-	}
+	must(redlatchledger.SQLite.Create(ctx, db))
 	return server, red, db, func() {
 		red.Close(ctx)
 		server.Close()
@@ -53,9 +52,8 @@ func ExampleMover() {
 	ctx := context.Background()
 	server, red, db, end := setup(ctx)
 	defer end()
-	if _, err := db.Exec(`CREATE TABLE orders (epoch bigint, serial bigint, customer text)`); err != nil {
-		log.Fatal(err)
-	}
+	_, err := db.Exec(`CREATE TABLE orders (epoch bigint, serial bigint, customer text)`)
+	must(err)
 
 	sale, spec := red.Stocks().Stock("sale"), stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
 	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale", After: sale.Publish,
@@ -73,16 +71,11 @@ func ExampleMover() {
 	// What every process does when it starts.
 	spec.Opened = mover.Opened // so that nobody opens it again when Redis has lost it
 	st, err := sale.OpenOrJoin(ctx, spec)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := mover.Announce(ctx, st.Epoch); err != nil {
-		log.Fatal(err)
-	}
+	must(err)
+	must(mover.Announce(ctx, st.Epoch))
 	for _, user := range []string{"ann", "bob"} {
-		if _, err := sale.Claim(ctx, user); err != nil {
-			log.Fatal(err)
-		}
+		_, err := sale.Claim(ctx, user)
+		must(err)
 	}
 	n, err := sale.Ledger(ctx, 1000, mover.Move)
 	fmt.Println("moved", n, err)
@@ -95,20 +88,14 @@ func ExampleMover() {
 	fmt.Println("lost:", errors.Is(err, redlatch.ErrCorrupt))
 	spec.Suspended, spec.Opened = true, nil
 	again, err := sale.Open(ctx, spec)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := mover.Carry(ctx, st.Epoch, again); err != nil {
-		log.Fatal(err)
-	}
-	if _, err := sale.Restore(ctx, mover.Entries(ctx, again)); err != nil {
-		log.Fatal(err)
-	}
+	must(err)
+	must(mover.Carry(ctx, st.Epoch, again))
+	_, err = sale.Restore(ctx, mover.Entries(ctx, again))
+	must(err)
 	g, err := sale.Claim(ctx, "cid")
 	fmt.Println("cid", g.Outcome, g.Ordinal, err)
-	if _, err := sale.Ledger(ctx, 1000, mover.Move); err != nil {
-		log.Fatal(err)
-	}
+	_, err = sale.Ledger(ctx, 1000, mover.Move)
+	must(err)
 	for e, err := range mover.Units(ctx, again) {
 		fmt.Println(e.Claimant, "has", e.Ordinal, err)
 	}
@@ -132,14 +119,10 @@ func ExampleMover_Admit() {
 	sold := func(epoch int64) []stock.Entry { // what Stock.Ledger hands to Move
 		return []stock.Entry{{Epoch: epoch, Serial: 1, Kind: stock.KindGrant, Ordinal: 1, N: 1, Claimant: "ann"}}
 	}
-	if err := mover.Announce(ctx, 1); err != nil {
-		log.Fatal(err)
-	}
+	must(mover.Announce(ctx, 1))
 	fmt.Println("monday:", mover.Move(ctx, sold(1)))
 	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
-	if err := mover.Admit(ctx, 2); err != nil {
-		log.Fatal(err)
-	}
+	must(mover.Admit(ctx, 2))
 	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
 	// Output:
 	// monday: <nil>
@@ -153,17 +136,13 @@ func ExampleMover_UnitsOf() {
 	_, _, db, end := setup(ctx)
 	defer end()
 	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
-	if err := mover.Announce(ctx, 1); err != nil {
-		log.Fatal(err)
-	}
+	must(mover.Announce(ctx, 1))
 	err := mover.Move(ctx, []stock.Entry{
 		{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Ordinal: 1, N: 5, Claimant: "ann", Request: "order 7"},
 		{Epoch: 1, Serial: 2, Kind: stock.KindGrant, Ordinal: 6, N: 1, Claimant: "bob"},
 		{Epoch: 1, Serial: 3, Kind: stock.KindReturn, Ordinal: 2, N: 1, Claimant: "ann", Request: "order 7"},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	for e, err := range mover.UnitsOf(ctx, 1, "ann") {
 		fmt.Println(e.N, "from", e.Ordinal, "by", e.Request, err)
 	}
@@ -175,9 +154,7 @@ func ExampleMover_UnitsOf() {
 // A program makes the tables when it starts, or you put the text into your migrations.
 func ExampleDialect() {
 	db, err := sql.Open("sqlite3", ":memory:")
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer db.Close()
 	fmt.Println(redlatchledger.SQLite.Create(context.Background(), db))
 	migration := redlatchledger.PostgreSQL.Schema()
@@ -205,21 +182,16 @@ func ExamplePacketMover() {
 	if err != nil && !errors.Is(err, redlatch.ErrAlreadyOpen) { // a process that died here has sent it
 		log.Fatal(err)
 	}
-	if err := mover.Announce(ctx, epoch, spec); err != nil {
-		log.Fatal(err)
-	}
+	must(mover.Announce(ctx, epoch, spec))
 	for _, user := range []string{"ann", "bob"} {
-		if _, err := packet.Grab(ctx, user); err != nil {
-			log.Fatal(err)
-		}
+		_, err := packet.Grab(ctx, user)
+		must(err)
 	}
 	server.SetTime(time.Now().Add(2 * time.Hour)) // it has ended
-	if _, err := packet.Refund(ctx); err != nil {
-		log.Fatal(err)
-	}
-	if _, err := packet.Ledger(ctx, 1000, mover.Move); err != nil {
-		log.Fatal(err)
-	}
+	_, err = packet.Refund(ctx)
+	must(err)
+	_, err = packet.Ledger(ctx, 1000, mover.Move)
+	must(err)
 	books, err := mover.Books(ctx, epoch)
 	fmt.Println(books.TakenCents, "+", books.RefundCents, "=", books.Total, err)
 	// Output:

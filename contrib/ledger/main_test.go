@@ -9,4 +9,4 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest/databases"
 )
 
-func TestMain(m *testing.M) { databases.Main(m, roles) }
+func TestMain(m *testing.M) { databases.Main(m, nil) }

@@ -1,10 +1,12 @@
 package redlatchledger_test
 
 import (
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,75 +14,69 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/internal/oracle/stockmodel"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/stockmodel"
 )
 
 // A Mover writes, and refuses, what the mover of the model does: batches that begin too early or too late, have been
-// written, differ from what was written, or are of another opening.
+// written, are told again later, differ from what was written, or are of another opening. Its errors say which, and a
+// batch that is refused has written nothing.
 func TestAMoverWritesWhatTheModelOfStocksWrites(t *testing.T) {
-	const known = 7
-	db := freshSQLite(t)()
-	require.NoError(t, redlatchledger.SQLite.Create(t.Context(), db))
-	m := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
-	require.NoError(t, m.Announce(t.Context(), known))
-	r := rand.New(rand.NewPCG(1, 2))
-	var rows []stockmodel.Row
-	accepted, refused := 0, 0
-	for range redistest.Sized(60, 100, 2000) {
-		from := max(0, len(rows)-r.IntN(4)) // what was written is among it, as a rule
-		batch := slices.Clone(rows[from:])
-		for range 1 + r.IntN(3) {
-			batch = append(batch, stockmodel.Row{Epoch: known, Serial: int64(from + len(batch)), ID: r.Int64N(3),
-				Entry: stockmodel.Entry{Kind: stockmodel.KindHeld, N: 1 + r.Int32N(3)}})
-		}
-		switch i := r.IntN(len(batch)); r.IntN(8) {
-		case 0:
-			batch[i].N = 5 - batch[i].N
-		case 1:
-			batch[i].ID = 3
-		case 2:
-			batch = slices.Delete(batch, i, i+1)
-		case 3:
-			for i := range batch {
-				batch[i].Epoch++
+	t.Parallel()
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+		const known = 7
+		m := redlatchledger.Mover{DB: open(), Dialect: d, Stock: "sale"}
+		require.NoError(t, m.Announce(t.Context(), known))
+		r := rand.New(rand.NewPCG(1, 2))
+		var rows []stockmodel.Row
+		answers := map[error]int{}
+		for n := range redistest.Sized(60, 100, 2000) {
+			from := max(0, len(rows)-r.IntN(4)) // what was written is among it, as a rule
+			batch := slices.Clone(rows[from:])
+			for range 1 + r.IntN(3) {
+				batch = append(batch, stockmodel.Row{Epoch: known, Serial: int64(from + len(batch)), ID: r.Int64N(3),
+					Entry: stockmodel.Entry{Kind: stockmodel.KindHeld, N: 1 + r.Int32N(3)}})
 			}
+			want := error(nil)
+			switch i := r.IntN(len(batch)); r.IntN(8) {
+			case 0:
+				batch[i].N, want = 5-batch[i].N, redlatchledger.ErrReissued
+			case 1:
+				batch[i].ID, want = 3, redlatchledger.ErrReissued
+			case 2:
+				batch, want = slices.Delete(batch, i, i+1), redlatchledger.ErrHole
+			case 3:
+				for i := range batch {
+					batch[i].Epoch++
+				}
+				want = redlatchledger.ErrUnknownOpening
+			}
+			if len(batch) == 0 {
+				continue
+			}
+			entries := make([]stock.Entry, len(batch))
+			for i, e := range batch {
+				entries[i] = stock.Entry{Epoch: e.Epoch, Serial: e.Serial + 1, Kind: stock.Kind(e.Kind.String()), N: int64(e.N),
+					Claimant: "ann", Request: strconv.FormatInt(e.ID, 10), At: time.UnixMicro(int64(n))}
+			}
+			fresh, ok := stockmodel.Write(rows, batch, known, stockmodel.Whole)
+			err := m.Move(t.Context(), entries)
+			if ok {
+				want = nil // what was changed was new, or the last
+			}
+			require.ErrorIs(t, err, want, "%+v after %d", batch, len(rows))
+			answers[want]++
+			rows = append(rows, fresh...)
 		}
-		if len(batch) == 0 {
-			continue
+		t.Log(answers, len(rows), "rows")
+		for _, want := range []error{nil, redlatchledger.ErrReissued, redlatchledger.ErrHole,
+			redlatchledger.ErrUnknownOpening} {
+			require.Positive(t, answers[want], want)
 		}
-		entries := make([]stock.Entry, len(batch))
-		for i, e := range batch {
-			id := strconv.FormatInt(e.ID, 10)
-			entries[i] = stock.Entry{Epoch: e.Epoch, Serial: e.Serial + 1, Kind: stock.Kind(e.Kind.String()), N: int64(e.N),
-				Claimant: "ann", Request: id, At: time.UnixMicro(1)}
+		var modelled strings.Builder
+		for _, e := range rows {
+			fmt.Fprintf(&modelled, "%d %d %d \n", e.Serial+1, e.N, e.ID)
 		}
-		fresh, ok := stockmodel.Write(rows, batch, known, stockmodel.Whole)
-		err := m.Move(t.Context(), entries)
-		require.Equal(t, ok, err == nil, "%+v after %d: %v", batch, len(rows), err)
-		if rows = append(rows, fresh...); ok {
-			accepted++
-		} else {
-			refused++
-		}
-	}
-	t.Logf("%d batches accepted, %d refused, %d rows", accepted, refused, len(rows))
-	require.Positive(t, accepted)
-	require.Positive(t, refused)
-	var written []string
-	query, err := db.QueryContext(t.Context(), "SELECT serial, n, request FROM moves ORDER BY serial")
-	require.NoError(t, err)
-	defer query.Close()
-	for query.Next() {
-		var serial, n int64
-		var request string
-		require.NoError(t, query.Scan(&serial, &n, &request))
-		written = append(written, fmt.Sprint(serial-1, n, request))
-	}
-	require.NoError(t, query.Err())
-	var modelled []string
-	for _, e := range rows {
-		modelled = append(modelled, fmt.Sprint(e.Serial, e.N, strconv.FormatInt(e.ID, 10)))
-	}
-	require.Equal(t, modelled, written)
+		require.Equal(t, modelled.String(), text(t, m.DB, "SELECT serial, n, request FROM moves ORDER BY serial"))
+	})
 }

@@ -93,7 +93,8 @@ const (
 		` FROM moves WHERE stock = ? AND epoch = ? AND ordinal > 0 AND kind IN ('grant', 'late', 'return') ORDER BY ordinal, kind`
 	pastSalesOf = `SELECT ` + columns +
 		` FROM moves WHERE stock = ? AND claimant = ? AND epoch = ? AND ordinal > 0 AND kind IN ('grant', 'late', 'return') ORDER BY ordinal, kind`
-	lastEntry = `SELECT next - 1, 'held', 0, 0, '', '' FROM mark WHERE stock = ? AND epoch = ?`
+	decidedNothing = `SELECT ` + columns + ` FROM moves WHERE stock = ? AND epoch = ? AND ordinal = 0 AND kind = 'nothing'`
+	lastEntry      = `SELECT next - 1, 'held', 0, 0, '', '' FROM mark WHERE stock = ? AND epoch = ?`
 )
 
 // Units reads who has which units of an opening, by ordinal: entries of KindGrant, each a grant or what is left of one,
@@ -107,13 +108,14 @@ func (m *Mover) UnitsOf(ctx context.Context, epoch int64, claimant string) iter.
 	return pieces(m.book().read(ctx, epoch, entryOf, pastSalesOf, m.Stock, claimant, epoch), false)
 }
 
-// Entries reads what Stock.Restore takes: the units that are sold, those that came back, and the last entry whatever it
-// is, so that the stock's ledger goes on with the next number. No one may move the ledger between this and the end of
-// Restore.
+// Entries reads what Stock.Restore takes: the units that are sold, those that came back, the ids of which it was
+// decided that they get nothing, and the last entry whatever it is, so that the stock's ledger goes on with the next
+// number. No one may move the ledger between this and the end of Restore.
 func (m *Mover) Entries(ctx context.Context, epoch int64) iter.Seq2[stock.Entry, error] {
 	return func(yield func(stock.Entry, error) bool) {
 		for _, part := range []iter.Seq2[stock.Entry, error]{
 			pieces(m.book().read(ctx, epoch, entryOf, pastSales, m.Stock, epoch), true),
+			m.book().read(ctx, epoch, entryOf, decidedNothing, m.Stock, epoch),
 			m.book().read(ctx, epoch, entryOf, lastEntry, m.Stock, epoch),
 		} {
 			for e, err := range part {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,17 +36,11 @@ type shop struct {
 
 // onDatabases runs a test on each of them, with the tables.
 func onDatabases(t *testing.T, test func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB)) {
-	for _, on := range []struct {
-		redlatchledger.Dialect
-		fresh func(t *testing.T) func() *sql.DB
-	}{{redlatchledger.SQLite, freshSQLite}, {redlatchledger.PostgreSQL, databases.PostgreSQL.Fresh},
-		{redlatchledger.MySQL, databases.MariaDB.Fresh}} {
-		t.Run(string(on.Dialect), func(t *testing.T) {
-			open := on.fresh(t)
-			require.NoError(t, on.Create(t.Context(), open()))
-			test(t, on.Dialect, open)
-		})
-	}
+	databases.Each(t, func(t *testing.T, dialect string, open func() *sql.DB) {
+		d := redlatchledger.Dialect(dialect)
+		require.NoError(t, d.Create(t.Context(), open()))
+		test(t, d, open)
+	})
 }
 
 // embedded is a server in this process, and a client of it.
@@ -74,17 +67,6 @@ func each(t *testing.T, limit int64, test func(t *testing.T, s *shop)) {
 		require.NoError(t, s.Announce(t.Context(), s.epoch))
 		test(t, s)
 	})
-}
-
-func freshSQLite(t *testing.T) func() *sql.DB {
-	file := filepath.Join(t.TempDir(), "sale.db")
-	return func() *sql.DB {
-		db, err := sql.Open("sqlite3",
-			databases.SQLite(file))
-		require.NoError(t, err)
-		t.Cleanup(func() { db.Close() })
-		return db
-	}
 }
 
 // sql is a query as the database wants its parameters, which are question marks here.
@@ -134,28 +116,60 @@ func (s *shop) holders(t *testing.T) map[int64]string {
 	return all
 }
 
-// A mover reads a grant and is slow. The unit is returned; another mover moves the grant and the return, and removes
-// both. Then the first one writes what it has.
-func TestASlowMoverLeavesTheDatabaseRight(t *testing.T) {
-	t.Parallel()
-	each(t, 3, func(t *testing.T, s *shop) {
-		g := s.claim(t, "ann")
-		_, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []stock.Entry) error {
-			s.giveBack(t, "ann", g.Ordinal)
-			n, err := s.sale.Ledger(ctx, 10, s.Move)
-			require.NoError(t, err)
-			require.Equal(t, 2, n)
-			return s.Move(ctx, entries)
-		})
-		require.NoError(t, err)
-		require.Empty(t, s.holders(t))
-		s.claim(t, "bob")
-		require.NoError(t, s.drain(t))
-		require.Equal(t, map[int64]string{2: "bob"}, s.holders(t))
-	})
-}
-
 var errCrash = errors.New("crashed")
+
+// crashingMovers are three movers of a ledger, with connections of their own by move, that are slow now and then, and
+// crash before the transaction, in it where move calls crash, and between the commit and the removal. stop has them end
+// once the ledger is empty.
+func crashingMovers[E any](t *testing.T,
+	ledger func(context.Context, int, func(context.Context, []E) error) (int, error),
+	move func(crash func() error) func(context.Context, []E) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var movers sync.WaitGroup
+	failed := make(chan error, 3)
+	for i := range 3 {
+		rnd := rand.New(rand.NewPCG(uint64(i), 1))
+		crash := func() error {
+			if rnd.IntN(5) == 0 {
+				time.Sleep(time.Duration(rnd.IntN(10)) * time.Millisecond) // the others overtake
+			}
+			if rnd.IntN(10) == 0 {
+				return errCrash
+			}
+			return nil
+		}
+		own := move(crash)
+		movers.Go(func() {
+			for {
+				last := ctx.Err() != nil
+				n, err := ledger(context.Background(), 1+rnd.IntN(20), func(ctx context.Context, entries []E) error {
+					for _, step := range []func() error{crash, func() error { return own(ctx, entries) }, crash} {
+						if err := step(); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				switch {
+				case errors.Is(err, errCrash):
+				case err != nil:
+					failed <- err
+					return
+				case n == 0 && last:
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		t.Helper()
+		cancel()
+		movers.Wait()
+		close(failed)
+		require.NoError(t, <-failed)
+	}
+}
 
 // Three movers, each with connections of its own, are slow now and then, and crash before the transaction, in it,
 // between the commit and the removal, while a crowd claims, reserves and returns. Each entry is in the database once,
@@ -165,21 +179,7 @@ func TestMoversThatCrashWriteEveryEntryOnce(t *testing.T) {
 	each(t, 1000, func(t *testing.T, s *shop) {
 		_, err := s.DB.Exec(`CREATE TABLE orders (serial bigint PRIMARY KEY, claimant text)`)
 		require.NoError(t, err)
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		var movers sync.WaitGroup
-		failed := make(chan error, 3)
-		for i := range 3 {
-			rnd := rand.New(rand.NewPCG(uint64(i), 1))
-			crash := func() error {
-				if rnd.IntN(5) == 0 {
-					time.Sleep(time.Duration(rnd.IntN(10)) * time.Millisecond) // the others overtake
-				}
-				if rnd.IntN(10) == 0 {
-					return errCrash
-				}
-				return nil
-			}
+		stop := crashingMovers(t, s.sale.Ledger, func(crash func() error) func(context.Context, []stock.Entry) error {
 			own := redlatchledger.Mover{DB: s.open(), Dialect: s.Dialect, Stock: "sale",
 				Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
 					for _, e := range entries {
@@ -189,29 +189,8 @@ func TestMoversThatCrashWriteEveryEntryOnce(t *testing.T) {
 					}
 					return crash()
 				}}
-			movers.Go(func() {
-				for {
-					last := ctx.Err() != nil
-					n, err := s.sale.Ledger(context.Background(), 1+rnd.IntN(20),
-						func(ctx context.Context, entries []stock.Entry) error {
-							for _, step := range []func() error{crash, func() error { return own.Move(ctx, entries) }, crash} {
-								if err := step(); err != nil {
-									return err
-								}
-							}
-							return nil
-						})
-					switch {
-					case errors.Is(err, errCrash):
-					case err != nil:
-						failed <- err
-						return
-					case n == 0 && last:
-						return
-					}
-				}
-			})
-		}
+			return own.Move
+		})
 		have := map[int64]string{}
 		rnd := rand.New(rand.NewPCG(7, 7))
 		for i := range 200 {
@@ -237,111 +216,12 @@ func TestMoversThatCrashWriteEveryEntryOnce(t *testing.T) {
 			}
 		}
 		stop()
-		movers.Wait()
-		close(failed)
-		require.NoError(t, <-failed)
 		require.Equal(t, have, s.holders(t))
 		var rows, orders, top int64
 		require.NoError(t, s.DB.QueryRow(`SELECT count(*), max(serial), (SELECT count(*) FROM orders) FROM moves`).
 			Scan(&rows, &top, &orders))
 		require.Equal(t, top, rows, "no number is missing")
 		require.Equal(t, top, orders, "each once")
-	})
-}
-
-// The stream is deleted, or trimmed, while movers move it.
-func TestAStreamThatIsDeletedOrTrimmedUnderWayIsNoticed(t *testing.T) {
-	t.Parallel()
-	each(t, 1000, func(t *testing.T, s *shop) {
-		for i, damage := range []func() error{
-			func() error { s.server.Del("rc:{sale}:l"); return nil },
-			func() error { _, err := s.server.XAdd("rc:{sale}:l", "1000-0", []string{"k", "grant"}); return err },
-		} {
-			for j := range 20 {
-				s.claim(t, fmt.Sprint("user ", i, " ", j))
-			}
-			_, err := s.sale.Ledger(t.Context(), 5, func(ctx context.Context, entries []stock.Entry) error {
-				require.NoError(t, damage())
-				return s.Move(ctx, entries)
-			})
-			require.NoError(t, err, "these are in the database")
-			require.ErrorIs(t, s.drain(t), redlatch.ErrCorrupt)
-			_, err = s.sale.Claim(t.Context(), "late")
-			require.ErrorIs(t, err, redlatch.ErrCorrupt)
-			_, err = s.sale.Restore(t.Context(), s.Entries(t.Context(), s.epoch))
-			require.NoError(t, err)
-			require.NoError(t, s.drain(t))
-			require.Len(t, s.holders(t), 20*(i+1), "the ledger has told it all the same")
-		}
-	})
-}
-
-func TestAHoleAndASecondEntryOfOneNumberStopTheMover(t *testing.T) {
-	t.Parallel()
-	each(t, 9, func(t *testing.T, s *shop) {
-		e := func(serial int64, claimant string) stock.Entry {
-			return stock.Entry{Serial: serial, Kind: stock.KindGrant, Epoch: 7, Ordinal: serial, N: 1, Claimant: claimant,
-				At: time.Unix(serial, 0)}
-		}
-		move := func(entries ...stock.Entry) error { return s.Move(t.Context(), entries) }
-		require.NoError(t, s.Admit(t.Context(), 7))
-		require.ErrorIs(t, move(e(2, "bob")), redlatchledger.ErrHole)
-		require.NoError(t, move(e(1, "ann"), e(2, "bob")))
-		require.ErrorIs(t, move(e(4, "dan")), redlatchledger.ErrHole)
-		require.ErrorIs(t, move(e(2, "bob"), e(4, "dan")), redlatchledger.ErrHole)
-		require.ErrorIs(t, move(e(2, "eve"), e(3, "cid")), redlatchledger.ErrReissued)
-		late := e(2, "bob")
-		late.At = time.Unix(99, 0)
-		require.NoError(t, move(late, e(3, "cid")), "told again, later")
-		other := e(1, "zoe")
-		other.Epoch = 8
-		require.NoError(t, s.Admit(t.Context(), 8))
-		require.NoError(t, move(e(3, "cid"), other, func() stock.Entry {
-			o := e(2, "yan")
-			o.Epoch = 8
-			return o
-		}()), "two openings")
-		s.epoch = 7
-		require.Equal(t, map[int64]string{1: "ann", 2: "bob", 3: "cid"}, s.holders(t))
-		s.epoch = 8
-		require.Equal(t, map[int64]string{1: "zoe", 2: "yan"}, s.holders(t))
-		_, err := s.DB.Exec(`DELETE FROM moves WHERE epoch = 7 AND serial = 2`)
-		require.NoError(t, err)
-		require.ErrorIs(t, move(e(1, "ann"), e(2, "bob"), e(3, "cid")), redlatchledger.ErrHole, "somebody has deleted a row")
-		s.Also = func(context.Context, *sql.Tx, []stock.Entry) error { return errCrash }
-		require.ErrorIs(t, move(e(4, "dan")), errCrash)
-		s.Also = nil
-		s.epoch = 7
-		require.Len(t, s.holders(t), 2)
-	})
-}
-
-// After a failover to a replica that had not heard of the last grants and returns, numbers go out again. The database
-// says so, whoever gets them; Restore from it sets the stock right.
-func TestANumberGivenTwiceStopsTheMoverUntilRestore(t *testing.T) {
-	t.Parallel()
-	each(t, 5, func(t *testing.T, s *shop) {
-		g := s.claim(t, "ann")
-		s.giveBack(t, "ann", g.Ordinal)
-		require.NoError(t, s.drain(t))
-		// the replica that was promoted has the stock as it was opened
-		s.server.Del("rc:{sale}:u")
-		s.server.Del("rc:{sale}:l")
-		for _, f := range []string{"seq", "recorded", "serial", "moved"} {
-			s.server.HSet("rc:{sale}", f, "0")
-		}
-		again := s.claim(t, "bob")
-		require.Equal(t, g.Ordinal, again.Ordinal)
-		require.ErrorIs(t, s.drain(t), redlatchledger.ErrReissued)
-		require.ErrorIs(t, s.drain(t), redlatchledger.ErrReissued, "the entry stays")
-		require.Empty(t, s.holders(t))
-		out, err := s.sale.Restore(t.Context(), s.Entries(t.Context(), s.epoch))
-		require.NoError(t, err)
-		require.Equal(t, stock.Restored{Displaced: []stock.Entry{{Ordinal: g.Ordinal, N: 1, Claimant: "bob"}}}, out)
-		require.NoError(t, s.drain(t))
-		require.EqualValues(t, 2, s.claim(t, "bob").Ordinal)
-		require.NoError(t, s.drain(t))
-		require.Equal(t, map[int64]string{2: "bob"}, s.holders(t))
 	})
 }
 
@@ -356,6 +236,9 @@ func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
 		s.giveBack(t, "cid", 3)
 		g, err := s.sale.Claim(t.Context(), "dan", stock.Request{ID: "order", N: 2})
 		require.NoError(t, err)
+		refund, err := s.sale.Confirm(t.Context(), "no order")
+		require.NoError(t, err)
+		require.Equal(t, stock.Cancelled, refund.Outcome)
 		require.NoError(t, s.drain(t))
 		require.ErrorIs(t, s.Carry(t.Context(), s.epoch, s.epoch), redlatch.ErrInvalidOption)
 		require.ErrorIs(t, s.Carry(t.Context(), s.epoch+1, s.epoch+2), redlatchledger.ErrUnknownOpening)
@@ -371,6 +254,9 @@ func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
 			_, err = s.sale.Restore(t.Context(), s.Entries(t.Context(), epoch))
 			require.NoError(t, err)
 			require.NoError(t, s.drain(t))
+			late, err := s.sale.Reserve(t.Context(), "dan", stock.Request{ID: "no order", N: 1}, time.Minute)
+			require.NoError(t, err)
+			require.Equal(t, stock.Cancelled, late.Outcome, "it was decided that it gets nothing")
 		}
 		require.EqualValues(t, 6, s.claim(t, "cid").Ordinal, "3 is in the database")
 		s.giveBack(t, "ann", 1)
@@ -387,6 +273,7 @@ func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
 func TestTheViewHasEveryUnitThatWasNotReturned(t *testing.T) {
 	t.Parallel()
 	each(t, 9, func(t *testing.T, s *shop) {
+		var before []stock.Entry
 		for epoch := range int64(20) {
 			rnd := rand.New(rand.NewPCG(rand.Uint64(), 1))
 			var entries []stock.Entry
@@ -421,7 +308,8 @@ func TestTheViewHasEveryUnitThatWasNotReturned(t *testing.T) {
 				enter(stock.KindHeld, 0, 3, who)
 				next += n
 			}
-			require.NoError(t, s.Move(t.Context(), entries))
+			require.NoError(t, s.Move(t.Context(), append(before, entries...)), "of two openings; the first is told again")
+			before = slices.Clip(entries)
 			require.Equal(t, want, s.holders(t), entries)
 			var view, pieces []string
 			for _, line := range strings.Split(strings.TrimSpace(text(t, s.DB,

@@ -3,9 +3,7 @@ package redlatchledger_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,17 +77,7 @@ func TestWhatTheDatabaseHasOfAPacketIsItsTotal(t *testing.T) {
 	eachGift(t, redpacket.Spec{Total: 12_345, Shares: 100}, func(t *testing.T, g *gift) {
 		_, err := g.DB.Exec(`CREATE TABLE payments (serial bigint PRIMARY KEY, cents bigint)`)
 		require.NoError(t, err)
-		ctx, stop := context.WithCancel(t.Context())
-		var movers sync.WaitGroup
-		var failed sync.Map
-		for i := range 3 {
-			rnd := rand.New(rand.NewPCG(uint64(i), 1))
-			crash := func() error {
-				if rnd.IntN(5) == 0 {
-					return errCrash
-				}
-				return nil
-			}
+		stop := crashingMovers(t, g.packet.Ledger, func(crash func() error) func(context.Context, []redpacket.Entry) error {
 			own := redlatchledger.PacketMover{DB: g.open(), Dialect: g.Dialect, Packet: "gift",
 				Also: func(ctx context.Context, tx *sql.Tx, entries []redpacket.Entry) error {
 					for _, e := range entries {
@@ -100,27 +88,8 @@ func TestWhatTheDatabaseHasOfAPacketIsItsTotal(t *testing.T) {
 					}
 					return crash()
 				}}
-			movers.Go(func() {
-				for {
-					last := ctx.Err() != nil
-					n, err := g.packet.Ledger(context.Background(), 1+rnd.IntN(9),
-						func(ctx context.Context, entries []redpacket.Entry) error {
-							if err := own.Move(ctx, entries); err != nil {
-								return err
-							}
-							return crash()
-						})
-					switch {
-					case errors.Is(err, errCrash):
-					case err != nil:
-						failed.Store(i, err)
-						return
-					case n == 0 && last:
-						return
-					}
-				}
-			})
-		}
+			return own.Move
+		})
 		told := map[string]int64{}
 		var mu sync.Mutex
 		var users sync.WaitGroup
@@ -139,8 +108,6 @@ func TestWhatTheDatabaseHasOfAPacketIsItsTotal(t *testing.T) {
 		require.Len(t, told, 60)
 		back := g.refund(t)
 		stop()
-		movers.Wait()
-		failed.Range(func(_, err any) bool { require.NoError(t, err.(error)); return true })
 
 		has, sum := map[string]int64{}, int64(0)
 		for e, err := range g.Entries(t.Context(), g.epoch) {

@@ -15,20 +15,20 @@ import (
 	"github.com/redlatch/redlatch"
 	redlatchotel "github.com/redlatch/redlatch/contrib/otel"
 	"github.com/redlatch/redlatch/pubsub"
-	"github.com/redlatch/redlatch/rcounter"
-	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
+
+// must ends an example that cannot go on.
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
 
 // server is one inside the process. Yours is rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}.
 func server() (option rueidis.ClientOption, end func()) {
 	m := miniredis.NewMiniRedis()
-	if err := m.StartAddr("127.0.0.1:0"); err != nil {
-		log.Fatal(err)
-	}
+	must(m.StartAddr("127.0.0.1:0"))
 	return rueidis.ClientOption{InitAddress: []string{m.Addr()}, ForceSingleClient: true, DisableCache: true}, m.Close
 }
 
@@ -49,14 +49,10 @@ func Example() {
 			class, _, _ := strings.Cut(name, ":") // "order:4711" is of class "order"
 			return class
 		}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer telemetry.Shutdown(ctx)
 	red, err := redlatch.Open(ctx, option, telemetry.Instrument(redlatch.Options{}))
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer red.Close(ctx)
 	telemetry.Watch(red)
 
@@ -64,9 +60,7 @@ func Example() {
 	err = red.Locks().Reentrant("order:4711").WithLabel(redlatchotel.Label(ctx, "")).Do(ctx, func(context.Context) error {
 		return nil
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	span.End()
 	for _, s := range recorder.Ended() {
 		fmt.Println(s.Name(), s.Parent().SpanID() == span.SpanContext().SpanID())
@@ -94,52 +88,17 @@ func ExampleTelemetry_Locks() {
 	defer end()
 	ctx := context.Background()
 	t, err := redlatchotel.New(redlatchotel.Options{}) // with the global providers
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer t.Shutdown(ctx)
 	hub, err := pubsub.Dial(ctx, option, pubsub.Options{Observer: t.Hub()})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer hub.Close(ctx)
 	t.WatchHub(hub)
 	locks, err := rlock.New(hub, rlock.Options{Observer: t.Locks()})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer locks.Close(ctx)
 	t.WatchLocks(locks)
-	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{Observer: t.Semaphores()})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer semaphores.Close(ctx)
-	t.WatchSemaphores(semaphores)
-	stocks, err := stock.New(hub, stock.Options{Observer: t.Stocks()})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer stocks.Close(ctx)
-	t.WatchStocks(stocks)
-	packets, err := redpacket.New(hub, redpacket.Options{Observer: t.RedPackets()})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer packets.Close(ctx)
-	t.WatchRedPackets(packets)
-	counters, err := rcounter.New(hub, rcounter.Options{Observer: t.Counters()})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer counters.Close(ctx)
-	t.WatchCounters(counters)
-	limiters, err := ratelimit.New(hub, ratelimit.Options{Observer: t.Limiters()})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer limiters.Close(ctx)
-	t.WatchLimiters(limiters)
+	// Semaphores, stocks, red packets, counters and limiters are made and watched in the same way.
 	fmt.Println(locks.Reentrant("l").Do(ctx, func(context.Context) error { return nil }))
 	// Output: <nil>
 }

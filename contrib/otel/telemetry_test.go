@@ -20,7 +20,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchotel "github.com/redlatch/redlatch/contrib/otel"
-	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -340,39 +339,6 @@ func TestSpansOfPermitsAndLatches(t *testing.T) {
 	r.only("semaphore acquire")
 	r.only("semaphore release")
 	require.Len(t, r.recorder.Started(), 2)
-}
-
-func TestTelemetryAndAnotherObserverAreBothTold(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redlatchotel.Options{})
-	other, err := redlatchotel.New(redlatchotel.Options{
-		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.recorder)), Names: true})
-	require.NoError(t, err)
-	told := 0
-	var seen trace.SpanContext
-	mine := func(ctx context.Context, e rlock.Event) context.Context {
-		if e.Kind == rlock.EventAcquired {
-			told++
-			seen = trace.SpanContextFromContext(ctx)
-		}
-		return ctx
-	}
-	locks, err := rlock.New(r.server.Hub(),
-		rlock.Options{CallTimeout: 20 * time.Second,
-			Observer: session.Chain(session.Chain(r.telemetry.Locks(), other.Locks()), mine)})
-	require.NoError(t, err)
-	ctx, caller := r.under("work")
-	require.NoError(t, locks.Reentrant("l").Do(ctx, func(context.Context) error { return nil }))
-	require.NoError(t, locks.Close(context.Background()))
-	require.NoError(t, other.Shutdown(context.Background()))
-	require.Equal(t, 1, told)
-	acquires := r.ended("lock acquire")
-	require.Len(t, acquires, 2)
-	require.Equal(t, caller.SpanContext().SpanID(), acquires[0].Parent().SpanID())
-	require.Equal(t, acquires[0].SpanContext().SpanID(), acquires[1].Parent().SpanID(), "the second is within the first")
-	require.Equal(t, acquires[1].SpanContext().SpanID(), seen.SpanID(), "what comes after sees the innermost")
-	require.Len(t, r.ended("lock hold"), 2)
-	require.Len(t, r.ended("lock release"), 2)
 }
 
 func TestNothingIsKeptOfHoldsThatEnded(t *testing.T) {

@@ -2,7 +2,6 @@ package accessor
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -22,8 +21,8 @@ type Hub[S any] interface {
 	// TrySubscribe is Subscribe for a channel to which the process is subscribed already. It sends nothing and never
 	// waits. ok is false if the process is not subscribed to the channel now.
 	TrySubscribe(channel string) (s S, ok bool)
-	// Dials is how many connections the client has begun to make; nil: not known.
-	Dials() *atomic.Int64
+	// Dials counts the connections that the client makes; nil: they are not counted.
+	Dials() *errs.Dials
 	RecentErrors() *errs.RecentErrors
 	// Lacks are what its server is known to lack.
 	Lacks() *errs.Lacks

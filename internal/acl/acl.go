@@ -16,7 +16,7 @@ type feature struct {
 	channels []string // and in channels
 	fixed    []string // patterns without a name in them
 	plain    string   // commands that Go sends
-	scripts  string   // and those in scripts: TestEveryCommandOfAScriptIsInTheRightsOfItsFeature
+	scripts  string   // and those in scripts
 }
 
 // every is what all programs need: scripts, connecting, the server's clock and its settings, Redis Cluster.
@@ -28,7 +28,7 @@ const pubsubCommands = "subscribe unsubscribe ssubscribe sunsubscribe publish sp
 // published is how a script sends them.
 const published = "publish spublish "
 
-// cached is what rueidis asks for what it keeps while the server tracks it.
+// cached are the commands around a cached read of rueidis whose entry ends with its key: others have a static TTL.
 const cached = "multi exec pttl"
 
 // counted is how a script asks who listens on a channel.
@@ -39,7 +39,7 @@ const latchChannel = "redisson_countdownlatch__channel__"
 
 var locks = feature{
 	name: "locks", own: []string{"", "{"},
-	keys: []string{"redlatch_queue", "redisson_lock_token", "redlatch_token", "redisson_lock_queue",
+	keys: []string{"redlatch_queue", "redisson_lock_token", "redisson_lock_queue",
 		"redisson_lock_timeout",
 		"redlatch_fair", "redlatch_rw",
 		"redlatch_rwq", "redlatch_kept"},
@@ -50,7 +50,7 @@ var locks = feature{
 		" exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget hscan zadd zrem " +
 		"zcard " +
 		"zscore zcount zrange " +
-		"zremrangebyscore rpush lpop lrange llen lindex lrem info time",
+		"rpush lpop lrange llen lindex lrem info time",
 }
 
 // features are all of them, in the order of the README.
@@ -58,11 +58,11 @@ var features = []feature{
 	locks,
 	{
 		name: "elections", own: locks.own, keys: []string{"redlatch_queue", "redisson_lock_token", "redlatch_kept",
-			"redlatch_leader", "redlatch_requests", "redlatch_workers"},
+			"redlatch_leader", "redlatch_workers"},
 		channels: []string{"redisson_lock__channel", "redlatch_leader"}, fixed: locks.fixed,
 		plain: pubsubCommands + " exists get hexists hdel",
-		scripts: published + counted + " exists pttl pexpire get set del hget hgetall hset hdel hmget zadd zrem zscore " +
-			"zrange lindex time",
+		scripts: published + counted + " exists pttl pexpire get set del hgetall hset hdel hmget hscan zadd zrem " +
+			"zscore zrange lindex time",
 	},
 	{
 		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"},
@@ -78,8 +78,8 @@ var features = []feature{
 		scripts: "pttl pexpire get set incrby hset hmget unlink time",
 	},
 	{
-		name: "limits", keys: []string{"rc"}, plain: cached + " get",
-		scripts: "pexpire get set del type zadd zrem zcount zrange zremrangebyscore time",
+		name: "limits", keys: []string{"rc"}, plain: "get",
+		scripts: "pexpire get set del unlink type zadd zrem zcount zrange zremrangebyscore time",
 	},
 	{
 		name: "stocks", keys: []string{"rc"}, channels: []string{"redlatch_stock"},
@@ -95,18 +95,29 @@ var features = []feature{
 	},
 	{
 		name: "inspect", own: []string{"", "{"}, keys: locks.keys[:len(locks.keys)-1], fixed: []string{"~redlatch_alive:*"},
-		plain:   "scan type exists hscan getrange",
+		plain:   "scan exists hscan getrange",
 		scripts: "pttl get hget hgetall zcard zrange lrange time",
 	},
 }
 
-// Features are the names that [Line] knows: those of the packages, and what redlatch inspect needs to search, which no
-// program does.
+// Features are the names that [Line] knows: the packages, and the search of redlatch inspect, which programs do not
+// use.
 func Features() (names []string) {
 	for _, f := range features {
 		names = append(names, f.name)
 	}
 	return names
+}
+
+// Commands returns the commands that the scripts of a feature run, and the commands that Go sends for it, each list
+// separated by blanks.
+func Commands(feature string) (inScripts, plain string) {
+	for _, f := range features {
+		if f.name == feature {
+			return f.scripts, f.plain
+		}
+	}
+	return "", ""
 }
 
 // Servers are the kinds of servers that [LineOn] knows.

@@ -1,5 +1,5 @@
-// Package batch lets the requests of one process share calls. The first request is sent at once; those that come while
-// it is under way are sent together.
+// Package batch lets the requests of one process share calls. The first request is sent at once. Requests that
+// come while it is under way are sent together.
 package batch
 
 import (
@@ -108,6 +108,8 @@ type Batcher[Q, A any] struct {
 	Tally *Tally
 	// What and Key are the words of errors: what was asked of which key.
 	What, Key string
+	// Reads: its calls only ask, so none has an unknown outcome.
+	Reads bool
 
 	inFlight atomic.Int64 // requests under way, if MinInFlight is set
 	trip     atomic.Int64 // ns that a call takes, if Near is set
@@ -193,9 +195,9 @@ type batch[Q, A any] struct {
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when answered: one close wakes all callers
 
-	// Those whose context lasts for Bound wait for ended, and without a deadline for it alone, because a receive costs
-	// half of what a select does. It is closed when the batch is answered, or when their patience ends, and then expired
-	// is true; expired is not written afterwards.
+	// Callers whose context lasts for Bound wait for ended alone, without a deadline, because a receive costs half as
+	// much as a select. ended is closed when the batch is answered, or when the patience of these callers ends. In the
+	// second case expired is true. expired is not written afterwards.
 	ended   chan struct{}
 	expired bool
 	bound   time.Time // when that patience ends
@@ -263,14 +265,16 @@ func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, share bool) (none A, _ er
 	defer l.mu.Unlock()
 	switch {
 	case b.answered:
-		// the answer came first: to drop it now would lose a unit (TestACallerWhoLeavesItsBatchLosesNoUnit of stock)
+		// the answer came first: to drop it now would lose a unit (TestClaimAny_CallerLeavesItsBatch_LosesNoUnit of stock)
 		return mine.Answer, mine.Err
 	case b.sent:
 		mine.left = true // seen when the call is answered
 		if b.waiting--; b.waiting == 0 {
 			b.cancel() // no caller is left
 		}
-		return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnknownOutcome, l.What, l.Key, gaveUp)
+		if !l.Reads {
+			return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnknownOutcome, l.What, l.Key, gaveUp)
+		}
 	}
 	mine.left = true
 	return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, gaveUp)

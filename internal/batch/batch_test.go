@@ -51,7 +51,7 @@ func ask(ctx context.Context, b *Batcher[int, int], n int) <-chan result {
 
 // A caller leaves after Bound, whatever its context allows; one with a nearer deadline at that, and one whose context
 // ends at once. All five are in the same call.
-func TestEachCallerLeavesABatchInItsOwnTime(t *testing.T) {
+func TestBatcher_Callers_LeaveEachInItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := doubler(t, Options{}, func(n int) time.Duration { return time.Duration(n) * 5 * time.Second / 2 })
 		alone := ask(t.Context(), b, 1) // 2.5 s
@@ -91,7 +91,7 @@ func TestEachCallerLeavesABatchInItsOwnTime(t *testing.T) {
 }
 
 // While no more calls may be under way, the callers of an open batch leave with the error that nothing was sent.
-func TestABatchThatWasNotSentIsUnavailable(t *testing.T) {
+func TestBatcher_NotSent_IsErrUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := doubler(t, Options{}, func(int) time.Duration { return 3 * time.Second })
 		b.Calls = func() int { return 1 }
@@ -157,7 +157,7 @@ func TestCoalescer_CallsGrowWithLatency(t *testing.T) {
 
 // Four callers have calls of one or two, which cost more than they save: then each asks alone. A crowd goes on sharing,
 // and so do the four once they are a crowd.
-func TestRequestsThatHardlyShareCallsAreSentAlone(t *testing.T) {
+func TestBatcher_HardlyShared_SendsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := doubler(t, Options{MaxCalls: 4}, func(int) time.Duration { return time.Millisecond })
 		b.MinInFlight, b.Pays, b.SplitInHalf, b.Near = 4, 3, true, time.Hour

@@ -19,7 +19,7 @@ var (
 	ErrReleased = New("released", "released")
 	// ErrMaxHold: held for longer than Options.MaxHold allows.
 	ErrMaxHold = error(&state{reason: "max_hold", text: "held longer than MaxHold", rank: rankMaxHold})
-	// ErrUnavailable: the server did not run the request; nothing changed there.
+	// ErrUnavailable: the server did not run the request, or it was one that only reads; nothing changed there.
 	ErrUnavailable = Passing("unavailable", "redis unavailable")
 	// ErrUnknownOutcome: the request was sent and its reply was never seen; it may have run, or not, or may run yet.
 	ErrUnknownOutcome = Passing("unknown_outcome", "outcome unknown")

@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-func TestALackIsLoggedOnceUntilItWasDropped(t *testing.T) {
+func TestLacks_Added_AreLoggedOnceUntilDropped(t *testing.T) {
 	var text strings.Builder
 	l := errs.NewLacks(slog.New(slog.NewTextHandler(&text, nil)))
 	require.Empty(t, l.All())

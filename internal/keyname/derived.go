@@ -6,7 +6,7 @@ import (
 )
 
 // Derived are the prefixes of the keys and channels that objects have besides their main key, ours and Redisson's:
-// Prefix puts one before the name of the object. TestEveryPrefixIsListed finds those that are missing here.
+// Prefix puts one before the name of the object. TestKeys_Prefixes_AreListed finds those that are missing here.
 var Derived = []string{
 	// of locks and elections
 	"redlatch_queue", // also of permits
@@ -17,11 +17,9 @@ var Derived = []string{
 	"redlatch_kept",
 	"redlatch_alive",
 	"redlatch_grant",
-	"redlatch_token",
 	"redlatch_fence", // of contrib/fence
 	"redlatch_k8s",   // of contrib/k8s
 	"redlatch_leader",
-	"redlatch_requests",
 	"redlatch_workers",
 	"redisson_lock__channel",
 	"redisson_lock_queue",
@@ -39,12 +37,13 @@ var Derived = []string{
 }
 
 // Endings are what other keys of that sort end with: Suffix puts one behind the name of the object.
-// TestEverySuffixIsListed finds those that are missing here.
+// TestKeys_Suffixes_AreListed finds those that are missing here.
 var Endings = []string{
 	"timeout", "notes", "token", // of permits
 	"weights", "weighted",
 	"latch",
 	"barrier",
+	"plain", // the waiters for a Plain lock, behind redlatch_queue
 }
 
 // reader is what the keys of the holds of Redisson's readers have behind the name and the owner.
@@ -67,9 +66,9 @@ const grant = "redlatch_grant:"
 // Counted reports whether scripts ask who listens to a channel.
 func Counted(channel string) bool { return strings.HasPrefix(channel, grant) || Mark(channel) != "" }
 
-// derived says by what key is one that another object has besides its own; "": it is none. The name of that object is
-// in braces, or has braces, but for heartbeats: "order:7:timeout" is not a key of a semaphore's, and
-// "{order:7}:timeout" is one.
+// derived says how key shows that another object has it besides its own key, such as "ends with :timeout"; "" if none
+// has. The name of that object is in braces, or has braces, but for heartbeats: "order:7:timeout" is not a key of a
+// semaphore, and "{order:7}:timeout" is.
 func derived(key string) string {
 	for _, p := range Derived {
 		rest, ok := strings.CutPrefix(key, p)

@@ -1,10 +1,6 @@
 package keyname_test
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-func TestAKeyThatAnotherObjectHasBesideItsOwnIsRefused(t *testing.T) {
+func TestCheck_KeyOfAnotherObject_IsRefused(t *testing.T) {
 	for _, p := range keyname.Derived {
 		for _, name := range []string{"x", "order:{7}", "{x}:plain"} {
 			require.ErrorIs(t, keyname.Check(keyname.Prefix(p, name)), errs.ErrInvalidName, "%s of %s", p, name)
@@ -41,40 +37,4 @@ func TestAKeyThatAnotherObjectHasBesideItsOwnIsRefused(t *testing.T) {
 		"redlatch_check:abc"} {
 		require.NoError(t, keyname.Check(good), good)
 	}
-}
-
-// Every prefix that some package puts before the name of an object.
-func TestEveryPrefixIsListed(t *testing.T) {
-	found := derivations(t, `keyname\.Prefix\("([^"]*)"`)
-	require.Greater(t, len(found), 8)
-	for p, path := range found {
-		require.Contains(t, keyname.Derived, p, path)
-	}
-}
-
-// And every suffix. The "plain" of a queue has a prefix before it.
-func TestEverySuffixIsListed(t *testing.T) {
-	found := derivations(t, `keyname\.Suffix\([\w.]+, "([^"]+)"`)
-	require.Greater(t, len(found), 4)
-	for s, path := range found {
-		require.Contains(t, append([]string{"plain", "p"}, keyname.Endings...), s, path)
-	}
-}
-
-// derivations are what the library's calls have that match, and where.
-func derivations(t *testing.T, call string) map[string]string {
-	calls := regexp.MustCompile(call)
-	found := map[string]string{}
-	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, m := range calls.FindAllStringSubmatch(string(text), -1) {
-			found[m[1]] = path
-		}
-		return err
-	})
-	require.NoError(t, err)
-	return found
 }

@@ -33,7 +33,7 @@ func Check(key string) error {
 	return Shape(key)
 }
 
-// Shape is Check for a key that is known to be its object's own.
+// Shape is Check for a key that is known to be its object's own. "{x}{}" is none: see [Own].
 func Shape(key string) error {
 	switch {
 	case key == "":
@@ -59,19 +59,66 @@ func Shape(key string) error {
 	case 1:
 		return fmt.Errorf("%w: %.64q starts with an empty {}, which splits it over Cluster slots", errs.ErrInvalidName, key)
 	}
+	if n, ok := strings.CutSuffix(key, apart); ok && isPair(n) {
+		return fmt.Errorf("%w: %.64q stands for %.64q in the other keys of that object", errs.ErrInvalidName, key, n)
+	}
 	return nil
 }
 
-// Prefix is Redisson's prefixName: "p:{n}", or "p:n" if n has braces of its own.
+// CheckPair refuses a key that is one pair of braces, as "{x}". It is for kinds of which Redisson's layout has keys
+// besides the main one, because Redisson gives the objects "x" and "{x}" the same ones: two Fair locks would share
+// their waiters. The channels that the two share are no reason, because a message there only says to ask.
+func CheckPair(key string) error {
+	if isPair(key) {
+		return fmt.Errorf("%w: %.64q is one pair of braces, and in Redisson's layout an object of this kind has keys that "+
+			"are those of %.64q, too", errs.ErrInvalidName, key, key[1:len(key)-1])
+	}
+	return nil
+}
+
+// isPair reports whether n is text without braces, in one pair of braces.
+func isPair(n string) bool {
+	return len(n) > 2 && n[0] == '{' && strings.IndexAny(n[1:], "{}") == len(n)-2 && n[len(n)-1] == '}'
+}
+
+// apart follows a name that is one pair of braces, in keys of this library's own.
+const apart = "{}"
+
+// Own returns the name that n has in keys of this library's own: "{x}{}" for "{x}", and n for every other name. No
+// object has the name "{x}{}", and both have one slot, so no key of "{x}" that is ours is a key of "x", nor of anything
+// else. A form without a name of its own would not do: "redlatch_queue::{x}" is the queue of the lock ":{x}".
+//
+//	name   queue                   Redisson's channel
+//	x      redlatch_queue:{x}      redisson_lock__channel:{x}
+//	{x}    redlatch_queue:{x}{}    redisson_lock__channel:{x}
+//	:{x}   redlatch_queue::{x}     redisson_lock__channel::{x}
+//
+// Prefix and Suffix apply it to all keys but Redisson's.
+func Own(n string) string {
+	if isPair(n) {
+		return n + apart
+	}
+	return n
+}
+
+// Prefix returns the key of the object n that begins with p, by Redisson's prefixName: "p:{n}", or "p:n" if n has
+// braces of its own. If p is not Redisson's, n is as in [Own].
 func Prefix(p, n string) string {
+	if !strings.HasPrefix(p, "redisson_") {
+		n = Own(n)
+	}
 	if strings.IndexByte(n, '{') >= 0 {
 		return p + ":" + n
 	}
 	return p + ":{" + n + "}"
 }
 
-// Suffix is Redisson's suffixName: "{n}:s", or "n:s" if n has braces of its own.
+// Suffix returns the key of the object n that ends with s, by Redisson's suffixName: "{n}:s", or "n:s" if n has braces
+// of its own. If s is not Redisson's, n is as in [Own].
 func Suffix(n, s string) string {
+	if s != "timeout" && !strings.Contains(s, reader) {
+		n = Own(n)
+	}
 	if strings.IndexByte(n, '{') >= 0 {
 		return n + ":" + s
 	}

@@ -15,29 +15,8 @@
 //	                                                     arrived, is over: another acquires
 //	acts until send + lease
 //
-// there would be two holders for as long as the renewal was late (TestTheDeadlineCountsFromBeforeTheSend,
-// TestARenewalInFlightMovesNothing).
-//
-// # Delay
-//
-// Leases may have a delay (Config.Delay): the server is asked for so much more than the holder counts, in every request
-// that grants or renews. So at the holder's deadline the server keeps others out for the delay and the margin, whatever
-// has become of the holder. Nothing else is needed on the server, and others see a lease that lasts longer. It
-// is the lock-delay of Chubby and of Consul's sessions.
-//
-//	holder                                    network      server               another
-//	renewal sent at s                         -----------> lease + delay, from
-//	                                                       s or later
-//	(cut off)
-//	s + lease - margin: stops
-//	  what it sent just before is on its way  -----------> (to the resource)
-//	                                                       s + lease + delay:
-//	                                                       the lock is free     enters
-//
-// Others that take over for want of heartbeats wait for the delay, too: it is part of the time that the connection id
-// says. By server time the delay is exact; the other machines' clocks add their error of rate, as to
-// every lease. A release that the holder asks for in time ends the lease at once; what was lost is not released before
-// its delay is over (Holding.releaseLater in internal/session).
+// there would be two holders for as long as the renewal was late (TestDeadline_Grant_CountsFromBeforeTheSend,
+// TestRenewal_Unanswered_IsRepeatedUntilTheDeadline).
 //
 // # Renew and lose
 //
@@ -69,7 +48,7 @@
 //     also if one of the keys does not exist). Then each lease of the batch is renewed alone, and one of several keys
 //     key by key: see askByKey. Extend is not taken apart like that. A batch that a proxy refuses, because its keys are
 //     of several slots, is renewed at once slot by slot. Nothing of it has run, and no renewal counts as failed
-//     (TestNoRenewalFailsWhereKeysOfSeveralSlotsAreRefused in rlock).
+//     (TestRenewal_SeveralSlotsRefused_NoneFails in rlock).
 //  7. The wall clock running 500 ms ahead of the monotonic one between two looks has everything renewed at once: see
 //     Sleep.
 //
@@ -106,9 +85,9 @@
 // not be for as long as its holder thinks. So what is not renewed is asked how long it has left; that, counted from
 // before the question was sent, less the margin, is its deadline from then on. If the clock was only set, this is what
 // the deadline was. An answer to what was sent before the jump was noticed is not an answer
-// (TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives,
-// TestAWallClockStepEndsNoHoldAndTheServersAnswerClearsIt,
-// TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt).
+// (TestSleep_HoldAfterwards_IsTrustedAsTheServerSays,
+// TestWallClock_Step_EndsNoHold,
+// TestSleep_AnswerFromBefore_IsNoneAfterwards).
 //
 // A jump is noticed within a tick, and by Until at once. While the server does not answer, the hold's contexts last
 // until the deadline as it was: code that acts then has to ask Until.
@@ -123,5 +102,5 @@
 // A lease is removed before its release is sent, and the answer of a renewal that was under way then is dropped.
 // Otherwise the release runs, the renewal of the same instant finds nothing, and a hold that was released in order is
 // reported lost. The renewal itself may still reach the server after the release: it names an owner that is never used
-// again, finds nothing, and changes nothing (TestAReplyThatComesAfterRemoveChangesNothing).
+// again, finds nothing, and changes nothing (TestRemove_ReplyComesAfter_ChangesNothing).
 package lease

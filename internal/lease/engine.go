@@ -69,9 +69,8 @@ type server struct {
 	cluster      bool
 	replicas     int
 	replicasWait time.Duration
-	delay        time.Duration // Config.Delay
-	tracker      *tracker      // nil in a Cluster
-	watched      bool          // Cluster: the client's own invalidations are observed
+	tracker      *tracker // nil in a Cluster
+	watched      bool     // Cluster: the client's own invalidations are observed
 	unwatch      func()
 }
 
@@ -120,10 +119,6 @@ type Config struct {
 	Replicas     int
 	ReplicasWait time.Duration
 	Heartbeats   Heartbeats
-	// Delay is for how long the server keeps a lease beyond the length that its holder was promised: what is sent is
-	// longer by it, and what the server says is left is shorter. So after a holder was lost no one else has what it held
-	// for that long. See the package comment.
-	Delay time.Duration
 	// Renewed, if set, is called after every renewal attempt of a lease, with its Values, and nil or why it failed.
 	Renewed func(ctx context.Context, name string, err error)
 }
@@ -135,7 +130,7 @@ func New(o Config) *Engine {
 		base:       time.Now().Add(-time.Hour), // no instant is zero
 		log:        o.Log, renewed: o.Renewed, entries: map[entry]*Lease{},
 		server: server{client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster,
-			replicas: o.Replicas, replicasWait: o.ReplicasWait, delay: o.Delay},
+			replicas: o.Replicas, replicasWait: o.ReplicasWait},
 		loop: loop{wakeup: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights),
 			aside: make(chan struct{}, maxAside)},
 		sleep: sleep{wall: time.Now},
@@ -144,7 +139,7 @@ func New(o Config) *Engine {
 		e.renewed = func(context.Context, string, error) {}
 	}
 	if o.Heartbeats.Interval > 0 {
-		e.heart = &heart{Heartbeats: o.Heartbeats, delay: o.Delay}
+		e.heart = &heart{Heartbeats: o.Heartbeats}
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if !e.cluster {
@@ -263,7 +258,7 @@ func (e *Engine) All() []*Lease {
 // The wake-up outlives the lease for which it was set, also if the lease is removed before the goroutine looks.
 // Otherwise lock and unlock in a loop would wake the goroutine every time: it finds nothing, goes to sleep for an hour,
 // and the next lease has to wake it again. So they disturb it every trackAfter or so
-// (TestAddingAndRemovingInALoopLeavesTheWatchdogAsleep).
+// (TestWatchdog_AddAndRemoveInALoop_StaysAsleep).
 func (e *Engine) wakeBy(t instant) {
 	if !e.wakeAt.IsZero() && t.Before(e.wakeAt) {
 		e.wakeAt, e.asked = 0, t

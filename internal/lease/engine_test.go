@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
@@ -65,7 +63,6 @@ type tap struct {
 	slow   time.Duration
 	line   chan struct{} // not nil: the server runs one call at a time, each for spell
 	spell  time.Duration
-	peak   int // goroutines, seen when a call came
 }
 
 // passage is one renewal call.
@@ -87,7 +84,6 @@ func (c *tap) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult
 			gate = make(chan struct{})
 		}
 		c.passed = append(c.passed, passage{time.Now(), words[3 : 3+n], words[3+n+1] == "0" || words[3+n+1] == "-1"})
-		c.peak = max(c.peak, runtime.NumGoroutine())
 	}
 	c.mu.Unlock()
 	if refused {
@@ -126,13 +122,6 @@ func (c *tap) calls() []passage {
 	passed := c.passed
 	c.passed = nil
 	return passed
-}
-
-// most is how many goroutines there were when a call came.
-func (c *tap) most() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.peak
 }
 
 // hold keeps the replies of all later calls back until the function it returns is called.
@@ -212,6 +201,7 @@ func inShopWith(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *s
 
 func inFreshShop(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *shop)) {
 	t.Helper()
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &shop{server: redistest.Bubble(t)}
 		c, err := rueidis.NewClient(s.server.Option())
@@ -302,7 +292,33 @@ func (s *shop) take(t *testing.T, name string, d time.Duration) *held {
 	return h
 }
 
-func TestTheMarginIsSmallAndGrowsWithTheLease(t *testing.T) {
+// fix is an acquisition that took no time, of a lease that is not renewed.
+func (s *shop) fix(t *testing.T, h *held, d time.Duration) *held {
+	t.Helper()
+	s.grant(t, h, d)
+	require.True(t, s.Add(h.Lease, time.Now(), time.Now(), d, false, 0))
+	return h
+}
+
+// wall is a wall clock that a test sets ahead of the other.
+func (s *shop) wall() (ahead *atomic.Int64) {
+	ahead = new(atomic.Int64)
+	synctest.Wait()
+	s.look(ahead)
+	return ahead
+}
+
+// look has the engine look at the wall clock.
+func (s *shop) look(ahead *atomic.Int64) {
+	s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+}
+
+// engine is one of a client, that logs nothing.
+func engine(c rueidis.Client) *lease.Engine {
+	return lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
+}
+
+func TestMargin_AnyLease_IsSmallAndGrows(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, 160*time.Millisecond, lease.Margin(30*time.Second))
 	require.Equal(t, 1050*time.Microsecond, lease.Margin(10*time.Millisecond))
@@ -316,23 +332,19 @@ func TestTheMarginIsSmallAndGrowsWithTheLease(t *testing.T) {
 	}
 }
 
-func TestALeaseThatAllowsForDriftIsTrustedForLess(t *testing.T) {
-	t.Parallel()
+func TestLease_AllowsForDrift_IsTrustedForLess(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		for length, off := range map[time.Duration]time.Duration{term: 302 * time.Millisecond,
 			time.Second: 15 * time.Millisecond} {
 			h := newLease("l" + length.String())
 			h.Drift = true
-			s.grant(t, h, length)
-			sent := time.Now()
-			require.True(t, s.Add(h.Lease, sent, sent, length, false, 0))
-			require.Equal(t, sent.Add(length-off), s.Until(h.Lease), "of %v", length)
+			s.fix(t, h, length)
+			require.Equal(t, time.Now().Add(length-off), s.Until(h.Lease), "of %v", length)
 		}
 	})
 }
 
-func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
-	t.Parallel()
+func TestDeadline_Grant_CountsFromBeforeTheSend(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		sent := time.Now()
 		time.Sleep(2 * time.Second) // the round trip
@@ -359,8 +371,7 @@ func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
 	})
 }
 
-func TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered(t *testing.T) {
-	t.Parallel()
+func TestLease_OverBeforeItsGrant_IsNotRegistered(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		h := newLease("l")
 		require.False(t, s.Add(h.Lease, time.Now(), time.Now().Add(-term+lease.Margin(term)), term, true, 0))
@@ -370,8 +381,7 @@ func TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered(t *testing.T) {
 	})
 }
 
-func TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre(t *testing.T) {
-	t.Parallel()
+func TestRenewals_Slow_KeepToTheirSchedule(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		s.tap.delay(300 * time.Millisecond)
 		start := time.Now()
@@ -390,30 +400,7 @@ func TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre(t *testing.T) {
 	})
 }
 
-func TestARenewalInFlightMovesNothing(t *testing.T) {
-	t.Parallel()
-	inShop(t, func(t *testing.T, s *shop) {
-		letGo := s.tap.hold()
-		h := s.take(t, "l", term)
-		deadline := s.Until(h.Lease)
-		time.Sleep(29 * time.Second)
-		require.NotEmpty(t, s.tap.calls(), "sent")
-		require.Greater(t, s.server.Embedded.TTL("l"), 28*time.Second, "and done")
-		require.Equal(t, deadline, s.Until(h.Lease))
-		time.Sleep(time.Second)
-		require.ErrorIs(t, h.why(t), errs.ErrLost)
-		require.Equal(t, deadline, h.end())
-		letGo()
-		s.tap.calls()
-		time.Sleep(long)
-		require.ErrorIs(t, h.why(t), errs.ErrLost)
-		require.Equal(t, deadline, s.Until(h.Lease))
-		require.Empty(t, s.Names(anyLease))
-		require.Empty(t, s.tap.calls(), "what is over is not renewed")
-	})
-}
-
-func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
+func TestRemove_ReplyComesAfter_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, verdict := range []string{"renewed", "gone"} {
 		t.Run(verdict, func(t *testing.T) {
@@ -444,8 +431,7 @@ func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
 	}
 }
 
-func TestNotHeldEndsThatLeaseAtOnceAndNoOther(t *testing.T) {
-	t.Parallel()
+func TestRenewal_NotHeld_EndsThatLeaseOnly(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
 		a, b, c := s.take(t, "a", term), s.take(t, "b", term), s.take(t, "c", term)
@@ -465,7 +451,7 @@ func TestNotHeldEndsThatLeaseAtOnceAndNoOther(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotKnownIsAskedAgainUntilTheDeadline(t *testing.T) {
+func TestRenewal_Unanswered_IsRepeatedUntilTheDeadline(t *testing.T) {
 	t.Parallel()
 	for _, trouble := range []string{"of one key", "of the server", "of the network"} {
 		for _, mended := range []bool{false, true} {
@@ -513,6 +499,9 @@ func TestWhatIsNotKnownIsAskedAgainUntilTheDeadline(t *testing.T) {
 						require.ErrorIs(t, b.why(t), errs.ErrLost)
 						require.Equal(t, deadline, b.end())
 						mend()
+						time.Sleep(long)
+						require.Equal(t, deadline, s.Until(b.Lease), "a late reply moves nothing")
+						require.NotContains(t, s.Names(anyLease), "b")
 					}
 					if trouble == "of one key" {
 						require.NoError(t, a.why(t), "the failure of one key is not another's")
@@ -523,8 +512,7 @@ func TestWhatIsNotKnownIsAskedAgainUntilTheDeadline(t *testing.T) {
 	}
 }
 
-func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
-	t.Parallel()
+func TestMaxHold_RenewedHold_Ends(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		for _, most := range []time.Duration{5 * time.Second, 100 * time.Second} {
 			start := time.Now()
@@ -544,37 +532,10 @@ func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
 	})
 }
 
-func TestWhoeverRemovesALeaseIsToldThatMaxHoldEndedIt(t *testing.T) {
-	t.Parallel()
-	for name, length := range map[string]time.Duration{"before its deadline": term, "at its deadline": 4 * time.Second} {
-		t.Run(name, func(t *testing.T) {
-			inShop(t, func(t *testing.T, s *shop) {
-				h := newLease("l")
-				s.grant(t, h, length)
-				var over error
-				h.Ended = func(error) { over = s.Over(h.Lease) } // before the handle is told
-				now := time.Now()
-				require.True(t, s.Add(h.Lease, now, now, length, false, 4*time.Second))
-				time.Sleep(4 * time.Second)
-				synctest.Wait()
-				want := errs.ErrMaxHold
-				if length < term {
-					want = errs.ErrLost
-				}
-				require.Equal(t, want, over)
-				require.Equal(t, want, s.Remove(h.Lease))
-			})
-		})
-	}
-}
-
-func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
-	t.Parallel()
+func TestRenewal_NoHandleWantsIt_Stops(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
-		h := newLease("l")
-		s.grant(t, h, term)
-		require.True(t, s.Add(h.Lease, start, start, term, false, 0))
+		h := s.fix(t, newLease("l"), term)
 		time.Sleep(15 * time.Second)
 		require.Empty(t, s.tap.calls())
 		require.True(t, s.Auto(h.Lease, term))
@@ -594,7 +555,7 @@ func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
 
 // The lease of WithLease, of a lock that was handed over and that somebody re-enters before it was raised: the renewal
 // that is due must ask for the longer one.
-func TestAReentryBeforeTheRaiseKeepsTheLeaseOfItsHold(t *testing.T) {
+func TestReentry_BeforeTheRaise_KeepsTheHoldsLease(t *testing.T) {
 	t.Parallel()
 	const written, short = 4 * time.Second, 2 * time.Second
 	for _, left := range []bool{false, true} {
@@ -626,33 +587,10 @@ func TestAReentryBeforeTheRaiseKeepsTheLeaseOfItsHold(t *testing.T) {
 	}
 }
 
-func TestAConfirmationOnlyMovesTheDeadlineForward(t *testing.T) {
-	t.Parallel()
-	inShop(t, func(t *testing.T, s *shop) {
-		sent := time.Now()
-		h := newLease("l")
-		s.grant(t, h, term)
-		require.True(t, s.Add(h.Lease, sent, sent, term, false, 0))
-		deadline := s.Until(h.Lease)
-		require.True(t, s.Confirmed(h.Lease, sent, term/2))
-		require.Equal(t, deadline, s.Until(h.Lease))
-		require.True(t, s.Confirmed(h.Lease, sent.Add(-time.Hour), term))
-		require.Equal(t, deadline, s.Until(h.Lease))
-		require.True(t, s.Confirmed(h.Lease, sent, 2*term))
-		deadline = sent.Add(2*term - lease.Margin(2*term))
-		require.Equal(t, deadline, s.Until(h.Lease))
-		time.Sleep(3 * term)
-		require.Equal(t, deadline, h.end())
-	})
-}
-
-func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
-	t.Parallel()
+func TestHint_OneKey_IsFollowedAtOnceAndProvesNothing(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		a, b := s.take(t, "a", time.Hour), s.take(t, "b", time.Hour)
-		manual := newLease("m")
-		s.grant(t, manual, time.Hour)
-		require.True(t, s.Add(manual.Lease, time.Now(), time.Now(), time.Hour, false, 0))
+		manual := s.fix(t, newLease("m"), time.Hour)
 		time.Sleep(time.Minute)
 		s.tap.calls()
 		s.Check("a")
@@ -677,12 +615,9 @@ func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
 
 // The connection that tracks comes up, or loses everything, just after a lease was asked about that was a little young
 // for it and went with another.
-func TestAShortenedLeaseIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
-	t.Parallel()
+func TestLease_ShortenedByAnother_IsRaisedOrTrustedLess(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		fixed, auto := newLease("fixed"), s.take(t, "auto", term)
-		s.grant(t, fixed, term)
-		require.True(t, s.Add(fixed.Lease, time.Now(), time.Now(), term, false, 0))
+		fixed, auto := s.fix(t, newLease("fixed"), term), s.take(t, "auto", term)
 		time.Sleep(time.Second)
 		s.tap.calls()
 		const left = 5 * time.Second
@@ -702,12 +637,9 @@ func TestAShortenedLeaseIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
 }
 
 // A look reads the short lease; before its answer is there, an Extend is confirmed.
-func TestALookFromBeforeAConfirmationTakesNothingOffIt(t *testing.T) {
-	t.Parallel()
+func TestLook_BeforeAConfirmation_TakesNothingOffIt(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		h := newLease("l")
-		s.grant(t, h, term)
-		require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, false, 0))
+		h := s.fix(t, newLease("l"), term)
 		time.Sleep(time.Second)
 		s.server.Embedded.SetTTL("l", 5*time.Second)
 		letGo := s.tap.hold()
@@ -723,12 +655,9 @@ func TestALookFromBeforeAConfirmationTakesNothingOffIt(t *testing.T) {
 	})
 }
 
-func TestAConfirmationFromBeforeALookDoesNotHideWhatItFound(t *testing.T) {
-	t.Parallel()
+func TestConfirmation_BeforeALook_HidesNothingItFound(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		h := newLease("l")
-		s.grant(t, h, term)
-		require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, false, 0))
+		h := s.fix(t, newLease("l"), term)
 		time.Sleep(time.Second)
 		sent := time.Now() // of an Extend, which is answered late
 		time.Sleep(100 * time.Millisecond)
@@ -744,8 +673,7 @@ func TestAConfirmationFromBeforeALookDoesNotHideWhatItFound(t *testing.T) {
 	})
 }
 
-func TestAHintAboutEverythingCoversALeaseCheckedEarly(t *testing.T) {
-	t.Parallel()
+func TestHint_Everything_CoversALeaseCheckedEarly(t *testing.T) {
 	inFreshShop(t, lease.Heartbeats{}, func(t *testing.T, s *shop) {
 		s.take(t, "a", term)
 		time.Sleep(8 * time.Millisecond)
@@ -764,58 +692,51 @@ func TestAHintAboutEverythingCoversALeaseCheckedEarly(t *testing.T) {
 	})
 }
 
-func TestLeasesOfTheSameLeaseTravelTogether(t *testing.T) {
+// Leases of the same length share calls: full ones if they were taken together, and else one each 100 ms.
+func TestRenewals_TakenTogetherOrNot_ShareCalls(t *testing.T) {
 	t.Parallel()
-	const leases, periods = 1000, 3
-	const calls = (leases + lease.BatchSize - 1) / lease.BatchSize
-	inShop(t, func(t *testing.T, s *shop) {
-		all := make([]*held, leases)
-		for i := range all {
-			all[i] = s.take(t, fmt.Sprint("l", i), term)
-			if i%100 == 99 {
-				time.Sleep(9 * time.Millisecond) // they were taken within 90 ms
-			}
-		}
-		time.Sleep(periods*10*time.Second + 5*time.Second)
-		passed := s.tap.calls()
-		require.Len(t, passed, periods*calls)
-		renewed := map[string]int{}
-		for _, c := range passed {
-			require.LessOrEqual(t, len(c.keys), lease.BatchSize)
-			for _, k := range c.keys {
-				renewed[k]++
-			}
-		}
-		require.Len(t, renewed, leases)
-		for _, h := range all {
-			require.Equal(t, periods, renewed[h.Key])
-			require.NoError(t, h.why(t))
-			require.NoError(t, s.Remove(h.Lease))
-		}
-	})
+	const periods = 3
+	for name, x := range map[string]struct {
+		leases, together int // so many are taken, and so many in an instant
+		pause            time.Duration
+		least, most      int // calls in each period
+	}{
+		"within 90 ms": {leases: 1000, together: 100, pause: 9 * time.Millisecond, least: 1000 / lease.BatchSize,
+			most: (1000 + lease.BatchSize - 1) / lease.BatchSize},
+		"at any time": {leases: 300, together: 1, pause: 10 * time.Millisecond, most: 300/10 + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inShop(t, func(t *testing.T, s *shop) {
+				all := make([]*held, x.leases)
+				for i := range all {
+					if all[i] = s.take(t, fmt.Sprint("l", i), term); i%x.together == x.together-1 {
+						time.Sleep(x.pause)
+					}
+				}
+				time.Sleep(5 * time.Second) // off the renewals
+				s.tap.calls()
+				time.Sleep(periods * 10 * time.Second)
+				passed, renewed := s.tap.calls(), map[string]int{}
+				require.LessOrEqual(t, len(passed), periods*x.most)
+				require.GreaterOrEqual(t, len(passed), periods*x.least)
+				for _, c := range passed {
+					require.LessOrEqual(t, len(c.keys), lease.BatchSize)
+					for _, k := range c.keys {
+						renewed[k]++
+					}
+				}
+				for _, h := range all {
+					require.Equal(t, periods, renewed[h.Key])
+					require.NoError(t, h.why(t))
+				}
+			})
+		})
+	}
 }
 
-func TestLeasesTakenAtAnyTimeStillShareTheirCalls(t *testing.T) {
-	t.Parallel()
-	const leases, periods = 300, 3 // a lease every 10 ms
+func TestWallClock_Jumps_ForcesOneRenewal(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		for i := range leases {
-			s.take(t, fmt.Sprint("l", i), term)
-			time.Sleep(10 * time.Millisecond)
-		}
-		s.tap.calls()
-		time.Sleep(periods * 10 * time.Second)
-		require.LessOrEqual(t, len(s.tap.calls()), periods*(leases/10+1), "one call in 100 ms at most, not one a lease")
-		require.Len(t, s.Names(anyLease), leases)
-	})
-}
-
-func TestAJumpOfTheWallClockForcesARenewalAndNothingElse(t *testing.T) {
-	t.Parallel()
-	inShop(t, func(t *testing.T, s *shop) {
-		var ahead atomic.Int64
-		synctest.Wait()
-		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+		ahead := s.wall()
 		start := time.Now()
 		a, b := s.take(t, "a", time.Hour), s.take(t, "b", time.Hour)
 		deadline := s.Until(a.Lease)
@@ -864,26 +785,21 @@ func (s *shop) asleep(ahead *atomic.Int64, d time.Duration) {
 
 // A fixed lease that is not over yet when the machine wakes, and the long one of an Extend, end when the server ends
 // them.
-func TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives(t *testing.T) {
+func TestSleep_HoldAfterwards_IsTrustedAsTheServerSays(t *testing.T) {
 	t.Parallel()
 	const nap = 10 * time.Second
 	for _, x := range []struct {
 		name    string
 		auto    bool
 		extends bool
-		delay   time.Duration
 	}{{name: "fixed"}, {name: "fixed, then extended", extends: true},
-		{name: "renewed, and extended beyond that", auto: true, extends: true},
-		{name: "fixed, with a delay", delay: time.Minute}} {
+		{name: "renewed, and extended beyond that", auto: true, extends: true}} {
 		t.Run(x.name, func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
-				var ahead atomic.Int64
-				synctest.Wait()
-				s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+				ahead := s.wall()
 				h := newLease("l")
 				lasts := term
-				s.SetDelay(x.delay)
-				s.grant(t, h, lasts+x.delay)
+				s.grant(t, h, lasts)
 				require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, x.auto, 0))
 				if x.extends {
 					lasts = 2 * term
@@ -892,7 +808,7 @@ func TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives(t *testing.T) {
 				}
 				start, deadline := time.Now(), s.Until(h.Lease)
 				time.Sleep(5*time.Second + 300*time.Millisecond) // not in the instant in which the engine looks at the wall clock
-				s.asleep(&ahead, nap)
+				s.asleep(ahead, nap)
 				require.Equal(t, deadline.Add(-nap), s.Until(h.Lease), "Until needs no timer")
 				time.Sleep(2 * time.Second)
 				require.NoError(t, h.why(t))
@@ -911,15 +827,10 @@ func TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives(t *testing.T) {
 	}
 }
 
-func TestAWallClockStepEndsNoHoldAndTheServersAnswerClearsIt(t *testing.T) {
-	t.Parallel()
+func TestWallClock_Step_EndsNoHold(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		var ahead atomic.Int64
-		synctest.Wait()
-		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
-		fixed, auto := newLease("fixed"), s.take(t, "auto", term)
-		s.grant(t, fixed, term)
-		require.True(t, s.Add(fixed.Lease, time.Now(), time.Now(), term, false, 0))
+		ahead := s.wall()
+		fixed, auto := s.fix(t, newLease("fixed"), term), s.take(t, "auto", term)
 		deadline := s.Until(fixed.Lease)
 		time.Sleep(time.Second)
 		letGo := s.tap.hold()
@@ -947,13 +858,9 @@ func TestAWallClockStepEndsNoHoldAndTheServersAnswerClearsIt(t *testing.T) {
 }
 
 // A renewal under way when the machine falls asleep: its answer says what was true before.
-func TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt(t *testing.T) {
-	t.Parallel()
+func TestSleep_AnswerFromBefore_IsNoneAfterwards(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		var ahead atomic.Int64
-		wall := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-		synctest.Wait()
-		s.SetWall(wall)
+		ahead := s.wall()
 		h := s.take(t, "l", term)
 		time.Sleep(9 * time.Second)
 		s.tap.delay(450 * time.Millisecond)
@@ -962,8 +869,8 @@ func TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt(t *testing.T) {
 		sent := s.tap.calls()
 		require.Len(t, sent, 1)
 		time.Sleep(time.Millisecond)
-		s.asleep(&ahead, 15*time.Second)
-		s.SetWall(wall) // which has it look
+		s.asleep(ahead, 15*time.Second)
+		s.look(ahead)
 		synctest.Wait()
 		before := s.Until(h.Lease)
 		time.Sleep(500 * time.Millisecond)
@@ -977,37 +884,6 @@ func TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt(t *testing.T) {
 		require.False(t, again[0].looks)
 		require.Greater(t, s.Until(h.Lease), sent[0].at.Add(term-time.Second), "and it is asked again")
 		require.NoError(t, h.why(t))
-	})
-}
-
-func TestStopEndsWhatIsLeft(t *testing.T) {
-	t.Parallel()
-	inShop(t, func(t *testing.T, s *shop) {
-		a, b := s.take(t, "a", term), s.take(t, "b", term)
-		require.NoError(t, s.Remove(b.Lease))
-		s.Stop()
-		require.ErrorIs(t, a.why(t), errs.ErrClosed)
-		require.NoError(t, b.why(t))
-		names, due := s.Entries()
-		require.Zero(t, names)
-		require.Zero(t, due)
-		require.ErrorIs(t, s.Remove(a.Lease), errs.ErrLost)
-	})
-}
-
-func TestStopDoesNotWaitForAServerThatDoesNotAnswer(t *testing.T) {
-	t.Parallel()
-	inShop(t, func(t *testing.T, s *shop) {
-		h := s.take(t, "l", term)
-		letGo := s.tap.hold()
-		time.Sleep(10*time.Second + 100*time.Millisecond)
-		require.NotEmpty(t, s.tap.calls())
-		began := time.Now()
-		s.Stop()
-		require.LessOrEqual(t, time.Since(began), 500*time.Millisecond)
-		require.ErrorIs(t, h.why(t), errs.ErrClosed)
-		letGo()
-		synctest.Wait()
 	})
 }
 
@@ -1048,7 +924,7 @@ func (x *lateConn) Close() {
 	x.DedicatedClient.Close()
 }
 
-func TestStopWaitsForNoConnectionThatIsNotThereYet(t *testing.T) {
+func TestStop_ConnectionNotThereYet_DoesNotWait(t *testing.T) {
 	t.Parallel()
 	for _, connect := range []bool{true, false} {
 		for _, closed := range []bool{true, false} {
@@ -1059,8 +935,7 @@ func TestStopWaitsForNoConnectionThatIsNotThereYet(t *testing.T) {
 						inner, err := rueidis.NewClient(server.Option())
 						require.NoError(t, err)
 						c := &late{Client: inner, gate: make(chan struct{}), connect: connect}
-						e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second),
-							Log: slog.New(slog.DiscardHandler)})
+						e := engine(c)
 						h := newLease("l")
 						require.NoError(t, server.Embedded.Set(h.Key, h.Owner))
 						require.True(t, e.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
@@ -1095,53 +970,7 @@ func TestStopWaitsForNoConnectionThatIsNotThereYet(t *testing.T) {
 	}
 }
 
-// The same of a real client, whose dialling and closing nobody can hurry: nothing is left of them in the end.
-func TestNothingRunsOnceASilentServerHasBeenGivenUp(t *testing.T) {
-	redistest.SkipShort(t)
-	var proxies []*redistest.Proxy
-	for range 2 {
-		proxies = append(proxies, redistest.NewProxy(t, redistest.Start(t)))
-	}
-	before := goleak.IgnoreCurrent()
-	var closing sync.WaitGroup
-	for i, there := range []bool{false, true} { // the connection that tracks
-		p := proxies[i]
-		o := p.Server().Option()
-		o.ConnWriteTimeout = 500 * time.Millisecond // also of what is said first on a connection
-		o.Dialer.KeepAlive = 200 * time.Millisecond // between pings
-		c, err := rueidis.NewClient(o)
-		require.NoError(t, err)
-		e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
-		h := newLease("l")
-		require.NoError(t, c.Do(t.Context(), c.B().Set().Key("l").Value(h.Owner).Build()).Error())
-		if !there {
-			p.BlackHole(redistest.Up)
-		}
-		require.True(t, e.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
-		if there {
-			redistest.Eventually(t, 20*time.Second, "tracked", func() bool {
-				return redistest.CommandCalls(t, c)["client|caching"] > 0
-			})
-			p.BlackHole(redistest.Up)
-		} else {
-			time.Sleep(100 * time.Millisecond) // it is asked about after 50 ms, which is what the connection is for
-		}
-		e.Stop()
-		require.ErrorIs(t, h.why(t), errs.ErrClosed)
-		closing.Go(func() { c.Close(); p.Heal() })
-	}
-	closing.Wait()
-	var left error
-	defer func() {
-		if left != nil {
-			t.Log(left)
-		}
-	}()
-	redistest.Eventually(t, 60*time.Second, "all ended", func() bool { left = goleak.Find(before); return left == nil })
-}
-
-func TestEndAllLetsGoOfNothing(t *testing.T) {
-	t.Parallel()
+func TestEndAll_Holds_AreStillRenewed(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		s.EndAll(errs.ErrClosed)
@@ -1152,85 +981,11 @@ func TestEndAllLetsGoOfNothing(t *testing.T) {
 	})
 }
 
-func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
+func TestEngine_EverythingAtOnce_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Embedded(t)
 	c := s.Client(t)
-	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
-	defer e.Stop()
-	// a worker that is kept from running for a moment may have its leases looked at
-	always := script.New("always held", "local r = {} for i = 1, #KEYS do r[i] = 1 end return r")
-	const workers = 4
-	names := redistest.Sized(10_000, 20_000, 100_000)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for i := w; i < names; i += workers {
-				// two owners of each name, as joins have
-				a, b := newLease(strconv.Itoa(i)), newLease(strconv.Itoa(i))
-				for _, h := range []*held{a, b} {
-					h.Renew = always
-					if !e.Add(h.Lease, time.Now(), time.Now(), time.Hour, true, 0) {
-						t.Error("not added")
-					}
-				}
-				if e.Remove(a.Lease) != nil || e.Find(a.Key, a.Owner) != nil || e.Find(b.Key, b.Owner) != b.Lease ||
-					e.Remove(b.Lease) != nil {
-					t.Errorf("name %d", i)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	n, due := e.Entries()
-	require.Zero(t, n)
-	require.Zero(t, due)
-	require.Empty(t, e.Names(anyLease))
-}
-
-func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
-	redistest.SkipShort(t)
-	const leases = 10_000
-	inShop(t, func(t *testing.T, s *shop) {
-		one := s.take(t, "one", term)
-		time.Sleep(15 * time.Second)
-		synctest.Wait()
-		before := runtime.NumGoroutine()
-		for i := range leases {
-			s.take(t, fmt.Sprint("l", i), term)
-		}
-		synctest.Wait()
-		require.LessOrEqual(t, runtime.NumGoroutine(), before)
-		s.tap.delay(10 * time.Millisecond) // so that calls are under way together
-		time.Sleep(25 * time.Second)
-		s.tap.delay(0)
-		require.Greater(t, s.tap.most(), before)
-		// A call is a flight of the engine's and one of the runner's, and the client has some of its own. What has ended
-		// counts until the scheduler gives it its last turn, so that a busy machine may see several generations of them at
-		// once.
-		require.LessOrEqual(t, s.tap.most(), before+5*2*lease.MaxFlights, "and not with the leases")
-		require.Len(t, s.Names(anyLease), leases+1)
-		renewed := map[string]int{}
-		for _, c := range s.tap.calls() {
-			for _, k := range c.keys {
-				renewed[k]++
-			}
-		}
-		require.Len(t, renewed, leases+1)
-		for k, n := range renewed {
-			require.GreaterOrEqual(t, n, 2, k)
-		}
-		synctest.Wait()
-		require.LessOrEqual(t, runtime.NumGoroutine(), before+16, "the client opens its few connections as it needs them")
-		require.NoError(t, s.Remove(one.Lease))
-	})
-}
-
-func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
-	t.Parallel()
-	s := redistest.Embedded(t)
-	c := s.Client(t)
-	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
+	e := engine(c)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 8 {
@@ -1286,8 +1041,7 @@ func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
 	e.Stop()
 }
 
-func TestAddingAndRemovingInALoopLeavesTheWatchdogAsleep(t *testing.T) {
-	t.Parallel()
+func TestWatchdog_AddAndRemoveInALoop_StaysAsleep(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		var looks atomic.Int32
 		s.SetWall(func() time.Time { looks.Add(1); return time.Now() })

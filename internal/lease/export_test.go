@@ -17,9 +17,6 @@ func (e *Engine) SetWall(wall func() time.Time) {
 	e.wakeup <- struct{}{}
 }
 
-// SetDelay sets Config.Delay, before the first lease with one.
-func (e *Engine) SetDelay(d time.Duration) { e.delay = d }
-
 const (
 	BatchSize    = batchSize
 	BatchRecords = batchRecords

@@ -18,7 +18,7 @@ func (e *Engine) Extend(ctx context.Context, l *Lease, d time.Duration) (confirm
 	e.Longest(l, d)
 	sent := time.Now()
 	m, err := e.runner.Do(ctx, script.Call{
-		Script: l.Renew, Keys: l.keys(), Args: []string{l.Owner, e.ms(l, d)},
+		Script: l.Renew, Keys: l.keys(), Args: []string{l.Owner, script.Millis(d)},
 		Replicas: e.replicas, ReplicasWait: e.replicasWait,
 	})
 	if err != nil {

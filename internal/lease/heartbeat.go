@@ -22,7 +22,7 @@ var (
 	lua embed.FS
 
 	beatScript = script.Load("heartbeat", lua, "heartbeat_beat")
-	lookScript = script.Load("look at a heartbeat", lua, "heartbeat_look")
+	lookScript = script.Load("look at a heartbeat", lua, "heartbeat_look").Reads()
 	announcing = script.Plain("set")
 )
 
@@ -43,11 +43,11 @@ var (
 //	                                    sees that beat at r + Trust or later: removes the hold
 //
 // The change counts, not whether the key exists: a key that expired early, because the server's clock stepped or
-// because it was deleted, is there again with the next beat. One that is deleted after beat upon beat, before a look
-// can see it, is none. It counts for each hold from when the hold was first seen, because a process that holds nothing
-// does not beat. A hold may have been seen since the server may first have granted
-// it; if requests were sent before the one that was answered, that is before that one. Neither side compares its clock
-// with the other's, or with the server's.
+// because it was deleted, is there again with the next beat. A beat whose key is deleted before a look can see it does
+// not count. Trust counts for each hold from the first look at the hold, because a process that holds nothing does not
+// beat. The first look may be as early as the server may have granted the hold; if earlier requests for it were sent
+// before the answered one, that is before the answered one. Neither side compares its clock with the other's, or with
+// the server's.
 //
 // Where others find out only by a beat that a process has heartbeats (Renewed), one has to be there before anything can
 // be taken over. So one is sent with the first request, unless the last one's key is there for that long yet that it
@@ -60,7 +60,7 @@ var (
 //	                                        sees the permit, and the beat: takes the permit over
 //
 // An interval later would be too late: who is killed in its first second would keep its permits for their lease
-// (TestWhoIsKilledAtOnceIsFollowed in rsemaphore). The very first one is awaited before the permit is used: who is
+// (the suite of internal/contract cuts one off then). The very first one is awaited before the permit is used: who is
 // killed earlier had none. What is held for a shorter time than an interval sends one in Renewed and Trust.
 //
 // The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
@@ -88,7 +88,7 @@ func TrustFor(interval time.Duration) time.Duration {
 }
 
 // lasts is for how long a beat's key is there after it.
-func (h *heart) lasts() time.Duration { return 2 * (h.Trust + h.Renewed + h.delay) }
+func (h *heart) lasts() time.Duration { return 2 * (h.Trust + h.Renewed) }
 
 // carries reports whether the beats have a say in a lease of that length.
 func (h *Heartbeats) carries(length time.Duration, auto bool) bool {
@@ -96,12 +96,11 @@ func (h *Heartbeats) carries(length time.Duration, auto bool) bool {
 }
 
 // BeatKey is where a client of that connection id has its beats for the keys of a slot group: all in one place, unless
-// it is a client of a Cluster. Groups are fixed sixteenths of the slots, not nodes: all processes agree on them, though
-// they see slots move at different times.
+// it is a client of a Cluster (see SlotGroups).
 //
 // The id says which, and not the client that looks. One process may be a client of the Cluster and another see it as
 // one server, behind a proxy. If each looked where it has its own beats, it would find none of the other's, and take
-// what that holds (TestAHolderBehindAProxyIsNotTakenFromByAClientOfTheCluster in rlock).
+// what that holds (TestLiveness_ProxyAndClusterClients_SeeEachOther in rlock).
 func BeatKey(id string, group int) string {
 	if !grouped(id) {
 		return "redlatch_alive:" + id
@@ -165,7 +164,6 @@ func SlotGroupTag(group int) string {
 // heart sends the beats of an engine. All of it is guarded by Engine.mu.
 type heart struct {
 	Heartbeats
-	delay time.Duration // Config.Delay
 	parts [SlotGroups]pulse
 }
 
@@ -184,7 +182,7 @@ type pulse struct {
 }
 
 // trusted returns until when l may be relied on as far as beats go. A row of beats that began when l's time was over
-// does not help l (TestAHeartbeatAfterAGapBringsNothingBack).
+// does not help l (TestHeartbeat_AfterAGap_BringsNothingBack).
 func (h *heart) trusted(l *Lease) instant {
 	if h.Trust == 0 || l.group == beatless {
 		return forever
@@ -402,8 +400,8 @@ func (e *Engine) sendHeartbeat(group int) {
 	}()
 }
 
-// onLateHeartbeat takes in a beat that was confirmed after it had been given up. It counts from its own send, so one
-// that is older than what was confirmed since says nothing (TestAServerThatIsSlowerThanTheBeatsEndsNoHold).
+// onLateHeartbeat takes in a beat that was confirmed after it had been given up. The beat counts from its own send, so
+// a beat older than the last confirmed one changes nothing (TestHeartbeat_SlowServer_EndsNoHold).
 func (e *Engine) onLateHeartbeat(group int, sent instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -453,8 +451,8 @@ func Look(ctx context.Context, r *script.Runner, key string) (Beat, error) {
 // mostAsked is how many processes Processes asks about.
 const mostAsked = 100
 
-// Processes returns the values of the last beats of these keys: who the processes are, for people. What cannot be read
-// is left out, and what is more than a hundred.
+// Processes returns the values of the last beats of these keys, which describe the processes for people. Beats that
+// cannot be read are left out, and so are keys after the first hundred.
 func Processes(ctx context.Context, r *script.Runner, keys []string) map[string]string {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)

@@ -33,8 +33,7 @@ const between = 300 * time.Millisecond
 // hour is a lease whose renewals are far from any of these tests' times.
 const hour = 3 * time.Hour
 
-func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
-	t.Parallel()
+func TestHeartbeat_Confirmed_KeepsTheHold(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		start := time.Now()
 		h := s.take(t, "l", hour)
@@ -60,8 +59,7 @@ func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
 	})
 }
 
-func TestAServerThatIsSlowerThanTheBeatsEndsNoHold(t *testing.T) {
-	t.Parallel()
+func TestHeartbeat_SlowServer_EndsNoHold(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", hour)
 		time.Sleep(beats.Interval + between)
@@ -83,8 +81,7 @@ func TestAServerThatIsSlowerThanTheBeatsEndsNoHold(t *testing.T) {
 }
 
 // A process may die before its second beat, which would give the key an end, too.
-func TestAHeartbeatHasAnEndFromTheFirstOn(t *testing.T) {
-	t.Parallel()
+func TestHeartbeat_First_HasAnEnd(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		s.take(t, "l", hour)
 		seen := 0
@@ -101,17 +98,15 @@ func TestAHeartbeatHasAnEndFromTheFirstOn(t *testing.T) {
 }
 
 // The others have counted its sleep as time without a beat.
-func TestAfterASleepABeatIsSentAtOnceAndTrustIsShorterUntilIt(t *testing.T) {
-	t.Parallel()
+func TestHeartbeat_AfterASleep_IsSentAtOnce(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
-		var ahead atomic.Int64
-		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+		ahead := s.wall()
 		h := s.take(t, "l", hour)
 		time.Sleep(time.Minute + between)
 		until := s.Until(h.Lease)
 		letGo := s.tap.hold()
 		ahead.Add(int64(2 * time.Second))
-		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }) // which has it look
+		s.look(ahead)
 		synctest.Wait()
 		beat := false
 		for _, c := range s.tap.calls() {
@@ -129,8 +124,7 @@ func TestAfterASleepABeatIsSentAtOnceAndTrustIsShorterUntilIt(t *testing.T) {
 	})
 }
 
-func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
-	t.Parallel()
+func TestHeartbeat_NewHold_IsTrustedFromItsFirstSight(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		time.Sleep(time.Minute) // beats of before do not count
 		asked := time.Now()
@@ -152,8 +146,7 @@ func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
 
 // While another hold keeps the beats going, one that was asked for long ago is trusted like all: a process that saw it
 // saw the beats.
-func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
-	t.Parallel()
+func TestHeartbeat_OneHold_CountsForAll(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		asked := time.Now()
 		s.take(t, "other", hour)
@@ -169,30 +162,13 @@ func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
 	})
 }
 
-// Beats that begin anew after a gap are of no use to what may have been seen before it.
-func TestAHeartbeatAfterAGapBringsNothingBack(t *testing.T) {
-	t.Parallel()
-	inShopWith(t, beats, func(t *testing.T, s *shop) {
-		other := s.take(t, "other", hour)
-		time.Sleep(5*time.Second + between)
-		asked := time.Now()
-		letGo := s.tap.hold()
-		time.Sleep(2 * beats.Trust)
-		require.ErrorIs(t, other.why(t), errs.ErrLost)
-		letGo()
-		time.Sleep(time.Second)
-		s.take(t, "another", hour)
-		time.Sleep(10 * time.Second) // beats again
-		require.False(t, s.Trusted("l", asked))
-		require.True(t, s.Trusted("l", time.Now().Add(-5*time.Second)))
-	})
-}
-
-func TestAHoldThatIsYoungerThanTheGapOutlastsIt(t *testing.T) {
-	t.Parallel()
+// A gap in the beats ends what may have been seen before it, and no beat after the gap brings that back. A hold that is
+// younger outlasts it: its first beat is heard in time.
+func TestHeartbeat_AfterAGap_BringsNothingBack(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		old := s.take(t, "old", hour)
 		time.Sleep(10*time.Second + between)
+		asked := time.Now()
 		letGo := s.tap.hold()
 		time.Sleep(2 * time.Second)
 		young := s.take(t, "young", hour)
@@ -202,14 +178,15 @@ func TestAHoldThatIsYoungerThanTheGapOutlastsIt(t *testing.T) {
 		require.NoError(t, young.why(t))
 		require.Equal(t, at.Add(trusted), s.Until(young.Lease))
 		letGo()
-		time.Sleep(10 * time.Second)
-		require.NoError(t, young.why(t), "it was heard in time")
+		time.Sleep(10 * time.Second) // beats again
+		require.NoError(t, young.why(t))
+		require.False(t, s.Trusted("l", asked))
+		require.True(t, s.Trusted("l", time.Now().Add(-5*time.Second)))
 	})
 }
 
 // Holds shorter than a beat send none; nothing is sent while nothing is held.
-func TestShortHoldsSendNoHeartbeat(t *testing.T) {
-	t.Parallel()
+func TestHeartbeat_ShortHolds_IsNotSent(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		time.Sleep(time.Minute)
 		s.tap.calls()
@@ -227,7 +204,7 @@ func TestShortHoldsSendNoHeartbeat(t *testing.T) {
 	})
 }
 
-func TestSlotGroupsCoverTheSlotsAndTheirTagsAreWithin(t *testing.T) {
+func TestSlotGroups_AllSlots_AreCovered(t *testing.T) {
 	t.Parallel()
 	seen := map[int]int{}
 	for n := range 1 << 14 {
@@ -243,7 +220,7 @@ func TestSlotGroupsCoverTheSlotsAndTheirTagsAreWithin(t *testing.T) {
 	}
 }
 
-func TestAConnectionIDSaysForHowLongItIsTrusted(t *testing.T) {
+func TestConnectionID_Trust_IsInIt(t *testing.T) {
 	t.Parallel()
 	for _, trust := range []time.Duration{0, 150 * time.Millisecond, 3 * time.Second, lease.MaxTrust} {
 		text, id := lease.NewConnectionID(trust, false)
@@ -274,9 +251,10 @@ func TestAConnectionIDSaysForHowLongItIsTrusted(t *testing.T) {
 	}
 }
 
-func TestABeatIsAChangeOfTheExpiry(t *testing.T) {
+// miniredis lets its clock run on during a script, so the embedded server has a clock that stands still.
+func TestBeat_ChangedExpiry_IsAnotherBeat(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+	show := func(t *testing.T, s *redistest.Server) {
 		c := s.Client(t)
 		r := script.NewRunner(c, 10*time.Second)
 		look := func() lease.Beat {
@@ -300,12 +278,16 @@ func TestABeatIsAChangeOfTheExpiry(t *testing.T) {
 		do("PEXPIRE", "k", "59000")
 		require.False(t, look().Same(second), "also when the clock stepped back")
 		do("DEL", "k")
-		require.True(t, look().Same(second), "that it is gone says nothing")
+		require.True(t, look().Same(second), "a missing heartbeat proves nothing")
 		require.True(t, look().Same(none))
+	}
+	t.Run("embedded", func(t *testing.T) {
+		redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) { show(t, servers[0]) })
 	})
+	t.Run("redis", func(t *testing.T) { show(t, redistest.Start(t)) })
 }
 
-func TestALookThatIsAnsweredOtherwiseSaysSo(t *testing.T) {
+func TestLook_UnexpectedReply_IsAnError(t *testing.T) {
 	t.Parallel()
 	s := redistest.Embedded(t)
 	_, err := lease.Look(context.Background(), script.NewRunner(redistest.Forged{Client: s.Client(t)}, time.Second), "k")
@@ -321,37 +303,36 @@ func ofRenewed() lease.Heartbeats {
 }
 
 // Who is killed in its first second was there: a beat says so as soon as anything is held.
-func TestTheFirstBeatIsSentBesideTheFirstHold(t *testing.T) {
-	t.Parallel()
-	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
-		s.take(t, "l", 30*time.Second)
-		synctest.Wait()
-		require.True(t, s.server.Embedded.Exists(beats.Key(0)))
-		require.Equal(t, 2*(30*time.Second+beats.Trust), s.server.Embedded.TTL(beats.Key(0)),
-			"as long as the lease of whoever comes before the next one")
-	})
-	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
-		for range 3 {
+func TestHeartbeat_FirstHold_IsSentAtOnce(t *testing.T) {
+	for name, hold := range map[string]func(t *testing.T, s *shop){
+		"of a hold": func(t *testing.T, s *shop) { s.take(t, "l", 30*time.Second) },
+		"before it": func(t *testing.T, s *shop) {
+			for range 3 {
+				s.Announce("l")
+			}
+			synctest.Wait()
+			require.True(t, s.server.Embedded.Exists(beats.Key(0)))
+			s.take(t, "l", 30*time.Second)
 			s.Announce("l")
-		}
-		synctest.Wait()
-		require.True(t, s.server.Embedded.Exists(beats.Key(0)), "or before it")
-		s.take(t, "l", 30*time.Second)
-		s.Announce("l")
-		synctest.Wait()
-		require.Len(t, s.tap.calls(), 1)
-	})
-	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
-		h := s.take(t, "l", 30*time.Second)
-		require.NoError(t, s.Remove(h.Lease))
-		synctest.Wait()
-		require.True(t, s.server.Embedded.Exists(beats.Key(0)), "also if it was held for a moment only")
-	})
+		},
+		"of a hold of a moment": func(t *testing.T, s *shop) {
+			require.NoError(t, s.Remove(s.take(t, "l", 30*time.Second).Lease))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
+				hold(t, s)
+				synctest.Wait()
+				require.Len(t, s.tap.calls(), 1)
+				require.Equal(t, 2*(30*time.Second+beats.Trust), s.server.Embedded.TTL(beats.Key(0)),
+					"as long as the lease of whoever comes before the next one")
+			})
+		})
+	}
 }
 
 // Whatever is acquired, the last beat's key is there for longer than its lease.
-func TestShortHoldsSendOneBeatInALease(t *testing.T) {
-	t.Parallel()
+func TestHeartbeat_ShortRenewedHolds_OneInALease(t *testing.T) {
 	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
 		const minutes = 10
 		for range minutes * 80 {
@@ -373,8 +354,7 @@ func TestShortHoldsSendOneBeatInALease(t *testing.T) {
 }
 
 // What is not renewed, or is shorter, ends by itself, and beats say nothing of it.
-func TestALeaseThatIsNotRenewedHasNoPartInTheBeats(t *testing.T) {
-	t.Parallel()
+func TestHeartbeat_FixedLease_HasNoPartInIt(t *testing.T) {
 	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
 		for name, x := range map[string]struct {
 			length time.Duration
@@ -404,8 +384,7 @@ func (w *waited) Holds(context.Context) ([]lease.Hold, error) { return w.holds()
 
 func (w *waited) TakeOver(_ context.Context, gone []lease.Hold) { w.taken.Add(int64(len(gone))) }
 
-func TestAHoldIsTakenOverWhenItsBeatHasNotChangedForTheTrust(t *testing.T) {
-	t.Parallel()
+func TestMonitor_BeatUnchangedForTheTrust_TakesOver(t *testing.T) {
 	inFreshShop(t, lease.Heartbeats{}, func(t *testing.T, s *shop) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup

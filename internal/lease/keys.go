@@ -18,7 +18,7 @@ func (l *Lease) keys() []string {
 
 // deliverEach renews each lease of a batch alone, because the server refused the batch as a whole (TRYAGAIN). Put off
 // to the same instant, all of it would be the same batch again: of two holds in a slot that is being migrated, on two
-// nodes, neither would be renewed until both were lost (TestLeasesThatAreApartAreRenewedEachAlone).
+// nodes, neither would be renewed until both were lost (TestRenewals_LeasesApart_AreMadeOneByOne).
 func (e *Engine) deliverEach(ctx context.Context, conn script.Conn, batch []asked) {
 	// All at the same time: one may be at a node that does not answer. Their number is bounded with the batch's.
 	var wg sync.WaitGroup
@@ -39,13 +39,13 @@ func (e *Engine) deliverEach(ctx context.Context, conn script.Conn, batch []aske
 //	another   finds the end passed, and takes the hold out of both keys
 //	ours      finds no end in the second key, as most write holds have none
 //
-// The second time the first key says that nothing is held. What it says then is true from the first time on, and what
-// is made from the keys since then lasts as long as they were raised to (TestALeaseWhoseKeysAreApartIsRenewedKeyByKey).
+// The second time the first key says that nothing is held. That answer is true from the first time on, and a hold that
+// the keys show since then lasts as long as they were raised to (TestRenewal_KeysApart_IsMadeKeyByKey).
 func (e *Engine) askByKey(ctx context.Context, conn script.Conn, a asked, keys []string) (verdicts []int64, err error) {
 	least := int64(1)
 	for i := range 2 * len(keys) {
 		n := i % len(keys)
-		args := []string{a.Owner, e.ms(a.Lease, a.length), strconv.Itoa(n + 1)}
+		args := []string{a.Owner, script.Millis(a.length), strconv.Itoa(n + 1)}
 		if verdicts, err = e.ask(ctx, conn, a.Renew, keys[n:n+1], args, 1, nil); err != nil || verdicts[0] < 1 {
 			return verdicts, err
 		}

@@ -40,11 +40,22 @@ for i = 1, #KEYS / 2 do
 end
 return replies`)
 
+// pair is an acquisition of two keys, to be renewed.
+func (s *shop) pair(t *testing.T, name string) *held {
+	t.Helper()
+	h := newLease(name)
+	h.More, h.Renew = &[]string{name + "+"}, renewPair
+	s.grant(t, h, term)
+	require.NoError(t, s.server.Embedded.Set(name+"+", h.Owner))
+	s.server.Embedded.SetTTL(name+"+", term)
+	require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
+	return h
+}
+
 // While a slot is being migrated two leases in it may lie on two nodes, for as long as that takes. What is true of one
 // of them must not be waited for by the others: its node may be the one that is gone.
-func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
+func TestRenewals_LeasesApart_AreMadeOneByOne(t *testing.T) {
 	redistest.SkipShort(t)
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
 		for i := range lease.BatchSize + 2 {
@@ -80,19 +91,9 @@ func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
 	})
 }
 
-func TestALeaseWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
-	t.Parallel()
+func TestRenewal_KeysApart_IsMadeKeyByKey(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		pair := func(name string) *held {
-			h := newLease(name)
-			h.More, h.Renew = &[]string{name + "+"}, renewPair
-			s.grant(t, h, term)
-			require.NoError(t, s.server.Embedded.Set(name+"+", h.Owner))
-			s.server.Embedded.SetTTL(name+"+", term)
-			require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
-			return h
-		}
-		a, b, c := pair("a"), pair("b"), pair("c")
+		a, b, c := s.pair(t, "a"), s.pair(t, "b"), s.pair(t, "c")
 		s.tap.migrate(true, "c+")
 		deadline := s.Until(c.Lease)
 		time.Sleep(10 * term)
@@ -117,8 +118,7 @@ end
 redis.call('DEL', KEYS[1]:sub(1, -2))
 return {1}`)
 
-func TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce(t *testing.T) {
-	t.Parallel()
+func TestRenewal_TakenKeyByKey_IsLostAtOnce(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		s.tap.migrate(true, "")
 		h := newLease("a")
@@ -130,20 +130,10 @@ func TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce(t *testing.T) {
 	})
 }
 
-func TestALeaseOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
-	t.Parallel()
+func TestRenewal_SeveralKeys_HasAllOfThem(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		pair := func(name string) *held {
-			h := newLease(name)
-			h.More, h.Renew = &[]string{name + "+"}, renewPair
-			s.grant(t, h, term)
-			require.NoError(t, s.server.Embedded.Set(name+"+", h.Owner))
-			s.server.Embedded.SetTTL(name+"+", term)
-			require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
-			return h
-		}
 		require.Empty(t, s.All())
-		a, b := pair("a"), pair("b")
+		a, b := s.pair(t, "a"), s.pair(t, "b")
 		require.ElementsMatch(t, []*lease.Lease{a.Lease, b.Lease}, s.All())
 		c := s.take(t, "c", term) // of one key, by another script
 		time.Sleep(long + 11*time.Second)
@@ -161,13 +151,12 @@ func TestALeaseOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
 	})
 }
 
-func TestKeysThatChangeAllTheTimeAreNotTracked(t *testing.T) {
+func TestTracking_BusyKeys_AreLeftOut(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	tapped := &tap{Client: c, gone: make(chan struct{})}
-	e := lease.New(lease.Config{Client: tapped, Runner: script.NewRunner(tapped, time.Second),
-		Log: slog.New(slog.DiscardHandler)})
+	e := engine(tapped)
 	defer e.Stop()
 	take := func(name string, untracked bool) *held {
 		h := newLease(name)
@@ -202,7 +191,7 @@ type shownAs string
 
 func (s shownAs) Shown() string { return string(s) }
 
-func TestLogsCallAnOwnerThatIsNoTextByAnotherName(t *testing.T) {
+func TestLog_BinaryOwner_IsShownAsText(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	s := redistest.Embedded(t)

@@ -36,7 +36,7 @@ type Lease struct {
 	Ctx context.Context
 
 	// Of is what the lease belongs to, for callers that look it up. Where an owner is not text, Of has a method Shown()
-	// string, by which logs call it. A lease whose Of has a method Undelayed has no delay.
+	// string, by which logs call it.
 	Of any
 
 	// Longest is the longest length that was asked for: the server may keep the lease for that long from now, whatever is
@@ -122,24 +122,6 @@ func (l *Lease) margin(length time.Duration) time.Duration {
 		m = max(m, length/100+2*time.Millisecond)
 	}
 	return m
-}
-
-// Delay is for how long the server keeps l beyond the length that its holder was promised; see Config.Delay.
-func (e *Engine) Delay(l *Lease) time.Duration {
-	if e.delay > 0 {
-		if _, none := l.Of.(interface{ Undelayed() }); none {
-			return 0
-		}
-	}
-	return e.delay
-}
-
-// ms is how a length is sent to the server. A look has no delay.
-func (e *Engine) ms(l *Lease, length time.Duration) string {
-	if length > 0 {
-		length += e.Delay(l)
-	}
-	return script.Millis(length)
 }
 
 // Values returns a context with the values of the acquisition and without its end, for what happens to the lease
@@ -239,7 +221,7 @@ func (l *Lease) retry(at instant, length time.Duration) {
 
 // plan sets the next renewal to the first point of the absolute schedule after now, and after the one that was planned,
 // which may just have been made a little early. A late renewal does not push the later ones back: delays of a few
-// milliseconds each would add up until a short lease runs out (TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre).
+// milliseconds each would add up until a short lease runs out (TestRenewals_Slow_KeepToTheirSchedule).
 func (l *Lease) plan(now instant) {
 	after := now
 	if l.renewAt.After(after) {

@@ -91,7 +91,7 @@ func NewMonitor(r *script.Runner, interval, callTimeout time.Duration,
 
 // Watch has w watched until Unwatch, under a key that is the same for all that wait for the same. What is not waited
 // for any more is watched for a trust longer: where each caller waits for less than that, and others come, none of them
-// would see a hold for long enough (TestCallersOfLittlePatienceFollowACrashedHolder).
+// would see a hold for long enough (TestLiveness_ImpatientCallers_FollowACrashedHolder).
 func (m *Monitor) Watch(key any, w Watched) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -48,14 +48,14 @@ func (q *queue) Pop() any {
 // enqueue has leases wait for their calls. Called with mu held.
 //
 // They wait here, once, for a place among maxFlights. If each were put back to be due again a moment later, a hundred
-// thousand leases on a silent server would keep a processor busy (TestLeasesThatWaitForTheirCallCostNothing).
+// thousand leases on a silent server would keep a processor busy (TestRenewals_WaitForTheirCall_CostNothing).
 func (e *Engine) enqueue(k batchKey, leases []asked) {
 	slices.SortFunc(leases, func(a, b asked) int { return cmp.Compare(a.deadline, b.deadline) })
 	heap.Push(&e.queue, &list{k, leases, leases[0].deadline})
 }
 
 // launch sends what is in line while there is a free place, the most urgent first: a short lease does not wait behind a
-// hundred thousand long ones (TestAShortLeaseDoesNotWaitBehindManyLongOnes).
+// hundred thousand long ones (TestRenewals_ShortLease_GoesBeforeLongOnes).
 func (e *Engine) launch() {
 	for {
 		conn, batch, awaited := e.take()
@@ -128,7 +128,7 @@ func fitting(leases []asked, tracked bool) int {
 //
 // Sent anew now, the 29 others would stand in the line a second time, and 500 ms later a third time: the server would
 // run 1 call in 10 for the first time, and all holds would be lost though it could do all that is needed in 0.6 of the
-// time (TestACallThatIsNotAnsweredYetIsNotSentAnew). A connection that breaks ends its calls at once. A reply that
+// time (TestRenewal_NotAnsweredYet_IsNotSentAnew). A connection that breaks ends its calls at once. A reply that
 // comes later than this is taken in too: see late.
 func patience(l *Lease, now instant) time.Duration {
 	return min(longest, max(l.deadline.Sub(now)/2, min(l.term()/6, shortest)))
@@ -150,7 +150,7 @@ func (e *Engine) send(conn script.Conn, batch []asked, awaited time.Duration) {
 
 // occupySlot returns what gives a call's place among maxFlights back. In a Cluster a call that has no reply after a
 // while is set aside, so that a node that is silent takes no places from the others: the calls to it last for as long
-// as they may, and there may be one for each slot (TestASilentNodeOfAClusterTakesNoOtherLease).
+// as they may, and there may be one for each slot (TestRenewals_SilentNode_EndNoLeaseOfAnother).
 func (e *Engine) occupySlot() (giveBack func()) {
 	if !e.runner.Apart() {
 		return func() { <-e.flight }

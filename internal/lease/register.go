@@ -21,9 +21,9 @@ func (e *Engine) Add(l *Lease, asked, sent time.Time, length time.Duration, auto
 // call, one that lasts for twice as long a part in one.
 const raiseSoon = 5 * time.Millisecond
 
-// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written,
-// and the delay, on the server. After a third of that, or at once with Soon, it is renewed once, to its full length,
-// also if it is not auto.
+// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written on
+// the server. After a third of that, or at once with Soon, it is renewed once, to its full length, also if it is not
+// auto.
 func (e *Engine) AddHanded(l *Lease, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
 	// The deadline counts from sent, which may be long ago; everything else counts from now.
@@ -88,7 +88,7 @@ func (e *Engine) Auto(l *Lease, length time.Duration) bool {
 	}
 	// While the renewal after a hand-over is due, only l.length says to what the lease is raised, and renewAt when: a
 	// re-entry neither puts it off nor changes the length, unless its own lease is longer
-	// (TestAReentryBeforeTheRaiseKeepsTheLeaseOfItsHold).
+	// (TestReentry_BeforeTheRaise_KeepsTheHoldsLease).
 	if length > l.length || l.auto == 0 && l.short == 0 {
 		l.length = length
 	}
@@ -131,10 +131,10 @@ func (e *Engine) Remove(l *Lease) (why error) {
 // The handle may not know of it yet:
 //
 //	watchdog: takes l out, because MaxHold is over
-//	                                                  release: asks here, and has to go on as for a hold that MaxHold ended
+//	                                                  release: asks here, and goes on as for a hold that MaxHold ended
 //	watchdog: calls Ended
 //
-// (TestAReleaseBetweenTheEndOfMaxHoldAndItsNewsIsNoLoss in internal/session)
+// (TestRelease_BetweenMaxHoldAndItsNews_IsNoLoss in internal/session)
 func (e *Engine) Over(l *Lease) (why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -196,7 +196,7 @@ func (e *Engine) Longest(l *Lease, d time.Duration) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l.Longest = max(l.Longest, d)
-	return l.Longest + e.Delay(l)
+	return l.Longest
 }
 
 // EndAll tells the holders of all registered leases that they are over, and goes on renewing each lease until it is

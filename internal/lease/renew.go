@@ -18,7 +18,7 @@ func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
 	args := make([]string, 0, 2*len(batch))
 	for _, a := range batch {
 		keys = append(keys, a.keys()...)
-		args = append(args, a.Owner, e.ms(a.Lease, a.length))
+		args = append(args, a.Owner, script.Millis(a.length))
 	}
 	sent := time.Now()
 	verdicts, err := e.ask(ctx, conn, batch[0].Renew, keys, args, len(batch), func(verdicts []int64) {
@@ -95,7 +95,7 @@ func (e *Engine) ask(
 // answer takes in what a call said of each lease. err: nothing is known of any of them.
 //
 // Errors inside the renewal script are caught key by key: an error on one key, as of another type, costs the other
-// leases of the batch nothing (TestNotHeldEndsThatLeaseAtOnceAndNoOther).
+// leases of the batch nothing (TestRenewal_NotHeld_EndsThatLeaseOnly).
 func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err error) {
 	var lost, events []event
 	now := e.now()
@@ -150,7 +150,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 //	  s + lease - margin
 //	the second reply: a is safe until later
 //
-// (TestALateReplyCountsFromItsOwnSend) It may come before answer knows that the call was given up: then the
+// (TestLateReply_TwoSends_CountsFromItsOwn) It may come before answer knows that the call was given up: then the
 // lease is renewed once more than it had to be.
 func (e *Engine) late(batch []asked, verdicts []int64, sent time.Time) {
 	var lost, events []event

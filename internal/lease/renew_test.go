@@ -24,9 +24,8 @@ import (
 
 // A server that could renew everything in 0.6 of the time there is answers most calls later than the call timeout. Were
 // they sent anew meanwhile, it would run everything several times, and answer nothing in time.
-func TestACallThatIsNotAnsweredYetIsNotSentAnew(t *testing.T) {
+func TestRenewal_NotAnsweredYet_IsNotSentAnew(t *testing.T) {
 	redistest.SkipShort(t)
-	t.Parallel()
 	const batches, rounds = 36, 4
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
@@ -50,7 +49,7 @@ func TestACallThatIsNotAnsweredYetIsNotSentAnew(t *testing.T) {
 	})
 }
 
-func TestALateReplyCountsFromItsOwnSend(t *testing.T) {
+func TestLateReply_TwoSends_CountsFromItsOwn(t *testing.T) {
 	t.Parallel()
 	for _, answered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the call that was sent since is answered before it: %v", answered), func(t *testing.T) {
@@ -94,8 +93,7 @@ func TestALateReplyCountsFromItsOwnSend(t *testing.T) {
 
 // The call is given up after half of what was left, and sent anew a quarter of a second later: the reply comes in
 // between.
-func TestALateReplyCountsFromItsOwnSendThoughNothingWasSentSince(t *testing.T) {
-	t.Parallel()
+func TestLateReply_OneSend_CountsFromIt(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
 		h := s.take(t, "l", term)
@@ -111,8 +109,7 @@ func TestALateReplyCountsFromItsOwnSendThoughNothingWasSentSince(t *testing.T) {
 	})
 }
 
-func TestALateReplyThatFindsNothingEndsTheLease(t *testing.T) {
-	t.Parallel()
+func TestLateReply_NotHeld_EndsTheLease(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		time.Sleep(5 * time.Second)
@@ -134,7 +131,7 @@ type ofCluster struct{ *tap }
 
 func (ofCluster) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 
-func TestASilentNodeOfAClusterTakesNoOtherLease(t *testing.T) {
+func TestRenewals_SilentNode_EndNoLeaseOfAnother(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	const leases = 150 // most of them in a slot, and so in a call, of their own
@@ -205,7 +202,7 @@ func (c *dedicated) seen() map[int]int {
 	return maps.Clone(c.keys)
 }
 
-func TestACallThatHasItsKeysTrackedHasFewOfThem(t *testing.T) {
+func TestTracking_Call_HasFewKeys(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct{ leases, keys, calls, most int }{
 		"of one key":                 {leases: 320, keys: 1, calls: 5, most: 64},
@@ -215,7 +212,7 @@ func TestACallThatHasItsKeysTrackedHasFewOfThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			c := &dedicated{Client: s.Client(t), keys: map[int]int{}}
-			e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
+			e := engine(c)
 			defer e.Stop()
 			always := script.New("always held", "local r = {} for i = 1, #ARGV / 2 do r[i] = 1 end return r")
 			for i := range x.leases {
@@ -248,8 +245,7 @@ func TestACallThatHasItsKeysTrackedHasFewOfThem(t *testing.T) {
 
 // A permit for many is many records: what bounds a call is those. One that has more than a call may have is renewed by
 // itself.
-func TestTheRecordsOfOneRenewalAreBounded(t *testing.T) {
-	t.Parallel()
+func TestRenewals_ManyRecords_AreBoundedInACall(t *testing.T) {
 	const leases, each = 100, 400
 	inShop(t, func(t *testing.T, s *shop) {
 		for i := range leases {
@@ -276,9 +272,8 @@ func TestTheRecordsOfOneRenewalAreBounded(t *testing.T) {
 }
 
 // They are lined up once: nothing is done about them until a call is answered.
-func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
+func TestRenewals_WaitForTheirCall_CostNothing(t *testing.T) {
 	redistest.SkipShort(t)
-	t.Parallel()
 	const leases = 2 * lease.MaxFlights * lease.BatchSize
 	inShop(t, func(t *testing.T, s *shop) {
 		for i := range leases {
@@ -301,9 +296,8 @@ func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
 	})
 }
 
-func TestAShortLeaseDoesNotWaitBehindManyLongOnes(t *testing.T) {
+func TestRenewals_ShortLease_GoesBeforeLongOnes(t *testing.T) {
 	redistest.SkipShort(t)
-	t.Parallel()
 	const batches, spell = 60, 25 * time.Millisecond
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
@@ -321,8 +315,7 @@ func TestAShortLeaseDoesNotWaitBehindManyLongOnes(t *testing.T) {
 	})
 }
 
-func TestAnExtendCountsFromBeforeItsSend(t *testing.T) {
-	t.Parallel()
+func TestExtend_Deadline_CountsFromBeforeTheSend(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		s.tap.delay(300 * time.Millisecond)

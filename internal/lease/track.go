@@ -59,7 +59,7 @@ func (t *tracker) current() rueidis.DedicatedClient {
 
 // run keeps the connection until the engine stops. Stop does not wait for it: in rueidis neither dialling nor closing
 // heeds a context, and a silent server holds both up for seconds, which would be added to those of Close. run ends by
-// itself when they do, and closes what it has (TestStopWaitsForNoConnectionThatIsNotThereYet).
+// itself when they do, and closes what it has (TestStop_ConnectionNotThereYet_DoesNotWait).
 //
 // An old or restricted server does not track: then a loss is noticed by renewals alone. It says so by an error; or a
 // proxy closes the connection, or does not answer, at a command that it does not know. An outage does that too, at any
@@ -188,7 +188,7 @@ func (e *Engine) Check(key string) {
 //
 // Age alone would not tell which those are: a lease may be asked about a little before it is trackAfter old, together
 // with others. If that was before the connection was there, or the key was flushed in the rest of that time, it is not
-// tracked now (TestAHintAboutEverythingCoversALeaseCheckedEarly).
+// tracked now (TestHint_Everything_CoversALeaseCheckedEarly).
 func (e *Engine) CheckAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -40,8 +40,8 @@ func (e *Engine) trust(l *Lease, sent time.Time, length time.Duration) {
 
 // applyServerLease takes in how long l has left by the server, to less than a millisecond; 0: it has no end.
 //
-// That may be less than what was confirmed, because another program has shortened the lease (PEXPIRE). Then the
-// deadline is earlier, and a lease that is renewed is renewed now. But it may also be from before a confirmation:
+// The server may have less than it confirmed, because another program has shortened the lease (PEXPIRE). Then the
+// deadline is earlier, and a lease that is renewed is renewed now. But the answer may be older than a confirmation:
 //
 //	look: sent, reads 5 s left      Extend or re-entry: raises to 30 s, confirmed
 //	look: answered
@@ -51,13 +51,12 @@ func (e *Engine) trust(l *Lease, sent time.Time, length time.Duration) {
 //	Extend: sent, raises to 30 s    another shortens to 5 s      look: reads 5 s, answered
 //	Extend: answered
 //
-// (TestALookFromBeforeAConfirmationTakesNothingOffIt, TestAConfirmationFromBeforeALookDoesNotHideWhatItFound)
+// (TestLook_BeforeAConfirmation_TakesNothingOffIt, TestConfirmation_BeforeALook_HidesNothingItFound)
 func (e *Engine) applyServerLease(l *Lease, sent time.Time, left time.Duration, now instant) {
 	if e.at(sent).Before(e.woke) {
 		return
 	}
 	if left > 0 {
-		left = max(0, left-e.Delay(l)) // what is left of the delay alone is nothing that may be used
 		safe := e.at(sent).Add(left - l.margin(left))
 		switch shortened := e.at(sent).Add(left).Before(l.sure); {
 		case shortened && l.confirmedAt.After(e.at(sent)):

@@ -98,7 +98,7 @@ func lead(t *testing.T, option rueidis.ClientOption, who string, entries func() 
 	})
 }
 
-func TestEachTickIsInsertedOnceThroughLossesOfTheLeader(t *testing.T) {
+func TestRun_LeaderLost_InsertsEachTickOnce(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
@@ -131,7 +131,7 @@ func TestEachTickIsInsertedOnceThroughLossesOfTheLeader(t *testing.T) {
 	})
 }
 
-func TestATickThatFailsIsTriedAgainUntilItIsTooLate(t *testing.T) {
+func TestRun_TickFails_IsTriedUntilTooLate(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		q := &queue{ticks: map[string][]time.Time{}}
@@ -157,7 +157,7 @@ func TestATickThatFailsIsTriedAgainUntilItIsTooLate(t *testing.T) {
 	})
 }
 
-func TestEntriesComeAndGo(t *testing.T) {
+func TestRun_EntriesChange_AreFollowed(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
@@ -191,7 +191,7 @@ func TestEntriesComeAndGo(t *testing.T) {
 	})
 }
 
-func TestACampaignThatCannotBeIsAnError(t *testing.T) {
+func TestRun_BadCandidate_IsAnError(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		stop := lead(t, servers[0].Option(), string(make([]byte, 1000)), nil, periodic.Options{})
 		synctest.Wait()

@@ -64,7 +64,8 @@ func (s *Server) boot(t testing.TB, up time.Duration) {
 		t.Fatalf("redistest: start miniredis: %v", err)
 	}
 	_ = c.Close() // it was for the start only
-	Describe(s.Embedded, up)
+	s.scripts = describe(s.Embedded, up)
+	s.judge(t)
 }
 
 // Bubble starts miniredis without a socket, for use inside a testing/synctest bubble: clients reach it through

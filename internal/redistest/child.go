@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"syscall"
 	"testing"
 )
 
@@ -41,7 +40,7 @@ func Spawn(t testing.TB, role string, s *Server, args ...string) *Child {
 	fail(c.Cmd.Start())
 	t.Cleanup(func() {
 		_ = c.In.Close() // it may have ended already: then none of these does anything
-		_ = c.Cmd.Process.Signal(syscall.SIGCONT)
+		_ = c.Cmd.Process.Signal(SigCont)
 		_ = c.Cmd.Process.Kill()
 		_ = c.Cmd.Wait()
 	})

@@ -14,3 +14,6 @@ func Unused(n int) int {
 
 // Claim claims an address as another process does.
 func Claim() string { return claim().host }
+
+// Refused takes what an embedded server has refused to scripts, so that the test does not fail.
+func Refused(s *Server) []string { return s.scripts.take() }

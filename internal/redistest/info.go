@@ -11,18 +11,29 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// Describe has miniredis answer two questions that it does not know. To INFO server it says a run_id, and that it has
-// been up for up; to INFO commandstats how often it was sent each command since, without those that scripts call.
-func Describe(m *miniredis.Miniredis, up time.Duration) {
+// Describe has miniredis answer three questions that it does not know. To INFO server it says a run_id, and that it has
+// been up for up; to INFO commandstats how often it was sent each command since, without those that scripts call; to
+// WAIT how many replicas Server.SetReplicas gave it.
+func Describe(m *miniredis.Miniredis, up time.Duration) { describe(m, up) }
+
+func describe(m *miniredis.Miniredis, up time.Duration) *declared {
 	id := make([]byte, 20)
 	rand.Read(id)
 	began := time.Now().Add(-up)
 	var mu sync.Mutex
 	calls := map[string]int{}
+	scripts := &declared{server: m.Server()}
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if scripts.before(c, cmd, args) {
+			return true
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		calls[strings.ToLower(cmd)]++
+		if strings.EqualFold(cmd, "WAIT") {
+			c.WriteInt(int(scripts.replicas.Load()))
+			return true
+		}
 		if !strings.EqualFold(cmd, "INFO") || len(args) != 1 {
 			return false
 		}
@@ -41,4 +52,8 @@ func Describe(m *miniredis.Miniredis, up time.Duration) {
 		c.WriteBulk(text.String())
 		return true
 	})
+	return scripts
 }
+
+// SetReplicas has an embedded server answer that n replicas have what it is asked about by WAIT.
+func (s *Server) SetReplicas(n int) { s.scripts.replicas.Store(int64(n)) }

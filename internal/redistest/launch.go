@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -40,20 +39,6 @@ func Launch(line func(host, port, dir string) []string) (s *Server, stop func(),
 			return nil, nil, err
 		}
 	}
-}
-
-// LaunchProxy is NewProxy for programs that are not tests. stop ends the proxy.
-func LaunchProxy(target *Server) (p *Proxy, stop func(), err error) {
-	var l net.Listener = newPipes()
-	if target.dial == nil {
-		if l, err = Listen(); err != nil {
-			return nil, nil, err
-		}
-	}
-	p = &Proxy{target: target, listen: l, pairs: map[*pair]struct{}{}}
-	p.wg.Add(1)
-	go p.accept()
-	return p, p.close, nil
 }
 
 const inUse = "Address already in use" // as redis-server logs it
@@ -88,7 +73,7 @@ func (r *run) close() {
 
 // end kills the process, and returns when it is gone.
 func (r *run) end() {
-	_ = r.process.Signal(syscall.SIGCONT) // a test may have stopped it, or killed it
+	_ = r.process.Signal(SigCont) // a test may have stopped it, or killed it
 	_ = r.process.Kill()
 	<-r.exited
 }
@@ -106,7 +91,7 @@ func (r *run) start() error {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		pid, err := processOf(r.addr)
 		if err == nil && pid == cmd.Process.Pid {
-			return trace(r.addr)
+			return nil
 		}
 		if last = err; err == nil {
 			last = fmt.Errorf("process %d answers", pid)

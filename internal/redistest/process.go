@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,10 +12,10 @@ import (
 )
 
 // Stop freezes a real server: its connections stay open, the kernel goes on taking bytes for it, nothing is answered.
-func (s *Server) Stop(t testing.TB) { s.signal(t, syscall.SIGSTOP) }
+func (s *Server) Stop(t testing.TB) { s.signal(t, SigStop) }
 
 // Resume has a frozen server go on, with everything that was sent to it meanwhile.
-func (s *Server) Resume(t testing.TB) { s.signal(t, syscall.SIGCONT) }
+func (s *Server) Resume(t testing.TB) { s.signal(t, SigCont) }
 
 func (s *Server) signal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
@@ -35,26 +34,8 @@ func signal(t testing.TB, p *os.Process, sig os.Signal) {
 		t.Fatalf("redistest: %v: %v", sig, err)
 	}
 	// For ten seconds at most: another process may have it go on meanwhile.
-	for end := time.Now().Add(10 * time.Second); sig == syscall.SIGSTOP && !stopped(p.Pid) && time.Now().Before(end); {
+	for end := time.Now().Add(10 * time.Second); sig == SigStop && !stopped(p.Pid) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
-	}
-}
-
-// AwaitStopped returns once a child that was sent SIGSTOP has stopped, which is a moment later, and an error if it has
-// ended instead.
-func AwaitStopped(pid int) error {
-	for {
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			return err
-		case !status.Stopped():
-			return fmt.Errorf("process %d has ended", pid)
-		default:
-			return nil
-		}
 	}
 }
 

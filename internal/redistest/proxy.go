@@ -114,11 +114,17 @@ func With(word string, more ...string) func([]string) bool {
 // NewProxy starts a proxy in front of a server; of a Cluster, its first node.
 func NewProxy(t testing.TB, target *Server) *Proxy {
 	t.Helper()
-	p, stop, err := LaunchProxy(target)
-	if err != nil {
-		t.Fatalf("redistest: proxy: %v", err)
+	var l net.Listener = newPipes()
+	if target.dial == nil {
+		var err error
+		if l, err = Listen(); err != nil {
+			t.Fatalf("redistest: proxy: %v", err)
+		}
 	}
-	t.Cleanup(stop)
+	p := &Proxy{target: target, listen: l, pairs: map[*pair]struct{}{}}
+	p.wg.Add(1)
+	go p.accept()
+	t.Cleanup(p.close)
 	return p
 }
 

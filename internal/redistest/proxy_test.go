@@ -69,46 +69,52 @@ func value(t *testing.T, c rueidis.Client, key string) int64 {
 	return n
 }
 
-func TestTrapsLoseExactlyTheCallTheyMatch(t *testing.T) {
+func TestProxy_Trap_DecidesTheFateOfOneCall(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		fate   redistest.Fate
-		runs   int64
-		silent bool
+		fate     redistest.Fate
+		runs     int64 // when the trap has caught the call
+		silent   bool  // the caller hears nothing before Heal
+		released int64 // how often it has run when a kept call is let go; 0: it is lost
 	}{
-		{redistest.LoseReply, 1, false},
-		{redistest.LoseReplySilently, 1, true},
-		{redistest.LoseRequest, 0, false},
-		{redistest.LoseRequestSilently, 0, true},
+		{redistest.LoseReply, 1, false, 0}, {redistest.LoseReplySilently, 1, true, 0},
+		{redistest.LoseRequest, 0, false, 0}, {redistest.LoseRequestSilently, 0, true, 0},
+		{redistest.HoldRequest, 0, true, 1}, {redistest.HoldReply, 1, true, 1},
+		{redistest.RunTwice, 2, false, 2},
 	} {
 		t.Run(fmt.Sprint(c.fate), func(t *testing.T) {
 			t.Parallel()
-			p, behind, beside, _ := through(t)
+			p, behind, beside, _ := through(t, oneConnection)
 			for i := range 20 {
-				key := fmt.Sprintf("k%d", i)
+				key, release := fmt.Sprintf("k%d", i), make(chan struct{})
 				require.NoError(t, incr(short(t, 20*time.Second), behind, "other"))
-				trap := p.Trap(&redistest.Trap{Match: redistest.With(key), Fate: c.fate})
+				trap := p.Trap(&redistest.Trap{Match: redistest.With(key), Fate: c.fate, Release: release})
 				done := begun(t, behind, key)
 				trap.Wait(t)
 				if c.silent {
 					time.Sleep(time.Millisecond)
 					require.Empty(t, done)
 				} else {
-					require.Error(t, <-done)
+					require.Equal(t, c.released > 0, <-done == nil)
 				}
 				require.Equal(t, c.runs, value(t, beside, key))
+				close(release)
+				if c.silent && c.released > 0 {
+					require.NoError(t, <-done)
+				}
 				p.Heal()
-				if c.silent {
+				if c.silent && c.released == 0 {
 					require.Error(t, <-done)
 				}
 				require.NoError(t, incr(short(t, 20*time.Second), behind, key), "the trap is gone")
+				require.Equal(t, max(c.runs, c.released)+1, value(t, beside, key))
 			}
 			require.EqualValues(t, 20, value(t, beside, "other"))
 		})
 	}
 }
 
-func TestRepliesBeforeALostOnePassAndThoseBehindItAreLost(t *testing.T) {
+func TestProxy_LostReply_LosesThoseBehindIt(t *testing.T) {
 	t.Parallel()
 	p, _, beside, _ := through(t)
 	for i := range 20 {
@@ -134,83 +140,47 @@ func TestRepliesBeforeALostOnePassAndThoseBehindItAreLost(t *testing.T) {
 	}
 }
 
-// The answer is that of the second run, and what is behind it on the connection has its own.
-func TestACallThatRunsTwiceIsAnsweredOnce(t *testing.T) {
+func TestProxy_Direction_IsLostOrLate(t *testing.T) {
 	t.Parallel()
-	p, behind, beside, _ := through(t, oneConnection)
-	p.Trap(&redistest.Trap{Match: redistest.With("k"), Fate: redistest.RunTwice})
-	ctx := short(t, 20*time.Second)
-	n, err := behind.Do(ctx, behind.B().Incr().Key("k").Build()).AsInt64()
-	require.NoError(t, err)
-	require.EqualValues(t, 2, n)
-	require.NoError(t, incr(ctx, behind, "other"))
-	require.EqualValues(t, 2, value(t, beside, "k"))
-	require.EqualValues(t, 1, value(t, beside, "other"))
-}
-
-func TestAHeldRequestRunsWhenReleased(t *testing.T) {
-	t.Parallel()
-	p, behind, beside, _ := through(t, oneConnection)
-	release := make(chan struct{})
-	trap := p.Trap(&redistest.Trap{Match: redistest.With("k"), Fate: redistest.HoldRequest, Release: release})
-	done := begun(t, behind, "k")
-	trap.Wait(t)
-	require.Zero(t, value(t, beside, "k"))
-	require.Empty(t, done)
-	close(release)
-	require.NoError(t, <-done)
-	require.EqualValues(t, 1, value(t, beside, "k"))
-}
-
-func TestAHeldReplyComesWhenReleased(t *testing.T) {
-	t.Parallel()
-	p, behind, beside, _ := through(t)
-	release := make(chan struct{})
-	trap := p.Trap(&redistest.Trap{Match: redistest.With("k"), Fate: redistest.HoldReply, Release: release})
-	done := begun(t, behind, "k")
-	trap.Wait(t)
-	require.EqualValues(t, 1, value(t, beside, "k"))
-	require.Empty(t, done)
-	close(release)
-	require.NoError(t, <-done)
-}
-
-func TestABlackHoleUpLosesCallsAndOneDownTheirReplies(t *testing.T) {
-	t.Parallel()
-	for d, ran := range map[redistest.Direction]int64{redistest.Up: 1, redistest.Down: 2} {
-		p, behind, beside, _ := through(t, oneConnection)
-		require.NoError(t, incr(short(t, 20*time.Second), behind, "k"))
-		p.BlackHole(d)
-		done := begun(t, behind, "k")
-		redistest.Eventually(t, 10*time.Second, "the server ran what reached it", func() bool {
-			return value(t, beside, "k") == ran
+	for what, c := range map[string]struct {
+		fault func(p *redistest.Proxy)
+		ran   int64 // before Heal; the first has run already
+		lost  bool
+	}{
+		"a black hole up":   {func(p *redistest.Proxy) { p.BlackHole(redistest.Up) }, 1, true},
+		"a black hole down": {func(p *redistest.Proxy) { p.BlackHole(redistest.Down) }, 2, true},
+		"held on its way":   {func(p *redistest.Proxy) { p.Hold(redistest.Up) }, 1, false},
+		"refused": {func(p *redistest.Proxy) {
+			p.Refuse()
+			require.Positive(t, p.Cut())
+		}, 1, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p, behind, beside, _ := through(t, oneConnection)
+			require.NoError(t, incr(short(t, 20*time.Second), behind, "k"))
+			c.fault(p)
+			done := begun(t, behind, "k")
+			redistest.Eventually(t, 10*time.Second, "the server ran what reached it", func() bool {
+				return value(t, beside, "k") == c.ran
+			})
+			if what != "refused" {
+				time.Sleep(20 * time.Millisecond)
+				require.Empty(t, done)
+			}
+			p.Heal()
+			require.Equal(t, c.lost, <-done != nil)
+			redistest.Eventually(t, 20*time.Second, "healed", func() bool {
+				return incr(short(t, time.Second), behind, "healed") == nil
+			})
+			if c.lost {
+				require.Equal(t, c.ran, value(t, beside, "k"))
+			}
 		})
-		time.Sleep(20 * time.Millisecond)
-		require.Empty(t, done)
-		p.Heal()
-		require.Error(t, <-done)
-		redistest.Eventually(t, 20*time.Second, "healed", func() bool {
-			return incr(short(t, time.Second), behind, "healed") == nil
-		})
-		require.Equal(t, ran, value(t, beside, "k"))
 	}
 }
 
-func TestHeldBytesArriveAfterTheHeal(t *testing.T) {
-	t.Parallel()
-	p, behind, beside, _ := through(t, oneConnection)
-	require.NoError(t, incr(short(t, 20*time.Second), behind, "k"))
-	p.Hold(redistest.Up)
-	done := begun(t, behind, "k")
-	time.Sleep(20 * time.Millisecond)
-	require.Empty(t, done)
-	require.EqualValues(t, 1, value(t, beside, "k"))
-	p.Heal()
-	require.NoError(t, <-done)
-	require.EqualValues(t, 2, value(t, beside, "k"))
-}
-
-func TestDelayIsAddedOnceHoweverManyCallsTravelTogether(t *testing.T) {
+func TestProxy_Delay_IsAddedOnce(t *testing.T) {
 	t.Parallel()
 	p, behind, _, _ := through(t)
 	ctx := short(t, 20*time.Second)
@@ -231,22 +201,7 @@ func TestDelayIsAddedOnceHoweverManyCallsTravelTogether(t *testing.T) {
 	require.Less(t, took, 500*50*time.Millisecond/2)
 }
 
-func TestCutAndRefuse(t *testing.T) {
-	t.Parallel()
-	p, behind, _, _ := through(t)
-	ctx := short(t, 20*time.Second)
-	require.NoError(t, incr(ctx, behind, "k"))
-	p.Refuse()
-	require.Positive(t, p.Cut())
-	redistest.Eventually(t, 10*time.Second, "refused", func() bool {
-		first, second := incr(ctx, behind, "k"), incr(ctx, behind, "k")
-		return first != nil && second != nil
-	})
-	p.Heal()
-	redistest.Eventually(t, 20*time.Second, "healed", func() bool { return incr(ctx, behind, "k") == nil })
-}
-
-func TestSwallowedPushesLeaveRepliesAlone(t *testing.T) {
+func TestProxy_SwallowedPushes_LeaveReplies(t *testing.T) {
 	t.Parallel()
 	for name, resp2 := range map[string]bool{"RESP3": false, "RESP2": true} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +238,7 @@ func TestSwallowedPushesLeaveRepliesAlone(t *testing.T) {
 	}
 }
 
-func TestAStoppedServerStillRunsWhatItsClientGaveUp(t *testing.T) {
+func TestProxy_StoppedServer_RunsWhatWasGivenUp(t *testing.T) {
 	t.Parallel()
 	// The proxy must not hide this: a reset would throw away what the server has not read.
 	p, _, beside, s := through(t)
@@ -300,7 +255,7 @@ func TestAStoppedServerStillRunsWhatItsClientGaveUp(t *testing.T) {
 	redistest.Eventually(t, 10*time.Second, "the abandoned call ran", func() bool { return value(t, beside, "k") == 2 })
 }
 
-func TestFramesAreKeptWholeWhateverTheChunks(t *testing.T) {
+func TestProxy_AnyChunks_KeepsFramesWhole(t *testing.T) {
 	t.Parallel()
 	l, err := redistest.Listen()
 	require.NoError(t, err)
@@ -335,7 +290,7 @@ func TestFramesAreKeptWholeWhateverTheChunks(t *testing.T) {
 
 // A byte stream that has lost something says nothing any more: a reply that passed a moment after the Heal would be
 // taken for that of the call whose own was lost.
-func TestNothingPassesOnAConnectionThatHasLostBytes(t *testing.T) {
+func TestProxy_LostBytes_NothingPassesAfterwards(t *testing.T) {
 	t.Parallel()
 	const connections = 64 // Heal takes a while to reset so many
 	echo := func(w string) string { return fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$4\r\n%s\r\n", w) }

@@ -30,10 +30,12 @@ type Server struct {
 	Embedded *miniredis.Miniredis // nil for a real server
 	Process  *os.Process          // nil for the embedded server
 
-	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) // nil: TCP
-	set  string                                                                    // Addrs are sentinels that watch this
-	run  *run                                                                      // nil for what was not started here
-	down *atomic.Bool                                                              // of a server in a bubble: killed
+	// nil: TCP
+	dial    func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
+	set     string       // Addrs are sentinels that watch this
+	run     *run         // nil for what was not started here
+	scripts *declared    // of an embedded server
+	down    *atomic.Bool // of a server in a bubble: killed
 }
 
 // Addr is the first address.
@@ -57,8 +59,9 @@ func Embedded(t testing.TB) *Server {
 		}
 	}
 	t.Cleanup(m.Close)
-	Describe(m, 24*time.Hour)
-	return &Server{Addrs: []string{m.Addr()}, Embedded: m}
+	s := &Server{Addrs: []string{m.Addr()}, Embedded: m, scripts: describe(m, 24*time.Hour)}
+	s.judge(t)
+	return s
 }
 
 // Clock stops the clock of an embedded server, and returns what moves it on.

@@ -17,21 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestServersAnswer(t *testing.T) {
-	t.Parallel()
-	check := func(t *testing.T, s *redistest.Server) {
-		c := s.Client(t)
-		require.NoError(t, c.Do(context.Background(), c.B().Set().Key("k").Value("v").Build()).Error())
-		v, err := c.Do(context.Background(), c.B().Get().Key("k").Build()).ToString()
-		require.NoError(t, err)
-		require.Equal(t, "v", v)
-	}
-	redistest.Each(t, check)
-	t.Run("cluster", func(t *testing.T) { check(t, redistest.Cluster(t)) })
-}
-
 // Between the choice of a port and the server's bind another process may take it: what answers there is not ours then.
-func TestAStrangersServerIsNotTakenForTheOneThatWasStarted(t *testing.T) {
+func TestLaunch_StrangersServer_IsAnError(t *testing.T) {
 	t.Parallel()
 	stranger := redistest.Start(t)
 	host, port, err := net.SplitHostPort(stranger.Addr())
@@ -60,7 +47,7 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-func TestNoTwoProcessesShareALoopbackAddress(t *testing.T) {
+func TestHost_TwoProcesses_HaveTwoAddresses(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.3.4.5:0")
 	if err != nil {
@@ -87,7 +74,7 @@ func TestNoTwoProcessesShareALoopbackAddress(t *testing.T) {
 }
 
 // A process with the id of one that lives in another container, say, begins its search at the same address.
-func TestAnAddressThatIsClaimedIsPassedOver(t *testing.T) {
+func TestHost_ClaimedAddress_IsPassedOver(t *testing.T) {
 	t.Parallel()
 	if redistest.Host() == "127.0.0.1" {
 		t.Skip("one loopback address only")
@@ -97,7 +84,7 @@ func TestAnAddressThatIsClaimedIsPassedOver(t *testing.T) {
 	require.NotEqual(t, "127.0.0.1", another)
 }
 
-func TestServersListenAndAreKnownOnTheProcesssOwnAddress(t *testing.T) {
+func TestStart_Servers_AreOnTheProcesssAddress(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, redistest.Embedded(t).Addr(), redistest.Host()+":")
 	t.Run("cluster", func(t *testing.T) {
@@ -117,7 +104,7 @@ func TestServersListenAndAreKnownOnTheProcesssOwnAddress(t *testing.T) {
 	})
 }
 
-func TestARevivedServerHasItsDataUnlessItIsToBeEmpty(t *testing.T) {
+func TestRevive_Data_IsThereUnlessEmptied(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "no")
 	s.Ask(t, "SET", "k", "v")
@@ -133,17 +120,7 @@ func TestARevivedServerHasItsDataUnlessItIsToBeEmpty(t *testing.T) {
 	require.Equal(t, "0", s.Ask(t, "EXISTS", "k"))
 }
 
-func TestCommandCallsCountCommandsInsideScripts(t *testing.T) {
-	t.Parallel()
-	c := redistest.Start(t).Client(t)
-	require.NoError(t, c.Do(context.Background(),
-		c.B().Eval().Script("redis.call('set',KEYS[1],1) return 1").Numkeys(1).Key("k").Build()).Error())
-	calls := redistest.CommandCalls(t, c)
-	require.Equal(t, 1, calls["eval"])
-	require.Equal(t, 1, calls["set"])
-}
-
-func TestAServerIsHandedOnAsIfItWereNew(t *testing.T) {
+func TestStart_Reused_IsAsIfNew(t *testing.T) {
 	redistest.NeedServer(t)
 	redistest.EndUnused()
 	var first, second string

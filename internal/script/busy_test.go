@@ -44,7 +44,7 @@ func confirmer() error {
 }
 
 // When rueidis takes a connection back it unsubscribes on it, and panics if a busy server refuses that: see pubsub.
-func TestACallThatReplicasConfirmIsRefusedByABusyNodeAndNoMore(t *testing.T) {
+func TestReplicas_BusyNode_RefusesTheCallOnly(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	child := redistest.Spawn(t, "confirmer", s)

@@ -73,22 +73,27 @@ func classify(err error) fate {
 }
 
 // wrap turns the error of an attempt into what callers see.
-func wrap(s *Script, key string, err error) error {
+func wrap(c Call, err error) error {
 	if err == nil {
 		return nil
 	}
 	kind := errs.ErrUnavailable
 	switch f := classify(err); {
-	case f == unknown:
+	case f == unknown && !c.onlyReads():
 		kind = errs.ErrUnknownOutcome
 	case f == answered:
-		return answeredError(s, key, err)
+		return answeredError(c.Script, c.Keys[0], err)
 	}
-	return fmt.Errorf("%w: %s on %q: %w", kind, s.name, key, err)
+	return fmt.Errorf("%w: %s on %q: %w", kind, c.Script.name, c.Keys[0], err)
 }
 
 // Explain classifies an error of a command that did not go through a Runner.
-func Explain(command string, err error) error { return wrap(Plain(command), "", err) }
+func Explain(command string, err error) error {
+	return wrap(Call{Script: Plain(command), Keys: []string{""}}, err)
+}
+
+// Refusal is the error of a script that replies, for one of its keys, the text with which the server refused a command.
+func (s *Script) Refusal(key, text string) error { return answeredError(s, key, errors.New(text)) }
 
 func answeredError(s *Script, key string, err error) error {
 	why, kind := refusal(s.src(), err)

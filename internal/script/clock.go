@@ -65,7 +65,7 @@ func (c *Clock) Trip(key string) time.Duration {
 }
 
 // At returns the server's time at the monotonic instant t, in ms, or 0 if nothing is known of that server yet. It errs
-// to the early side, by at most the round trip of the sample (TestTheClockErrsToTheEarlySideOnly). A request that names
+// to the early side, by at most the round trip of the sample (TestClock_Estimate_IsNeverLate). A request that names
 // it as its not-after may run for the rest of that millisecond: see LastRun.
 func (c *Clock) At(key string, t time.Time) int64 {
 	c.mu.Lock()

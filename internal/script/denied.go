@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -75,7 +76,7 @@ func lazily(text string) func() *regexp.Regexp {
 }
 
 // missing returns the right that is missing, in the words of ACL SETUSER, as far as the error tells. Old servers name
-// the line of the script, not the command that it may not run.
+// the line of the script, not the command that it may not run, and no line if the script itself replies with the error.
 func missing(src, text string) (right string, denied bool) {
 	if !slices.ContainsFunc(noRight, func(s string) bool { return strings.Contains(text, s) }) {
 		return "", false
@@ -83,18 +84,14 @@ func missing(src, text string) (right string, denied bool) {
 	if m := quotedCommand().FindStringSubmatch(text); m != nil {
 		return "+" + strings.ToLower(m[1]), true
 	}
-	var commands []string
+	line := ""
 	if m := scriptLine().FindStringSubmatch(text); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		if lines := strings.Split(src, "\n"); n >= 1 && n <= len(lines) {
-			for _, c := range calledCommand().FindAllStringSubmatch(lines[n-1], -1) {
-				if name := "+" + strings.ToLower(c[1]+c[2]); !slices.Contains(commands, name) {
-					commands = append(commands, name)
-				}
-			}
+			line = lines[n-1]
 		}
 	}
-	of := strings.Join(commands, " or ")
+	of := called(line)
 	switch {
 	case strings.Contains(text, "channel"):
 		return "a channel pattern (&...)", true
@@ -103,8 +100,20 @@ func missing(src, text string) (right string, denied bool) {
 			of = ", for " + of
 		}
 		return "a key pattern (~...)" + of, true
-	case of != "":
-		return of, true
 	}
-	return "the right to a command", true
+	if of == "" && strings.Contains(text, "executing the script") {
+		of = called(src)
+	}
+	return cmp.Or(of, "the right to a command"), true
+}
+
+// called are the rights to the commands in a script, or in a line of it.
+func called(src string) string {
+	var commands []string
+	for _, c := range calledCommand().FindAllStringSubmatch(src, -1) {
+		if name := "+" + strings.ToLower(c[1]+c[2]); !slices.Contains(commands, name) {
+			commands = append(commands, name)
+		}
+	}
+	return strings.Join(commands, " or ")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 
 // rueidis has all callers wait for the one that connects, for five seconds at a server that takes connections and is
 // silent.
-func TestNoCallInPlaceWaitsForAConnectionThatAnotherMakes(t *testing.T) {
+func TestInPlace_AnotherCallDials_DoesNotWait(t *testing.T) {
 	t.Parallel()
 	const callTimeout = 300 * time.Millisecond
 	for range redistest.Sized(1, 3, 10) {
@@ -26,10 +25,9 @@ func TestNoCallInPlaceWaitsForAConnectionThatAnotherMakes(t *testing.T) {
 		proxy := redistest.NewProxy(t, server)
 		o := proxy.Server().Option()
 		o.PipelineMultiplex = -1 // one connection
-		dials := new(atomic.Int64)
+		dials := new(errs.Dials)
 		o.DialCtxFn = func(ctx context.Context, to string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			dials.Add(1)
-			return d.DialContext(ctx, "tcp", to)
+			return dials.Dial(func() (net.Conn, error) { return d.DialContext(ctx, "tcp", to) })
 		}
 		c, err := rueidis.NewClient(o)
 		require.NoError(t, err)
@@ -39,17 +37,17 @@ func TestNoCallInPlaceWaitsForAConnectionThatAnotherMakes(t *testing.T) {
 
 		m, err := r.Attempt(within(t), call("k")) // from now on calls are made in place, for 25 ms
 		require.EqualValues(t, 1, answer(t, m, err))
-		before := dials.Load()
+		before := dials.Begun()
 		proxy.BlackHole(redistest.Down)
 		proxy.Cut()
 		connecting := make(chan struct{})
 		go func() {
 			defer close(connecting)
-			for dials.Load() == before { // the first may have gone over the connection that was cut
+			for dials.Begun() == before { // the first may have gone over the connection that was cut
 				c.Do(context.Background(), c.B().Ping().Build())
 			}
 		}()
-		for dials.Load() == before {
+		for dials.Begun() == before {
 			time.Sleep(50 * time.Microsecond)
 		}
 		var took time.Duration

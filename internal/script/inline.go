@@ -14,7 +14,7 @@ import (
 //
 // Hooks around the client see its context, and may derive others that outlast the call. So it is one of package
 // context, made anew for each call and never used again, though that costs a timer
-// (TestAHookMayDeriveContextsThatOutlastItsCall).
+// (TestInPlace_HookDerivesContexts_TheyEndWithTheCall).
 func (r *Runner) inline(ctx context.Context, c Call, limit time.Time, last *lastAnswer,
 	dials int64) (rueidis.RedisMessage, error) {
 	bounded, done := context.WithDeadline(ctx, limit)

@@ -28,7 +28,7 @@ func (h *hooked) Do(ctx context.Context, c rueidis.Completed) rueidis.RedisResul
 // A hook may hand its call's context to something that goes on for a while, such as an exporter, and that derives its
 // own. It must end once, with its own call: not with a later call that another user cancels. Package context panics at
 // a context that has ended without an error, on a goroutine of its own, which nobody recovers.
-func TestAHookMayDeriveContextsThatOutlastItsCall(t *testing.T) {
+func TestInPlace_HookDerivesContexts_TheyEndWithTheCall(t *testing.T) {
 	h := &hooked{Client: redistest.Embedded(t).Client(t)}
 	r := script.NewRunner(h, 10*time.Second)
 	request, stop := context.WithCancel(context.WithValue(within(t), valueKey{}, "span"))

@@ -15,7 +15,7 @@ import (
 )
 
 // The texts are those of package profiles, and such as must not be taken for them.
-func TestWhatAServerDoesNotSupportIsToldFromWhatFailed(t *testing.T) {
+func TestUnsupported_ServersWords_AreToldApart(t *testing.T) {
 	t.Parallel()
 	s := redistest.Embedded(t)
 	c := s.Client(t)
@@ -50,7 +50,7 @@ func TestWhatAServerDoesNotSupportIsToldFromWhatFailed(t *testing.T) {
 
 // A server that refuses EVALSHA is sent the text, once after the refusal and then at once. A user without the right is
 // denied.
-func TestTheTextIsSentWhereEVALSHAIsRefusedAndNowhereElse(t *testing.T) {
+func TestRunner_EvalshaRefused_SendsTheText(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := redistest.NewProxy(t, server)
@@ -92,7 +92,7 @@ func TestTheTextIsSentWhereEVALSHAIsRefusedAndNowhereElse(t *testing.T) {
 	require.EqualValues(t, 3, n)
 }
 
-func TestWaitIsAskedForBeforeItIsReliedOn(t *testing.T) {
+func TestCanWait_Refused_IsErrInvalidOption(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -27,8 +27,8 @@ import (
 //
 // if it has one. The most frequent path stands before that line, and costs no function at all.
 //
-// A function of a library may have that line too. What only this function uses stands there, so it is made when the
-// function is called: that is for what a script seldom needs.
+// A function of a library may have that line too. Values that only this function uses stand below it, so they
+// are made when the function is called: use it for functions that a script seldom needs.
 
 //go:embed lua
 var libraries embed.FS
@@ -39,7 +39,7 @@ const marker = "-- libraries\n"
 // Load makes a script of the file lua/<file>.lua in files, with what it uses of its libraries. name stands in error
 // texts. Load panics if there is no such file. The text is put together when the script is first sent, so that a
 // program pays at its start for no script; that panics if a library is missing, or if one is not laid out as libraries
-// are. No program gets there (TestEveryScriptOfTheModuleDeclaresWhatItUses puts every file together).
+// are. No program gets there (TestScripts_Libraries_AreDeclared puts every file together).
 func Load(name string, files fs.FS, file string) *Script {
 	if _, err := fs.Stat(files, "lua/"+file+".lua"); err != nil {
 		panic("script: " + err.Error())

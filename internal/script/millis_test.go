@@ -24,12 +24,12 @@ func asked(t *testing.T, s *redistest.Server, at time.Time, expression string) s
 	require.NoError(t, err)
 	s.Embedded.SetTime(at)
 	c := s.Client(t)
-	got, err := c.Do(within(t), c.B().Eval().Script(text).Numkeys(0).Build()).ToString()
+	got, err := c.Do(within(t), c.B().Eval().Script(text).Numkeys(1).Key("z").Build()).ToString()
 	require.NoError(t, err)
 	return got
 }
 
-func TestAnInstantHasItsMillisecondWholly(t *testing.T) {
+func TestClockLua_Instant_HasItsMillisecondWholly(t *testing.T) {
 	s := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Millisecond)
 	ms := at.UnixMilli()
@@ -58,7 +58,7 @@ func TestAnInstantHasItsMillisecondWholly(t *testing.T) {
 
 // What lasts by a key's own end lasts as long as what lasts by an instant that is written down: to the end of its
 // millisecond.
-func TestAServerEndsAKeyOnlyWhenItsWholeMillisecondIsOver(t *testing.T) {
+func TestServer_KeysMillisecondNotOver_KeepsIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
@@ -83,7 +83,7 @@ func TestAServerEndsAKeyOnlyWhenItsWholeMillisecondIsOver(t *testing.T) {
 }
 
 // How long a hold lasts is said in whole milliseconds, and its holder counts them from before it asked.
-func TestAHoldIsNotSaidToLastLongerThanItDoes(t *testing.T) {
+func TestVerdict_WholeMilliseconds_IsNotTooLong(t *testing.T) {
 	s := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Millisecond)
 	for left, want := range map[int64]string{3: "4", 1: "2", 0: "0"} { // 1 + ms; 0: it is over
@@ -104,7 +104,7 @@ func TestAHoldIsNotSaidToLastLongerThanItDoes(t *testing.T) {
 
 // A waiter is told the ms that are left, and asks when those have passed since the reply: then it has expired, wherever
 // in its millisecond the server was.
-func TestAWaiterThatAsksAtTheExpiryFindsItExpired(t *testing.T) {
+func TestExpiry_WaiterAsksThen_FindsItExpired(t *testing.T) {
 	s := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Millisecond)
 	till := at.Add(20 * time.Millisecond).UnixMilli()

@@ -71,7 +71,7 @@ func (c *stuck) Write(p []byte) (int, error) {
 // rueidis sends a command that only reads again, unasked, if its connection ends before the reply, and recycles it when
 // it is answered. The writer of the connection that has ended may still be at it, and would read the words of the next
 // command while that is built: a data race, and half a string in the worst case.
-func TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter(t *testing.T) {
+func TestRead_RepeatedByRueidis_IsNotRecycled(t *testing.T) {
 	srv := redistest.Start(t)
 	long := strings.Repeat("k", 4096)
 	for round := range 8 { // a pool need not hand out what was put in last

@@ -30,7 +30,7 @@ type Runner struct {
 	timeout time.Duration
 	base    time.Time
 	last    []lastAnswer // of a Cluster for each span of slots, because one of its nodes may be silent and the others not
-	dials   *atomic.Int64
+	dials   *errs.Dials
 	late    error     // of a call that got no reply within timeout
 	timers  sync.Pool // of each runner: a timer that is made inside a synctest bubble may not leave it
 	Clock   *Clock
@@ -43,7 +43,7 @@ type Runner struct {
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	r := &Runner{
 		client: client, cluster: client.Mode() == rueidis.ClientModeCluster, timeout: callTimeout, base: time.Now(),
-		dials: new(atomic.Int64), late: errCallTimeout,
+		dials: new(errs.Dials), late: errCallTimeout,
 		Lacks: errs.NewLacks(slog.New(slog.DiscardHandler)),
 		timers: sync.Pool{New: func() any {
 			t := time.NewTimer(time.Hour)
@@ -58,13 +58,14 @@ func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 // Late has the error of a call that got no reply in time wrap err, where the time is not that of Options.CallTimeout.
 func (r *Runner) Late(err error) { r.late = err }
 
-// HeedDials tells the runner of dials, a count that grows when the client begins to make a connection. It is called
-// before the first call. Without it a connection that is lost and cannot be made anew may keep calls for rueidis'
-// Dialer.Timeout that were made within freshFor of the last answer.
-func (r *Runner) HeedDials(dials *atomic.Int64) { r.dials = dials }
+// HeedDials tells the runner of the connections that the client makes. It is called before the first call. Without it a
+// connection that is lost and cannot be made anew may keep calls for rueidis' Dialer.Timeout that were made within
+// freshFor of the last answer.
+func (r *Runner) HeedDials(dials *errs.Dials) { r.dials = dials }
 
-// Dials is that count. What was known of a connection is out of date when it has grown.
-func (r *Runner) Dials() int64 { return r.dials.Load() }
+// Dials is how many connections the client has begun to make. If the number has grown, an earlier answer says nothing
+// of the present connection.
+func (r *Runner) Dials() int64 { return r.dials.Begun() }
 
 // Call is one request: a script, its keys and its arguments. There is at least one key, which routes the call. Neither
 // slice may be changed afterwards, because an attempt that was given up may still read them.
@@ -72,7 +73,7 @@ type Call struct {
 	Script     *Script
 	Keys, Args []string
 	// Command, if set, makes a command that only reads, which is sent in place of the script; the script's name still
-	// stands in errors (see Plain). It is called anew for every attempt, and what it makes is never recycled (see exec).
+	// stands in errors (see Plain). It is called for every attempt, and its commands are never recycled (see exec).
 	// rueidis repeats such a command by itself when its connection is lost, so it is not made in place.
 	Command func(b rueidis.Builder) rueidis.Completed
 	// Cached, if CachedFor is set, is a command that is read through the client's cache in place of the script, and kept
@@ -95,6 +96,12 @@ type Call struct {
 	Late func(rueidis.RedisResult)
 }
 
+// repeats reports whether rueidis sends the call again, by itself, when its connection is lost.
+func (c *Call) repeats() bool { return c.Command != nil || c.CachedFor > 0 }
+
+// onlyReads reports whether the call has no outcome.
+func (c *Call) onlyReads() bool { return c.repeats() || c.Script.reads }
+
 // Attempt sends the call once and waits for its reply until ctx ends, and for no longer than the call timeout unless it
 // is Patient. It outlasts neither, whatever rueidis and the server do.
 func (r *Runner) Attempt(ctx context.Context, c Call) (rueidis.RedisMessage, error) {
@@ -106,7 +113,7 @@ func (r *Runner) Attempt(ctx context.Context, c Call) (rueidis.RedisMessage, err
 func (r *Runner) attemptAt(ctx context.Context, c Call, now time.Duration) (rueidis.RedisMessage, error) {
 	res, err := r.attempt(ctx, c, now)
 	if err != nil {
-		err = r.refusedSlots(c.Keys, err, wrap(c.Script, c.Keys[0], err))
+		err = r.refusedSlots(c.Keys, err, wrap(c, err))
 	}
 	if c.Once {
 		err = errs.Once(err)
@@ -149,14 +156,20 @@ func (r *Runner) repeat(ctx context.Context, c Call, first error) (m rueidis.Red
 
 // Repeat calls try until it is answered, which may be by an error, with growing pauses while ctx lasts; once: not after
 // an ErrUnknownOutcome. unsure: a try of unknown outcome came before the answer, so what the answer speaks of may be
-// that try's work. Without an answer the error is ErrUnknownOutcome if any try may have run.
+// that try's work. Without an answer the error is ErrUnknownOutcome if any try may have run. A last try that only ran
+// out of time says nothing of the server, so the error is that of the try before.
 func Repeat(ctx context.Context, once bool, try func() error) (unsure bool, err error) {
+	var before error
 	for n := 0; ; n++ {
 		if err = try(); err == nil || !NotAnswered(err) {
 			return unsure, err
 		}
 		unknown := errors.Is(err, errs.ErrUnknownOutcome)
 		unsure = unsure || unknown
+		if before != nil && errs.IsCut(err) && errors.Is(err, context.DeadlineExceeded) {
+			err = before
+		}
+		before = err
 		if unknown && once || ctx.Err() != nil || !Pause(ctx, Backoff(n)) {
 			if unsure {
 				err = Unsure(err)
@@ -192,15 +205,15 @@ func Pause(ctx context.Context, d time.Duration) bool {
 // pipelining it looks at the deadline and never at cancellation. The caller would wait too long. rueidis also drops a
 // reply that comes late, so that a grant which arrives after the caller has left would never be released. So the flight
 // gets a deadline far away, and the caller leaves when its own patience ends
-// (TestCallersLeaveInTimeThoughTheRingIsFull, TestAttemptObeysCancellationOnAConnectionThatIsNotPipelining).
+// (TestAttempt_RingFull_LeavesInTime, TestAttempt_NotPipelining_ObeysCancellation).
 //
 // That costs two switches of goroutines, more than all else that is added to a call. A server that answered a moment
 // ago has no full ring, so then the call is made in place if ctx allows it (see patient).
 func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
-		return rueidis.RedisMessage{}, errNotSent{errs.Cut(errs.Ended(ctx))}
+		return rueidis.RedisMessage{}, errNotSent{r.explained(c, errs.Cut(errs.Ended(ctx)))}
 	}
-	last, dials := r.lastOf(c.Keys[0]), r.dials.Load()
+	last, dials := r.lastOf(c.Keys[0]), r.dials.Begun()
 	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && c.Command == nil &&
 		last.fresh(now, dials) {
 		if limit := r.base.Add(now + r.timeout); patient(ctx, limit) {
@@ -224,6 +237,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 	t.Stop()
 	r.timers.Put(t)
 	if gaveUp != nil {
+		gaveUp = r.explained(c, gaveUp)
 		if f.state.CompareAndSwap(boarding, abandoned) {
 			return rueidis.RedisMessage{}, errNotSent{gaveUp}
 		}
@@ -240,6 +254,15 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 		err = f.unmet
 	}
 	return m, err
+}
+
+// explained is gaveUp with the reason why no connection could be made. rueidis repeats a read by itself, without a
+// word, for as long as it may.
+func (r *Runner) explained(c Call, gaveUp error) error {
+	if why := r.dials.Failure(); why != nil && c.repeats() {
+		return fmt.Errorf("%w: %w", gaveUp, why)
+	}
+	return gaveUp
 }
 
 var errCallTimeout = errors.New("no reply within the call timeout")
@@ -262,7 +285,7 @@ const (
 
 // flight is one attempt on its own goroutine. One whose caller has left by the time that goroutine runs is not sent any
 // more: it would run on the server after what that caller sends to take it back, and on a busy machine many would
-// (TestACallThatSaysThatItWasNotSentIsNeverSent).
+// (TestAttempt_SaysNotSent_IsNeverSent).
 type flight struct {
 	r      *Runner
 	values context.Context
@@ -303,7 +326,7 @@ const freshFor = 25 * time.Millisecond
 //	                                 waits for that, for 5 s
 //
 // So no call is made in place from the moment on in which a connection is begun, until a later call is answered
-// (TestNoCallInPlaceWaitsForAConnectionThatAnotherMakes). The one that makes it in place is bounded by its own context.
+// (TestInPlace_AnotherCallDials_DoesNotWait). The one that makes it in place is bounded by its own context.
 func (l *lastAnswer) fresh(now time.Duration, dials int64) bool {
 	at := l.at.Load()
 	return at != 0 && now-time.Duration(at) < freshFor && dials == l.dials.Load()
@@ -352,12 +375,12 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 		// A command that only reads is pinned, so that rueidis (1.0.79) does not recycle it: it is sent again by rueidis
 		// itself, on another connection, when its own ends. It is recycled when that one answers, while the writer of the
 		// connection that has ended may still be reading its words: they would be those of the next command that is built, in
-		// part (TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter). Other commands and scripts are never sent again
+		// part (TestRead_RepeatedByRueidis_IsNotRecycled). Other commands and scripts are never sent again
 		// so.
 		return r.client.Do(ctx, c.Command(r.client.B()).Pin()), nil
 	}
 	// EVALSHA, and the text itself only after an error that proves that nothing ran: an EVAL after any other would be a
-	// second run (TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript).
+	// second run (TestRunner_ScriptFlushed_SendsTheTextOnce).
 	text := r.Lacks.Has(errs.LackEvalsha)
 	res, unmet := r.send(ctx, c, text)
 	switch re, ok := rueidis.IsRedisErr(res.Error()); {

@@ -13,6 +13,7 @@ type Script struct {
 	name  string
 	plain string      // the command, of one that is sent as it is
 	sent  func() sent // nil: a plain command's
+	reads bool        // see Reads
 }
 
 // sent is what a request has of a script: the text, and the hash by which the server knows it.
@@ -26,6 +27,14 @@ func New(name, src string) *Script {
 // Plain returns a command that is sent as it is, with the keys and then the arguments of the call. One that only reads
 // is a name for errors: see Call.Command.
 func Plain(name string) *Script { return &Script{name: name, plain: strings.ToUpper(name)} }
+
+// Reads returns s for calls that only read. Such a call has no outcome: without a reply it is as if it had not run. The
+// script may also remove expired records, which does not concern its caller.
+func (s *Script) Reads() *Script {
+	reading := *s
+	reading.reads = true
+	return &reading
+}
 
 // lazy makes a script whose text is put together when it is first needed, once. Programs have most scripts, and use few
 // of them.

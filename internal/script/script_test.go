@@ -67,17 +67,7 @@ func answer(t testing.TB, m rueidis.RedisMessage, err error) int64 {
 	return v
 }
 
-func freeze(t testing.TB, s *redistest.Server) {
-	t.Helper()
-	s.Stop(t)
-}
-
-func thaw(t testing.TB, s *redistest.Server) {
-	t.Helper()
-	s.Resume(t)
-}
-
-func TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript(t *testing.T) {
+func TestRunner_ScriptFlushed_SendsTheTextOnce(t *testing.T) {
 	c := redistest.Start(t).Client(t)
 	r := script.NewRunner(c, slack)
 	ctx, cancel := context.WithCancel(within(t))
@@ -116,7 +106,7 @@ func TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript(t *testing.T) {
 	require.Equal(t, unknown, calls["eval"])
 }
 
-func TestAScriptsOwnErrorIsAnAnswer(t *testing.T) {
+func TestRunner_ScriptsOwnError_IsAnAnswer(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := s.Client(t)
 		r := script.NewRunner(c, slack)
@@ -140,62 +130,40 @@ func TestAScriptsOwnErrorIsAnAnswer(t *testing.T) {
 	})
 }
 
-func TestARefusedConnectionProvesThatNothingRan(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := s.Client(t)
-	r := script.NewRunner(c, slack)
-	m, err := r.Attempt(within(t), call("k"))
-	require.EqualValues(t, 1, answer(t, m, err))
-	require.NoError(t, s.Process.Kill())
-	var last error
-	redistest.Eventually(t, slack, "a refused connection", func() bool {
-		_, last = r.Attempt(within(t), call("k"))
-		return errors.Is(last, syscall.ECONNREFUSED)
-	})
-	require.ErrorIs(t, last, errs.ErrUnavailable)
-	require.NotErrorIs(t, last, errs.ErrUnknownOutcome)
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	_, err = r.Do(ctx, call("k"))
-	require.True(t, script.NotAnswered(err), "%v", err) // unknown if ctx ended on a try under way
-	require.Error(t, ctx.Err(), "it went on trying for as long as it might")
-}
-
-func TestDoOutlastsAServerThatComesBack(t *testing.T) {
+func TestDo_ServerComesBack_IsAnswered(t *testing.T) {
 	t.Parallel()
 	s := redistest.Embedded(t)
 	r := script.NewRunner(s.Client(t), slack)
 	m, err := r.Do(within(t), call("k"))
 	require.EqualValues(t, 1, answer(t, m, err))
 	s.Embedded.Close()
-	refused := make(chan struct{})
-	var once sync.Once
-	done := make(chan int64, 1)
+	redistest.Eventually(t, slack, "a refused connection", func() bool {
+		_, err = r.Attempt(within(t), call("k"))
+		return errors.Is(err, syscall.ECONNREFUSED)
+	})
+	require.ErrorIs(t, err, errs.ErrUnavailable)
+	require.NotErrorIs(t, err, errs.ErrUnknownOutcome, "it proves that nothing ran")
+	n, refused, done := 0, make(chan struct{}), make(chan error, 1)
+	x := call("k")
+	x.Command = func(b rueidis.Builder) rueidis.Completed {
+		if n++; n == 4 {
+			close(refused)
+		}
+		return b.Incr().Key("k").Build()
+	}
 	go func() {
-		n := 0
-		x := call("k")
-		x.Command = func(b rueidis.Builder) rueidis.Completed {
-			if n++; n > 3 {
-				once.Do(func() { close(refused) })
-			}
-			return b.Incr().Key("k").Build()
-		}
-		m, err := r.Do(within(t), x)
-		if err != nil {
-			t.Error(err)
-		}
-		v, _ := m.AsInt64()
-		done <- v
+		var err error
+		m, err = r.Do(within(t), x)
+		done <- err
 	}()
 	<-refused
 	require.NoError(t, s.Embedded.StartAddr(s.Addr()))
-	require.EqualValues(t, 2, <-done, "the data of miniredis outlasts its restart")
+	require.EqualValues(t, 2, answer(t, m, <-done), "the data of miniredis outlasts its restart")
 }
 
 // What a server says when it has not done what it was asked. Those that a single server can be brought to say are
 // also tested on a real one, below.
-func TestARefusalIsRetriedForAsLongAsTheCallLasts(t *testing.T) {
+func TestDo_Refused_IsRetriedWhileTheCallLasts(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []string{
 		"LOADING Redis is loading the dataset in memory",
@@ -246,6 +214,16 @@ func TestARefusalIsRetriedForAsLongAsTheCallLasts(t *testing.T) {
 	}
 }
 
+// inBackground does x, and says how that ended.
+func inBackground(t *testing.T, r *script.Runner, x script.Call) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Do(within(t), x)
+		done <- err
+	}()
+	return done
+}
+
 func inBubble(t *testing.T, fn func(t *testing.T, s *redistest.Server, c rueidis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -258,7 +236,7 @@ func inBubble(t *testing.T, fn func(t *testing.T, s *redistest.Server, c rueidis
 	})
 }
 
-func TestRefusalsOfARealServerAreRetriedAndDoNotRun(t *testing.T) {
+func TestDo_RefusedByARealServer_RunsOnceAfterwards(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
 		says       string
@@ -301,17 +279,12 @@ func TestRefusalsOfARealServerAreRetriedAndDoNotRun(t *testing.T) {
 					}
 					return b.Eval().Script("return redis.call('INCR', KEYS[1])").Numkeys(1).Key("k").Build()
 				}
-				var wg sync.WaitGroup
-				wg.Go(func() {
-					if _, err := r.Do(within(t), y); err != nil {
-						t.Error(err)
-					}
-				})
+				done := inBackground(t, r, y)
 				<-retried
 				for _, args := range x.fix {
 					do(t, c, args...)
 				}
-				wg.Wait()
+				require.NoError(t, <-done)
 				require.Equal(t, before+1, get(t, c, "k"), "only the try after the fix ran")
 				m, err := r.Attempt(within(t), call("k"))
 				require.Equal(t, before+2, answer(t, m, err))
@@ -320,7 +293,7 @@ func TestRefusalsOfARealServerAreRetriedAndDoNotRun(t *testing.T) {
 	}
 }
 
-func TestABusyServerIsAskedAgain(t *testing.T) {
+func TestDo_BusyServer_IsAskedAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c, other := s.Client(t), s.Client(t)
@@ -348,92 +321,67 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 		defer once.Do(func() { close(before) })
 		return b.Incr().Key("b").Build()
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if _, err := r.Do(within(t), y); err != nil {
-			t.Error(err)
-		}
-	})
+	done := inBackground(t, r, y)
 	<-before
 	do(t, c, "SCRIPT", "KILL")
-	wg.Wait()
+	require.NoError(t, <-done)
 	loop.Wait()
 	require.EqualValues(t, 1, get(t, c, "b"))
 }
 
-func TestASilentServerIsAnUnknownOutcomeWithinTheCallTimeout(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := s.Client(t)
-	r := script.NewRunner(c, 100*time.Millisecond)
-	get(t, c, "k")
-	freeze(t, s)
-	x := call("k")
-	late := make(chan rueidis.RedisResult, 1)
-	x.Late = func(res rueidis.RedisResult) { late <- res }
-	began := time.Now()
-	_, err := r.Attempt(context.Background(), x)
-	took := time.Since(began)
-	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
-	require.NotErrorIs(t, err, errs.ErrUnavailable)
-	require.True(t, script.NotAnswered(err))
-	require.ErrorContains(t, err, "call timeout")
-	require.GreaterOrEqual(t, took, 100*time.Millisecond)
-	require.Less(t, took, slack)
-	require.Empty(t, late)
-	thaw(t, s)
-	m, err := (<-late).ToMessage()
-	require.EqualValues(t, 1, answer(t, m, err), "the reply came after all, and somebody was told")
-	require.EqualValues(t, 1, get(t, c, "k"))
-}
-
-func TestOnceIsNotSentAgainAfterAnUnknownOutcome(t *testing.T) {
+func TestRunner_OnceAfterAnUnknownOutcome_IsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, 50*time.Millisecond)
 	get(t, c, "k")
-	for _, once := range []bool{true, false} {
-		freeze(t, s)
-		var tries atomic.Int32
-		x := call("k")
+	// whileStopped returns how often the call had run before, and whether ctx ended the call.
+	whileStopped := func(key string, once bool, patience time.Duration) (before int64, ended bool) {
+		before = get(t, c, key)
+		s.Stop(t)
+		defer s.Resume(t)
+		x := call(key)
 		x.Once = once
-		x.Command = func(b rueidis.Builder) rueidis.Completed { tries.Add(1); return b.Incr().Key("k").Build() }
-		patience := 400 * time.Millisecond
-		if once {
-			patience = slack
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
 		_, err := r.Do(ctx, x)
 		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
-		if once {
-			require.NoError(t, ctx.Err(), "it gave up at once")
-			require.EqualValues(t, 1, tries.Load())
-		} else {
-			require.Error(t, ctx.Err())
-			require.Greater(t, tries.Load(), int32(1))
-		}
-		cancel()
-		thaw(t, s)
-		get(t, c, "k")
+		return before, ctx.Err() != nil
 	}
+	onceBefore, ended := whileStopped("once", true, slack)
+	require.False(t, ended, "a call that is sent once gives up at the call timeout")
+	repeatedBefore, ended := whileStopped("repeated", false, time.Second)
+	require.True(t, ended, "a call that may run twice is repeated until its context ends")
+
+	// The resumed server reads its connections in any order: a read may be answered before the calls run.
+	redistest.Eventually(t, slack, "the repeated call runs more than once", func() bool {
+		return get(t, c, "repeated")-repeatedBefore > 1
+	})
+	redistest.Eventually(t, slack, "the call that is sent once runs once", func() bool {
+		return get(t, c, "once")-onceBefore == 1
+	})
 }
 
-func TestAnUnknownTryMakesTheWholeCallUnknown(t *testing.T) {
+func TestRepeat_UnknownTry_MakesTheCallUnknown(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.Server, c rueidis.Client) {
 		r := script.NewRunner(c, time.Second)
 		var tries int
-		x := call("k")
-		x.Command = func(b rueidis.Builder) rueidis.Completed {
-			if tries++; tries == 1 { // nothing is pushed to this list: no reply within the call timeout
-				return b.Blpop().Key("empty").Timeout(5).Build()
-			}
-			s.Embedded.SetError("LOADING away")
-			return b.Incr().Key("k").Build()
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_, err := r.Do(ctx, x)
+		unsure, err := script.Repeat(ctx, false, func() error {
+			// nothing is pushed to this list: no reply within the call timeout
+			x := script.Call{Script: script.Plain("blpop"), Keys: []string{"empty"}, Args: []string{"5"}}
+			if tries++; tries > 1 {
+				s.Embedded.SetError("LOADING away")
+				x = call("k")
+			}
+			_, err := r.Attempt(ctx, x)
+			if tries == 1 {
+				require.ErrorContains(t, err, "call timeout")
+			}
+			return err
+		})
+		require.True(t, unsure)
 		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 		require.ErrorContains(t, err, "LOADING", "the last error is told")
 		require.Greater(t, tries, 3)
@@ -441,14 +389,33 @@ func TestAnUnknownTryMakesTheWholeCallUnknown(t *testing.T) {
 	})
 }
 
-func TestAttemptObeysCancellationOnAConnectionThatIsNotPipelining(t *testing.T) {
+// A caller reads why the server could not be asked, not that the time for asking was over.
+func TestRepeat_TimeRunsOut_KeepsTheCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		refused := fmt.Errorf("%w: %w", errs.ErrUnavailable, syscall.ECONNREFUSED)
+		late := fmt.Errorf("%w: %w", errs.ErrUnavailable, errs.Cut(context.DeadlineExceeded))
+		tries := []error{refused, late}
+		_, err := script.Repeat(ctx, false, func() (err error) {
+			err, tries = tries[0], tries[1:]
+			if len(tries) == 0 {
+				<-ctx.Done()
+			}
+			return err
+		})
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	})
+}
+
+func TestAttempt_NotPipelining_ObeysCancellation(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, time.Hour)
 	for _, wait := range []time.Duration{0, 20 * time.Millisecond} {
 		get(t, c, "k") // alone on its connection: rueidis writes and reads in place, deaf to cancellation
-		freeze(t, s)
+		s.Stop(t)
 		ctx, cancel := context.WithCancelCause(context.Background())
 		why := errors.New("the user went away")
 		time.AfterFunc(wait, func() { cancel(why) })
@@ -461,27 +428,8 @@ func TestAttemptObeysCancellationOnAConnectionThatIsNotPipelining(t *testing.T) 
 		if wait > 0 {
 			require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 		}
-		thaw(t, s)
+		s.Resume(t)
 	}
-}
-
-func TestAttemptObeysDeadlinesAndTellsTheirCause(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := s.Client(t)
-	r := script.NewRunner(c, time.Hour)
-	get(t, c, "k")
-	freeze(t, s)
-	defer thaw(t, s)
-	why := errors.New("the request's budget is spent")
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, why)
-	defer cancel()
-	began := time.Now()
-	_, err := r.Attempt(ctx, call("k"))
-	require.Less(t, time.Since(began), slack)
-	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorIs(t, err, why)
 }
 
 // slowDone is a context whose Done takes a while.
@@ -492,7 +440,7 @@ func (c slowDone) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-func TestNothingIsSentUnderAContextThatHasEnded(t *testing.T) {
+func TestRunner_CtxHasEnded_SendsNothing(t *testing.T) {
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, slack)
@@ -511,7 +459,7 @@ func TestNothingIsSentUnderAContextThatHasEnded(t *testing.T) {
 	require.Zero(t, redistest.CommandCalls(t, c)["evalsha"])
 }
 
-func TestCallersLeaveInTimeThoughTheRingIsFull(t *testing.T) {
+func TestAttempt_RingFull_LeavesInTime(t *testing.T) {
 	s := redistest.Start(t)
 	ignore := goleak.IgnoreCurrent()
 	o := s.Option()
@@ -520,7 +468,7 @@ func TestCallersLeaveInTimeThoughTheRingIsFull(t *testing.T) {
 	require.NoError(t, err)
 	do(t, c, "SET", "k", "0")
 	r := script.NewRunner(c, time.Hour)
-	freeze(t, s)
+	s.Stop(t)
 	const calls = 64
 	var answered atomic.Int32
 	var wg sync.WaitGroup
@@ -543,6 +491,9 @@ func TestCallersLeaveInTimeThoughTheRingIsFull(t *testing.T) {
 				}
 			}
 			_, err := r.Attempt(ctx, x)
+			if !script.NotAnswered(err) || errors.Is(err, errs.ErrUnavailable) {
+				t.Errorf("call %d: %v", i, err)
+			}
 			if !errors.Is(err, errs.ErrUnknownOutcome) || !errors.Is(err, why) || !errors.Is(err, ctx.Err()) {
 				t.Errorf("call %d: %v", i, err)
 			}
@@ -551,53 +502,14 @@ func TestCallersLeaveInTimeThoughTheRingIsFull(t *testing.T) {
 	}
 	wg.Wait()
 	require.Less(t, time.Since(began), slack, "rueidis alone keeps them for 10 s")
-	thaw(t, s)
+	s.Resume(t)
 	redistest.Eventually(t, 2*slack, "every flight to land", func() bool { return answered.Load() == calls })
 	require.EqualValues(t, calls, get(t, c, "k"))
 	c.Close()
 	redistest.Eventually(t, slack, "no goroutine left", func() bool { return goleak.Find(ignore) == nil })
 }
 
-func TestNoGoroutineIsLeftOnceTheServerAnswersAgain(t *testing.T) {
-	s := redistest.Start(t)
-	c := s.Client(t)
-	r := script.NewRunner(c, 20*time.Millisecond)
-	var warm sync.WaitGroup
-	for range 64 { // the client's own goroutines, and its connections
-		warm.Go(func() { c.Do(within(t), c.B().Get().Key("k").Build()) })
-	}
-	warm.Wait()
-	ignore := goleak.IgnoreCurrent()
-	freeze(t, s)
-	var wg sync.WaitGroup
-	for range 32 {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-			defer cancel()
-			if _, err := r.Do(ctx, call("k")); !errors.Is(err, errs.ErrUnknownOutcome) {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	thaw(t, s)
-	var left error
-	itsOwn := []goleak.Option{ // a connection it lost is made anew
-		ignore,
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*pipe)._background"),
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*pipe)._backgroundWrite"),
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*pipe)._backgroundRead"),
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*pipe)._background.func1"),
-	}
-	for end := time.Now().Add(2 * slack); ; {
-		if left = goleak.Find(itsOwn...); left == nil || time.Now().After(end) {
-			break
-		}
-	}
-	require.NoError(t, left, "none but the client's goroutines")
-}
-
-func TestTheClockErrsToTheEarlySideOnly(t *testing.T) {
+func TestClock_Estimate_IsNeverLate(t *testing.T) {
 	t.Parallel()
 	c := redistest.Embedded(t).Client(t)
 	seed := rand.Uint64()
@@ -634,7 +546,7 @@ func TestTheClockErrsToTheEarlySideOnly(t *testing.T) {
 	}
 }
 
-func TestTheClockKeepsAGoodSampleForAWhileAndForgetsAWrongOne(t *testing.T) {
+func TestClock_GoodSample_IsKeptForAWhile(t *testing.T) {
 	clock := script.NewRunner(redistest.Embedded(t).Client(t), time.Second).Clock
 	t0 := time.Now()
 	ms := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Millisecond) }
@@ -655,7 +567,7 @@ type clustered struct{ rueidis.Client }
 
 func (clustered) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 
-func TestTheClockOfAClusterIsKeptBySlot(t *testing.T) {
+func TestClock_Cluster_IsKeptBySlot(t *testing.T) {
 	clock := script.NewRunner(clustered{redistest.Embedded(t).Client(t)}, time.Second).Clock
 	now := time.Now()
 	clock.Learn("{a}1", 1000, now, now)
@@ -663,7 +575,7 @@ func TestTheClockOfAClusterIsKeptBySlot(t *testing.T) {
 	require.Zero(t, clock.At("{b}1", now), "another node's clock is another clock")
 }
 
-func TestExplainSpeaksOfCommandsAsOfScripts(t *testing.T) {
+func TestExplain_Command_IsAsOfScripts(t *testing.T) {
 	require.NoError(t, script.Explain("PING", nil))
 	err := script.Explain("PING", rueidis.ErrNoSlot)
 	require.ErrorIs(t, err, errs.ErrUnavailable)
@@ -673,18 +585,8 @@ func TestExplainSpeaksOfCommandsAsOfScripts(t *testing.T) {
 	require.ErrorIs(t, err, rueidis.ErrClosing)
 }
 
-func TestBackoffGrowsToItsLimit(t *testing.T) {
-	for n := range 1000 {
-		d := script.Backoff(n)
-		most := min(2*time.Millisecond<<min(n, 20), 256*time.Millisecond)
-		require.GreaterOrEqual(t, d, most/2)
-		require.LessOrEqual(t, d, most)
-	}
-}
-
-// What servers say of a missing right, as they said it: Redis 6.2, 7.0, 7.2 and later, and Valkey.
 // Of a busy server, for which rueidis has one error with that of a server that has no client-side caching.
-func TestARefusalAtAConnectionsStartIsWhatTheServerSays(t *testing.T) {
+func TestExplain_RefusedConnection_IsWhatTheServerSays(t *testing.T) {
 	for text, kind := range map[string]error{
 		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.": errs.ErrUnavailable,
 		"NOPERM this user has no permissions to run the 'client|tracking' command":               errs.ErrDenied,
@@ -698,7 +600,7 @@ func TestARefusalAtAConnectionsStartIsWhatTheServerSays(t *testing.T) {
 	}
 }
 
-func TestAScriptThatCannotReadAValueReturnsErrWrongType(t *testing.T) {
+func TestScript_UnreadableValue_IsErrWrongType(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
@@ -728,46 +630,39 @@ func TestAScriptThatCannotReadAValueReturnsErrWrongType(t *testing.T) {
 	require.ErrorContains(t, err, "for another reason")
 }
 
-func TestEveryServersWordOnAMissingRightIsDenied(t *testing.T) {
+// What servers say of a missing right, as they said it: Redis 6.2, 7.0, 7.2 and later, and Valkey.
+func TestDenied_EveryServersWords_AreKnown(t *testing.T) {
 	lacking := script.New("lacking",
 		"local key = KEYS[1]\nredis.call('HSET', key, 'a', 1)\nreturn redis.call(publish, 'c', redis.call('HGET', key, "+
 			"'a'))\n")
 	e := redistest.Embedded(t)
 	r := script.NewRunner(e.Client(t), time.Minute)
+	const key, channel = "lacks a key pattern (~...)", "lacks a channel pattern (&...):"
+	const script7 = "The user executing the script can't "
+	const at2 = " script: c0ffee, on @user_script:2."
+	const run7 = script7 + "run this command or subcommand"
 	for text, right := range map[string]string{
-		"NOPERM this user has no permissions to run the 'hset' command or its subcommand": "lacks +hset:",
-		"NOPERM this user has no permissions to run the 'client|tracking' command":        "lacks +client|tracking:",
-		"NOPERM User app has no permissions to run the 'HSET' command":                    "lacks +hset:",
-		"NOPERM this user has no permissions to access one of the keys used as arguments": "lacks a " +
-			"key pattern (~...):",
-		"NOPERM No permissions to access a key": "lacks a " +
-			"key pattern (~...):",
-		"NOPERM this user has no permissions to access one of the channels used as arguments": "lacks a " +
-			"channel pattern (&...):",
-		"NOPERM No permissions to access a channel": "lacks a " +
-			"channel pattern (&...):",
-		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:2.": "lacks +hset:",
-		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:3.": "lacks +publish or +hget:",
-		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:9.": "lacks the right to a command:",
-		"The user executing the script can't run this command or subcommand":                                    "lacks the right to a command:",
-		"Error running script (call to f_c0ffee): @user_script:2: @user_script: 2: The user executing the script can't run " +
-			"this command or subcommand": "lacks +hset:",
-		"The user executing the script can't access at least one of the keys mentioned in the command arguments script: " +
-			"c0ffee, on @user_script:2.": "lacks a key pattern (~...), for +hset:",
-		"The user executing the script can't publish to the channel mentioned in the command script: c0ffee, on " +
-			"@user_script:3.": "lacks a channel pattern (&...):",
-		"NOPERM ACL failure in script: User app has no permissions to run the 'hset' command script: c0ffee, on " +
-			"@user_script:2.": "lacks +hset:",
-		"NOPERM ACL failure in script: No permissions to access a key script: c0ffee, on @user_script:2.": "lacks a key " +
-			"pattern (~...), for +hset:",
-		"NOPERM something nobody has thought of yet": "lacks the " +
-			"right to a command:",
-		"NOAUTH Authentication required.": "asks for a " +
-			"password",
-		"WRONGPASS invalid username-password pair or user is disabled.": "wrong user " +
-			"name or password",
-		"NOAUTH HELLO must be called with the client already authenticated ...": "asks for a " +
-			"password",
+		"NOPERM this user has no permissions to run the 'hset' command or its subcommand":     "lacks +hset:",
+		"NOPERM this user has no permissions to run the 'client|tracking' command":            "lacks +client|tracking:",
+		"NOPERM User app has no permissions to run the 'HSET' command":                        "lacks +hset:",
+		"NOPERM this user has no permissions to access one of the keys used as arguments":     key + ":",
+		"NOPERM No permissions to access a key":                                               key + ":",
+		"NOPERM this user has no permissions to access one of the channels used as arguments": channel,
+		"NOPERM No permissions to access a channel":                                           channel,
+		run7 + at2: "lacks +hset:",
+		run7 + " script: c0ffee, on @user_script:3.": "lacks +publish or +hget:",
+		run7 + " script: c0ffee, on @user_script:9.": "lacks +hset or +publish or +hget:",
+		run7: "lacks +hset or +publish or +hget:",
+		"Error running script (call to f_c0ffee): @user_script:2: @user_script: 2: " + run7:            "lacks +hset:",
+		script7 + "access at least one of the keys mentioned in the command arguments" + at2:           key + ", for +hset:",
+		script7 + "publish to the channel mentioned in the command script: c0ffee, on @user_script:3.": channel,
+		"NOPERM ACL failure in script: User app has no permissions to run the 'hset' command" + at2:    "lacks +hset:",
+
+		"NOPERM ACL failure in script: No permissions to access a key" + at2:    key + ", for +hset:",
+		"NOPERM something nobody has thought of yet":                            "lacks the right to a command:",
+		"NOAUTH Authentication required.":                                       "asks for a password",
+		"WRONGPASS invalid username-password pair or user is disabled.":         "wrong user name or password",
+		"NOAUTH HELLO must be called with the client already authenticated ...": "asks for a password",
 	} {
 		e.Embedded.SetError(text)
 		_, err := r.Attempt(within(t), script.Call{Script: lacking, Keys: []string{"k"}})
@@ -791,7 +686,7 @@ func (c leaving) Done() <-chan struct{} {
 func (c leaving) Deadline() (time.Time, bool) { return time.Now().Add(time.Millisecond), true }
 
 // Its caller takes back what a call may do that was sent. One that is sent after that is taken back by nobody.
-func TestACallThatSaysThatItWasNotSentIsNeverSent(t *testing.T) {
+func TestAttempt_SaysNotSent_IsNeverSent(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)

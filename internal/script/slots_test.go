@@ -2,8 +2,8 @@ package script_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -12,13 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
 // The texts are those of servers and proxies, and such as must not be taken for them.
-func TestARefusalOfSeveralSlotsIsToldFromWhatFailed(t *testing.T) {
+func TestAcrossSlots_ServersWords_AreToldApart(t *testing.T) {
 	t.Parallel()
 	s := redistest.Embedded(t)
 	c := s.Client(t)
@@ -58,54 +57,27 @@ func TestARefusalOfSeveralSlotsIsToldFromWhatFailed(t *testing.T) {
 	require.False(t, script.AcrossSlots(errors.New("CROSSSLOT")), "no server said so")
 }
 
-// What is refused has not run, and runs in parts: each once, the items of a slot in their order.
-func TestACallOfSeveralSlotsRunsInParts(t *testing.T) {
+// What is refused has not run, and runs in parts: see rlock and rcounter.
+func TestBySlot_Items_OneCallASlotInOrder(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	p := redistest.NewProxy(t, server)
-	p.RefuseSeveralSlots(redistest.CrossSlot)
-	r := script.NewRunner(p.Server().Client(t), 20*time.Second)
-	var book redistest.Logbook
-	r.Lacks = errs.NewLacks(book.Logger())
-	push := script.New("push", "for i, key in ipairs(KEYS) do redis.call('rpush', key, ARGV[i]) end return 1")
-	type item struct{ key, value string }
+	type item struct {
+		key string
+		n   int
+	}
 	var items []item
-	for i := range 40 {
-		items = append(items, item{"k" + strconv.Itoa(i%8), strconv.Itoa(i)})
+	for n := range 40 {
+		items = append(items, item{fmt.Sprint("k", n%8), n})
 	}
-	send := func(items []item) error {
-		call := script.Call{Script: push, Once: true}
-		for _, x := range items {
-			call.Keys, call.Args = append(call.Keys, x.key), append(call.Args, x.value)
-		}
-		_, err := r.Do(t.Context(), call)
-		return err
-	}
-	require.False(t, r.Apart())
-	require.True(t, script.AcrossSlots(send(items)))
-	require.True(t, r.Apart())
 	var mu sync.Mutex
-	var slots []uint16
+	got := map[string][]item{}
 	script.BySlot(items, func(x item) string { return x.key }, func(part []item) {
-		if err := send(part); err != nil {
-			t.Error(err)
-		}
 		mu.Lock()
 		defer mu.Unlock()
-		slots = append(slots, keyname.Slot(part[0].key))
+		require.NotContains(t, got, part[0].key, "one call")
+		got[part[0].key] = part
 	})
-	slices.Sort(slots)
-	require.Len(t, slices.Compact(slots), 8)
-	direct := server.Client(t)
-	for i := range 8 {
-		all := direct.B().Lrange().Key("k" + strconv.Itoa(i)).Start(0).Stop(-1).Build()
-		values, err := direct.Do(t.Context(), all).AsStrSlice()
-		require.NoError(t, err)
-		var want []string
-		for n := range 5 {
-			want = append(want, strconv.Itoa(8*n+i))
-		}
-		require.Equal(t, want, values)
+	require.Len(t, got, 8)
+	for key, part := range got {
+		require.Equal(t, slices.DeleteFunc(slices.Clone(items), func(x item) bool { return x.key != key }), part)
 	}
-	require.Equal(t, 1, book.Count("several slots"), &book)
 }

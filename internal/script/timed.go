@@ -34,7 +34,7 @@ type Reply interface {
 //	                                            does it
 //
 // After a second LATE the estimate is not to blame: requests take too long to arrive. The caller learns that nothing
-// was done, and may try again later (TestATimedCallLearnsTheClockAnewFromALateReplyAndRepeatsOnce).
+// was done, and may try again later (TestTimed_LateReply_LearnsTheClockAndRepeats).
 type Timed[R Reply] struct {
 	Key string // whose server's clock counts
 	// GiveUp is how long after sending the caller gives up on the request. Zero: the runner's call timeout, as is right

@@ -45,20 +45,27 @@ func (s *timedServer) call() script.Timed[stamped] {
 	return script.Timed[stamped]{Key: "k", Send: s.send, Decode: s.decode}
 }
 
+// timed is a server that began when the test did, and that was called once, of a caller with such a call timeout.
+func timed(t *testing.T, callTimeout time.Duration) (s *timedServer, run func() (stamped, error), r *script.Runner) {
+	r = script.NewRunner(redistest.Embedded(t).Client(t), callTimeout)
+	s = &timedServer{clock: ticking(7_000_000, time.Now())}
+	c := s.call()
+	run = func() (stamped, error) { return c.Run(within(t), r) }
+	_, err := run()
+	require.NoError(t, err)
+	require.Equal(t, []int64{0}, s.asked, "nothing is known yet")
+	return s, run, r
+}
+
 // ticking is a clock that showed at when it began.
 func ticking(at int64, began time.Time) func() int64 {
 	return func() int64 { return at + time.Since(began).Milliseconds() }
 }
 
-func TestATimedCallSaysNotAfterOnceItKnowsTheServersClock(t *testing.T) {
-	r := script.NewRunner(redistest.Embedded(t).Client(t), 10*time.Second)
-	s := &timedServer{clock: ticking(7_000_000, time.Now())}
-	c := s.call()
-	_, err := c.Run(within(t), r)
-	require.NoError(t, err)
-	require.Equal(t, []int64{0}, s.asked, "nothing is known yet")
+func TestTimed_KnownClock_SaysNotAfter(t *testing.T) {
+	s, run, _ := timed(t, 10*time.Second)
 	before := s.clock()
-	got, err := c.Run(within(t), r)
+	got, err := run()
 	require.NoError(t, err)
 	require.Equal(t, s.reply, got)
 	require.Len(t, s.asked, 2)
@@ -66,13 +73,10 @@ func TestATimedCallSaysNotAfterOnceItKnowsTheServersClock(t *testing.T) {
 	require.LessOrEqual(t, s.asked[1], s.clock()+10_000, "not after the call timeout")
 }
 
-func TestATimedCallIsNotGrantedAfterItsCallersDeadline(t *testing.T) {
-	r := script.NewRunner(redistest.Embedded(t).Client(t), time.Hour)
+func TestTimed_CallersDeadline_IsNotExceeded(t *testing.T) {
 	began := time.Now()
-	s := &timedServer{clock: ticking(7_000_000, began)}
-	c := s.call()
-	_, err := c.Run(within(t), r)
-	require.NoError(t, err)
+	s, _, r := timed(t, time.Hour)
+	s.clock = ticking(7_000_000, began)
 	for _, tc := range []struct {
 		name             string
 		giveUp, beyond   time.Duration
@@ -97,56 +101,47 @@ func TestATimedCallIsNotGrantedAfterItsCallersDeadline(t *testing.T) {
 	}
 }
 
-func TestATimedCallLearnsTheClockAnewFromALateReplyAndRepeatsOnce(t *testing.T) {
-	r := script.NewRunner(redistest.Embedded(t).Client(t), time.Second)
-	s := &timedServer{clock: ticking(7_000_000, time.Now())}
-	c := s.call()
-	_, err := c.Run(within(t), r)
-	require.NoError(t, err)
+func TestTimed_LateReply_LearnsTheClockAndRepeats(t *testing.T) {
+	s, run, _ := timed(t, time.Second)
 	s.clock = ticking(9_000_000, time.Now()) // another server, or the clock was stepped
-	got, err := c.Run(within(t), r)
+	got, err := run()
 	require.NoError(t, err)
 	require.False(t, got.late)
 	require.Len(t, s.asked, 3, "refused, and repeated")
-	_, err = c.Run(within(t), r)
+	_, err = run()
 	require.NoError(t, err)
 	require.Len(t, s.asked, 4, "the clock is known again")
 }
 
-func TestATimedCallThatIsLateTwiceDidNothing(t *testing.T) {
-	r := script.NewRunner(redistest.Embedded(t).Client(t), time.Second)
-	s := &timedServer{clock: ticking(7_000_000, time.Now())}
-	c := s.call()
-	_, err := c.Run(within(t), r)
-	require.NoError(t, err)
+func TestTimed_LateTwice_DidNothing(t *testing.T) {
+	s, run, _ := timed(t, time.Second)
 	steps := int64(7_000_000)
 	s.clock = func() int64 { steps += 1_000_000; return steps } // requests that are under way for long, as it were
-	_, err = c.Run(within(t), r)
+	_, err := run()
 	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.ErrorContains(t, err, "too late")
 	require.NotErrorIs(t, err, errs.ErrUnknownOutcome)
 	require.Len(t, s.asked, 3)
 }
 
-func TestATimedCallPassesErrorsOnAndTheReplyBesideOneOfReplicas(t *testing.T) {
-	r := script.NewRunner(redistest.Embedded(t).Client(t), time.Second)
-	s := &timedServer{clock: ticking(7_000_000, time.Now()), unmet: fmt.Errorf("%w: 0 of 1", errs.ErrNotReplicated)}
-	c := s.call()
-	got, err := c.Run(within(t), r)
+func TestTimed_Errors_ArePassedOn(t *testing.T) {
+	s, run, _ := timed(t, time.Second)
+	s.unmet = fmt.Errorf("%w: 0 of 1", errs.ErrNotReplicated)
+	got, err := run()
 	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	require.Equal(t, s.reply, got)
 
 	s.unmet, s.broken = nil, errors.New("unexpected reply")
-	_, err = c.Run(within(t), r)
+	_, err = run()
 	require.Equal(t, s.broken, err)
 
 	s.unmet = errs.ErrUnknownOutcome
-	_, err = c.Run(within(t), r)
+	_, err = run()
 	require.Equal(t, errs.ErrUnknownOutcome, err)
-	require.Len(t, s.asked, 3, "none is repeated")
+	require.Len(t, s.asked, 4, "none is repeated")
 }
 
-func TestTheServerIsToldOfACallerThatLeavesSoonOnly(t *testing.T) {
+func TestClockLeaves_CallerLeavesSoon_IsSent(t *testing.T) {
 	r := script.NewRunner(redistest.Start(t).Client(t), time.Second)
 	now := time.Now()
 	require.Zero(t, r.Clock.Leaves("k", now), "nothing is known of the server")

@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-func TestMillisecondsAreRoundedUp(t *testing.T) {
+func TestMillis_Fraction_IsRoundedUp(t *testing.T) {
 	for d, ms := range map[time.Duration]string{
 		0: "0", 1: "1", time.Millisecond - 1: "1", time.Millisecond: "1", time.Millisecond + 1: "2",
 		30 * time.Second: "30000", 30*time.Second + 1: "30001",
@@ -20,7 +20,7 @@ func TestMillisecondsAreRoundedUp(t *testing.T) {
 	}
 }
 
-func TestALaterRefusalIsRoundedDownToWholeMilliseconds(t *testing.T) {
+func TestNotAfter_Fraction_IsRoundedDown(t *testing.T) {
 	for d, at := range map[time.Duration]string{0: "5000", 1: "5000", time.Millisecond - 1: "5000",
 		time.Millisecond: "5001", time.Second + 999*time.Microsecond: "6000"} {
 		require.Equal(t, at, script.NotAfter(5000, d), "%d ns", d)

@@ -48,14 +48,14 @@ func (s *Session) end(ctx context.Context) error {
 	if s.Engine != nil && s.Engine.Unrenewed() {
 		// What is never renewed may have been left to its lease on purpose, and then has no handle. Only the collector
 		// finds that out, which in a short or an idle process has not run since
-		// (TestCloseDoesNotWaitForWhatIsLeftToItsLeaseTime).
+		// (TestClose_PermitsLeftToTheirLease_DoesNotWait).
 		s.running.Go(runtime.GC)
 	}
 	if s.eviction != nil {
 		defer func() {
 			select {
 			case <-s.eviction:
-			case <-ctx.Done(): // it ends by itself (TestCloseWaitsForNoConnection)
+			case <-ctx.Done(): // it ends by itself (TestClose_ConnectionBeingMade_IsNotWaitedFor)
 			}
 		}()
 	}

@@ -29,7 +29,7 @@
 //     over.
 //  4. A release that is not confirmed while ctx lasts becomes a pending one.
 //
-// What the release of the last handle returns, and what is left to do in the background:
+// The release of the last handle returns, and leaves to the background:
 //
 //	                                  returns                pending release
 //	answered: it was there            nil                    none (1)
@@ -43,7 +43,7 @@
 //	refused, as for want of a right   that error             until it is answered
 //
 // (1) One is left if a request of the acquisition was never answered and may still run.
-// TestHoldsAndPermitsAreReleasedAlike runs these and more over all kinds of locks and over permits.
+// TestRelease_Disturbed_SaysWhatBecameOfIt runs these and more over all that is held.
 //
 // A release with the hold's own context gets a second of its own: `defer hold.Unlock(ctx)` inside the work has the
 // context that the release itself ends first.

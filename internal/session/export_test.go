@@ -16,3 +16,6 @@ func (l *Life) Kept() int {
 }
 
 const RetryWorkers = retryWorkers
+
+// Pass gives the holding to the next caller.
+func (o *Holding) Pass(h *Handle) bool { return o.pass(h) }

@@ -60,8 +60,8 @@ type Follower interface {
 }
 
 // Holding is what one owner holds: a lease that the watchdog keeps, and the handles of the acquisition and its
-// re-entries, whose last release gives it back. It must not refer to what its users have in hand: whether they can
-// still reach that tells whether a handle was dropped.
+// re-entries, whose last release gives it back. A Holding must not refer to the values that its users have: a handle
+// was dropped when no user can reach its value any more.
 //
 // It begins before the first request, when it is not known yet whether that is granted. So a grant whose caller has
 // left is given back.
@@ -90,9 +90,9 @@ type Holding struct {
 type succession uint8
 
 const (
-	single succession = iota // it is no Follower's
+	single succession = iota // the holding is not for a Follower
 	open
-	barred // it is, but something of it is known elsewhere
+	barred // it is for a Follower, but a part of it is known elsewhere
 )
 
 // phase is how far the end of a holding has come.
@@ -193,7 +193,7 @@ func (o *Holding) Keep(added bool, until time.Time, entry string) error {
 		return o.Expired()
 	} else if o.of.Closed() {
 		// Close and the grant have crossed: Close ended all that was registered, and only then this was. It would never end.
-		// So it is looked for after registering (TestCloseWhilePermitsAreBeingGrantedLeavesNothing).
+		// So it is looked for after registering ("Close while it is being granted leaves nothing" in internal/contract).
 		o.End(errs.ErrClosed)
 		_ = o.of.Engine.Remove(&o.Lease) // it has ended already, just above
 		o.Abandon(time.Now(), entry)
@@ -272,13 +272,6 @@ func (o *Holding) bar() {
 	if o.next == open {
 		o.next = barred
 	}
-}
-
-// Barred reports whether no other caller has the holding next.
-func (o *Holding) Barred() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.next == barred
 }
 
 // BarNext has no other caller have the holding next.
@@ -361,7 +354,8 @@ func (o *Holding) Abandon(until time.Time, entry string) {
 // Late is called when a request that its caller had given up was granted after all. The grant is given back unless the
 // holding is in use, which it is until its release also past MaxHold and in a closed client, or was left to its lease.
 // While a release is under way a second one could reach the server first; the other would find nothing and say that the
-// holding was lost. So it is made afterwards (TestALateReplyDoesNotTakePermitsFromUnderTheirRelease).
+// holding was lost. So it is made afterwards ("a late reply does not take it from under its release" in
+// internal/contract).
 func (o *Holding) Late() {
 	o.mu.Lock()
 	if o.phase == releasing {
@@ -437,7 +431,7 @@ func (o *Holding) Longest() time.Duration { return o.of.Engine.Longest(&o.Lease,
 // Until is the instant until which it is safe to act.
 func (o *Holding) Until() time.Time { return o.of.Engine.Until(&o.Lease) }
 
-// Handle is one acquisition or re-entry, as the watchdog knows it: it must not refer to what the user has of it.
+// Handle is one acquisition or re-entry, as the watchdog knows it. It must not refer to the value that the user has.
 type Handle struct {
 	Life
 	Once    // the release
@@ -491,8 +485,8 @@ func (h *Handle) Manual() {
 
 // Dropped is called by a cleanup of the garbage collector, when nothing can reach what the user had of the handle any
 // more, nor one of its contexts, and it was not released. The handle still learns of its end: a caller may wait for its
-// Done. A line is logged only for a handle that was renewed and lasted (TestAPermitThatIsOverIsDroppedWithoutAWord):
-// one that was never renewed may be left to its lease on purpose.
+// Done. A line is logged only for a handle that was renewed and lasted: one that was never renewed may be left to its
+// lease on purpose.
 //
 // Nothing here runs the garbage collector. An idle process finds forgotten handles within the runtime's two minutes. A
 // runtime.GC of ours for every handle that is a minute old would go through the whole heap of every idle leader each

@@ -15,7 +15,7 @@ import (
 
 type lifeTestKey string
 
-func TestAContextOfALifeEndsWithItAndWithItsParent(t *testing.T) {
+func TestLife_Context_EndsWithItAndWithItsParent(t *testing.T) {
 	why := errors.New("why")
 	for name, parent := range map[string]context.Context{
 		"that can end":    t.Context(),
@@ -46,7 +46,7 @@ func TestAContextOfALifeEndsWithItAndWithItsParent(t *testing.T) {
 }
 
 // A leader that derives a context for each job is a life of weeks, and so is the parent.
-func TestContextsOfALongLifeDoNotPileUp(t *testing.T) {
+func TestLife_Long_ContextsDoNotPileUp(t *testing.T) {
 	long, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel) // after the subtests
 	for name, parent := range map[string]func(context.Context) context.Context{
@@ -93,7 +93,7 @@ func TestContextsOfALongLifeDoNotPileUp(t *testing.T) {
 	}
 }
 
-func TestAContextHasTheValuesOfItsOwnParent(t *testing.T) {
+func TestLife_Context_HasTheValuesOfItsParent(t *testing.T) {
 	var life session.Life
 	parent, cancel := context.WithCancelCause(t.Context())
 	first := life.Context(context.WithValue(parent, lifeTestKey("first"), "v"))
@@ -124,7 +124,7 @@ type asked struct {
 func (x asked) Value(key any) any { *x.n++; return x.Context.Value(key) }
 
 // Re-entries nest, each under the context of the one before.
-func TestAValueIsLookedUpOnceHoweverDeepLivesNest(t *testing.T) {
+func TestLife_Nested_LooksUpAValueOnce(t *testing.T) {
 	t.Parallel()
 	for name, parent := range map[string]context.Context{
 		"that can end":    t.Context(),

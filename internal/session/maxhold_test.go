@@ -8,15 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // onEnd is a log handler that calls its function, once, at the moment at which the watchdog has let go of a lease and
-// has not told the handle yet: the line about it is logged in between.
+// the handle does not know yet: the line about it is logged in between.
 type onEnd struct {
 	slog.Handler
 	once *sync.Once
@@ -32,35 +32,47 @@ func (h onEnd) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func TestAReleaseBetweenTheEndOfMaxHoldAndItsNewsIsNoLoss(t *testing.T) {
-	const most = 5 * time.Second
-	for _, p := range primitives {
-		t.Run(p.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx := context.Background()
-				server := redistest.Bubble(t)
-				redis, err := rueidis.NewClient(server.Option())
-				require.NoError(t, err)
-				hub, err := pubsub.New(redis, pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
-				require.NoError(t, err)
-				taken, released := make(chan *held, 1), make(chan error, 1)
-				told := &story{told: map[string][]string{}}
-				c, err := p.open(hub, settings{maxHold: most, story: told, log: slog.New(onEnd{
-					Handler: slog.DiscardHandler, once: &sync.Once{}, call: func() { released <- (<-taken).release(ctx) },
-				})})
-				require.NoError(t, err)
-				h, err := c.acquire(ctx, "l", 0)
-				require.NoError(t, err)
-				taken <- h
-				require.NoError(t, <-released, "the server has it until now")
-				synctest.Wait()
-				require.Contains(t, told.of("l"), "released ok")
-				require.NoError(t, c.probe(ctx, "l"), "it is free")
-				require.NoError(t, c.close(ctx))
-				require.NoError(t, hub.Close(ctx))
-				redis.Close()
-				server.Embedded.Close()
-			})
-		})
+// All that is held is released alike: internal/contract has the other primitives, and what else a release may meet.
+func TestRelease_BetweenMaxHoldAndItsNews_IsNoLoss(t *testing.T) {
+	for name, kind := range map[string]func(c *rlock.Client) *rlock.Lock{
+		"Reentrant": func(c *rlock.Client) *rlock.Lock { return c.Reentrant("l") },
+		"Multi": func(c *rlock.Client) *rlock.Lock {
+			l, err := rlock.Multi(c.Reentrant("l"), c.Plain("m"))
+			require.NoError(t, err)
+			return l
+		},
+	} {
+		t.Run(name, func(t *testing.T) { releasesAtItsEnd(t, kind) })
 	}
+}
+
+func releasesAtItsEnd(t *testing.T, kind func(c *rlock.Client) *rlock.Lock) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		ctx := context.Background()
+		hub, err := pubsub.New(servers[0].Client(t), pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		taken, released := make(chan *rlock.Hold, 1), make(chan error, 1)
+		var ends []error
+		c, err := rlock.New(hub, rlock.Options{MaxHold: 5 * time.Second,
+			Logger: slog.New(onEnd{Handler: slog.DiscardHandler, once: &sync.Once{},
+				call: func() { released <- (<-taken).Unlock(ctx) }}),
+			Observer: func(_ context.Context, e rlock.Event) context.Context {
+				if e.Kind == rlock.EventReleased && e.Name == "l" {
+					ends = append(ends, e.Err)
+				}
+				return nil
+			}})
+		require.NoError(t, err)
+		h, err := kind(c).Lock(ctx)
+		require.NoError(t, err)
+		taken <- h
+		require.NoError(t, <-released, "the server has it until now")
+		synctest.Wait()
+		require.Equal(t, []error{nil}, ends)
+		next, err := kind(c).TryLock(ctx, 0, time.Minute)
+		require.NoError(t, err, "it is free")
+		require.NoError(t, next.Unlock(ctx))
+		require.NoError(t, c.Close(ctx))
+		require.NoError(t, hub.Close(ctx))
+	})
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/internal/lease"
 )
 
 // Bounds and defaults that are the same in all packages.
@@ -19,8 +18,6 @@ const (
 	MinCallTimeout = time.Millisecond
 	// MaxDuration bounds every duration sent to the server.
 	MaxDuration = 100 * 365 * 24 * time.Hour
-	// MaxLockDelay is the longest lock-delay, as in Chubby and Consul.
-	MaxLockDelay = time.Minute
 	// DefaultHeartbeat is of rlock, and of what is made of it.
 	DefaultHeartbeat = time.Second
 )
@@ -95,20 +92,10 @@ func Check(durations ...Duration) error {
 	return nil
 }
 
-// CheckHeartbeat fills in the default of a heartbeat, and refuses one that is out of its bounds, and so a lock-delay:
-// with liveness, one that the client's connection id cannot say together with the trust in heartbeats.
-func CheckHeartbeat(heartbeat, delay *time.Duration, liveness bool) error {
-	err := Check(Duration{"Heartbeat", heartbeat, 50 * time.Millisecond, 10 * time.Second, DefaultHeartbeat},
-		Duration{"LockDelay", delay, MinLease, MaxLockDelay, 0})
-	if err != nil || !liveness {
-		return err
-	}
-	trust := lease.TrustFor(*heartbeat)
-	if most := lease.MaxTrust - trust; *delay > most {
-		return errs.InvalidOption("LockDelay", *delay,
-			fmt.Sprintf("at most %v with Liveness and heartbeats that are trusted for %v", most, trust))
-	}
-	return nil
+// CheckHeartbeat fills in the default of a heartbeat, and refuses a heartbeat out of its bounds. A connection id can
+// say for how long the longest heartbeat is trusted.
+func CheckHeartbeat(heartbeat *time.Duration) error {
+	return Check(Duration{"Heartbeat", heartbeat, 50 * time.Millisecond, 10 * time.Second, DefaultHeartbeat})
 }
 
 // CheckWait refuses a waitTime that is negative or too long.

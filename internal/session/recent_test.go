@@ -13,7 +13,7 @@ import (
 )
 
 // However many callers of a process give up, they ask ten times in a second at most who holds what they waited for.
-func TestCallersThatGiveUpTogetherShareALookUp(t *testing.T) {
+func TestHolders_CallersGiveUpTogether_ShareALookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h session.Holders[string]
 		asked := map[string]int{}
@@ -44,7 +44,7 @@ func TestCallersThatGiveUpTogetherShareALookUp(t *testing.T) {
 	})
 }
 
-func TestALookUpOfHoldersIsNotWaitedForForLong(t *testing.T) {
+func TestHolders_SilentServer_AreNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h session.Holders[string]
 		silent := func(ctx context.Context) []string { <-ctx.Done(); return nil }
@@ -63,7 +63,7 @@ func TestALookUpOfHoldersIsNotWaitedForForLong(t *testing.T) {
 	})
 }
 
-func TestNoHolderIsLookedUpForAShortWaitOrACancelledOne(t *testing.T) {
+func TestHolders_ShortOrCancelledWait_AreNotLookedUp(t *testing.T) {
 	var h session.Holders[string]
 	never := func(context.Context) []string { t.Error("asked"); return nil }
 	require.Nil(t, h.Of(t.Context(), "x", session.NamedAfter-1, never))

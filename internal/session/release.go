@@ -73,7 +73,7 @@ func (o *Once) Close(ctx context.Context, f func(context.Context) error) error {
 // Release runs f, the release of a handle of that name with that life, for as long as ctx lasts. If ctx has ended, or
 // ends with this very handle, f has a second of its own. A caller whose context has ended releases last. And "defer
 // hold.Unlock(ctx)" inside the work has the context that Unlock ends first: it would never see its confirmation ("with
-// its own context" in TestHoldsAndPermitsAreReleasedAlike).
+// its own context" in TestRelease_Disturbed_SaysWhatBecameOfIt).
 func (c *Handles) Release(ctx context.Context, name string, life *Life, once *Once,
 	f func(context.Context) error) error {
 	if ctx.Err() != nil || life.ends(ctx) {
@@ -135,8 +135,8 @@ func (h *Handle) release(ctx context.Context) error {
 	//	acquire again, granted … release, confirmed
 	//
 	// So this release, even if it is confirmed, is not the last
-	// (TestARequestThatRunsAfterItsReleaseIsTakenBackWithoutAClock), nor is there one that is not sent, of
-	// what was lost (TestALostPermitsReleaseIsPendingWhileARequestMayRun).
+	// (TestLateRequest_ClockUnknown_IsTakenBack), nor is there one that is not sent, of
+	// what was lost (TestRelease_OfALostPermit_PendsWhileARequestMayRun).
 	after := o.left().until
 	final := after.IsZero() || !time.Now().Before(script.LastRun(after))
 	var confirmed bool
@@ -208,49 +208,7 @@ func (o *Holding) finish() (again bool) {
 
 // releaseLater has it released in the background until its lease is over. The answer to what was sent before after is
 // not final.
-//
-// What was lost is kept from others for the lease's delay, also if its holder says that it has finished: it may have
-// sent what has not arrived yet.
-//
-//	holder                                  server                      another
-//	is suspended beyond its deadline
-//	wakes: sends a write, then sees that
-//	it has lost the lock, and unlocks       still has its lease         waits
-//	                                        (a release here would let
-//	                                        the other in before the
-//	                                        write has arrived)
-//	deadline + delay: the release --------> free                        enters
-//
-// A client that is closed meanwhile leaves it to its lease, which ends no later than that after the last confirmation.
 func (o *Holding) releaseLater(after time.Time) {
-	if d := o.delayed(); d > 0 {
-		time.AfterFunc(d, func() {
-			if !o.of.Closed() {
-				o.giveBackLater(after)
-			}
-		})
-		return
-	}
-	o.giveBackLater(after)
-}
-
-// delayed is for how long from now what was lost is left to its lease; 0: it was not lost, or has no delay.
-func (o *Holding) delayed() time.Duration {
-	delay := o.of.Engine.Delay(&o.Lease)
-	if delay == 0 {
-		return 0
-	}
-	o.mu.Lock()
-	lost := errors.Is(o.ended, errs.ErrLost)
-	o.mu.Unlock()
-	if !lost {
-		return 0
-	}
-	return min(time.Until(o.Until())+delay, delay) // the server may have said so before the deadline
-}
-
-// giveBackLater is releaseLater without the delay.
-func (o *Holding) giveBackLater(after time.Time) {
 	p := Pending{Name: o.Lease.Name, Owner: cmp.Or(o.Granted, o.Lease.Owner), Of: o,
 		Release: func(ctx context.Context) error {
 			_, err := o.Lease.Of.(Resource).Send(ctx, true)

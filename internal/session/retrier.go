@@ -21,7 +21,7 @@ import (
 // next. Callers that give up come back at once, and nothing makes them wait for what they have left behind. With a call
 // for each that leaves, a crowd whose patience is shorter than the line leaves faster than the releases are made: what
 // is left behind grows, stands in the queues on the server before the living, and is handed what they wait for
-// (TestReleasesThatCanBeMadeTogetherKeepUpWithThoseThatLeave).
+// (TestRetrier_Batch_KeepsUpWithLeavers).
 type Retrier struct {
 	mu      sync.Mutex
 	pending pendings

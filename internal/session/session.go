@@ -99,11 +99,7 @@ func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
 // woken is called when a waiter wakes up, waits when a request begins to wait for others; see wait.NewWaiters.
 func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name string, byMessage bool),
 	waits func(ctx context.Context, name string)) {
-	untouched := o.Heartbeats.Trust // for how long after a heartbeat others take nothing over; 0: they never do
-	if untouched > 0 {
-		untouched += o.Delay
-	}
-	s.ID, s.Seed = lease.NewConnectionID(untouched, s.Hub.Client().Mode() == rueidis.ClientModeCluster)
+	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust, s.Hub.Client().Mode() == rueidis.ClientModeCluster)
 	s.Retrier = NewRetrier()
 	s.Waiters = wait.NewWaiters(s.Hub, s.PollCap, woken, waits)
 	s.Waiters.Unclaimed = s.Retrier.Kick

@@ -1,11 +1,9 @@
 package session_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
-	"github.com/redlatch/redlatch/internal/wait"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -49,43 +46,7 @@ func ended() context.Context {
 	return ctx
 }
 
-func TestNewRefusesWhatNoClientCanWorkWith(t *testing.T) {
-	hub := newHub(t)
-	for name, c := range map[string]struct {
-		hub  *pubsub.Hub
-		o    session.Options
-		says string
-	}{
-		"no hub":                 {nil, session.Options{}, "hub"},
-		"a hub that nobody made": {new(pubsub.Hub), session.Options{}, "hub"},
-		"prefix of half a tag":   {hub, session.Options{KeyPrefix: "a{b"}, "KeyPrefix"},
-		"prefix of an empty tag": {hub, session.Options{KeyPrefix: "{}"}, "KeyPrefix"},
-		"prefix with a NUL":      {hub, session.Options{KeyPrefix: "a\x00"}, "KeyPrefix"},
-		"watchdog too short":     {hub, session.Options{WatchdogTimeout: 99 * time.Millisecond}, "WatchdogTimeout"},
-		"poll cap below zero":    {hub, session.Options{PollCap: -1}, "PollCap"},
-		"call timeout too short": {hub, session.Options{CallTimeout: time.Microsecond}, "CallTimeout"},
-		"retries shorter than one": {hub, session.Options{RetryTimeout: 499 * time.Millisecond},
-			"RetryTimeout is 499ms, must be 0 (the default), or 500ms to"},
-		"max hold too long":         {hub, session.Options{MaxHold: session.MaxDuration + 1}, "MaxHold"},
-		"replicas below zero":       {hub, session.Options{MinReplicas: -1}, "MinReplicas"},
-		"replicas given no time":    {hub, session.Options{MinReplicas: 1, ReplicaTimeout: 1}, "ReplicaTimeout"},
-		"replicas given all of it":  {hub, session.Options{ReplicaTimeout: 500 * time.Millisecond}, "ReplicaTimeout"},
-		"replicas given time below": {hub, session.Options{ReplicaTimeout: -1}, "ReplicaTimeout"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := session.New(c.hub, "shop", "goods", c.o)
-			require.ErrorIs(t, err, errs.ErrInvalidOption)
-			require.ErrorContains(t, err, "shop: ")
-			require.ErrorContains(t, err, c.says)
-		})
-	}
-	require.NoError(t, hub.Close(context.Background()))
-	_, err := session.New(hub, "shop", "goods", session.Options{})
-	require.ErrorIs(t, err, errs.ErrClosed)
-	require.EqualError(t, err, "shop: hub: closed")
-}
-
-func TestOptionsThatAreNotGivenHaveTheirDefaults(t *testing.T) {
+func TestOptions_NotGiven_HaveTheirDefaults(t *testing.T) {
 	s := newSession(t, false, session.Options{KeyPrefix: "{t}:"})
 	require.Equal(t, session.Options{KeyPrefix: "{t}:", WatchdogTimeout: 30 * time.Second, PollCap: time.Second,
 		CallTimeout:  500 * time.Millisecond,
@@ -96,19 +57,7 @@ func TestOptionsThatAreNotGivenHaveTheirDefaults(t *testing.T) {
 	require.Positive(t, s.GiveBackBound(), "however long a call may last")
 }
 
-func TestANameIsCheckedWithItsPrefix(t *testing.T) {
-	s := newSession(t, false, session.Options{KeyPrefix: "shop:"})
-	key, err := s.Key("a")
-	require.NoError(t, err)
-	require.Equal(t, "shop:a", key)
-	for _, name := range []string{"", "a{b", "}", "\xff", "\x00"} {
-		_, err := s.Key(name)
-		require.ErrorIs(t, err, errs.ErrInvalidName, name)
-		require.ErrorContains(t, err, "shop: ")
-	}
-}
-
-func TestOwnersAreNeverTheSame(t *testing.T) {
+func TestNewOwner_AnyLabel_IsUnique(t *testing.T) {
 	s := newSession(t, true, session.Options{})
 	seen := map[string]bool{}
 	for _, label := range []string{"", "job", "", "a:b", "x:write", "write"} {
@@ -120,7 +69,7 @@ func TestOwnersAreNeverTheSame(t *testing.T) {
 	}
 }
 
-func TestALeaseAndAWaitHaveTheSameBoundsEverywhere(t *testing.T) {
+func TestCheck_LeaseAndWait_HaveTheirBounds(t *testing.T) {
 	for d, want := range map[time.Duration][2]bool{
 		-1: {false, false}, 0: {true, true}, 1: {true, false}, session.MinLease: {true, true},
 		session.MaxDuration: {true, true}, session.MaxDuration + 1: {false, false},
@@ -129,31 +78,6 @@ func TestALeaseAndAWaitHaveTheSameBoundsEverywhere(t *testing.T) {
 	}
 	require.ErrorIs(t, session.CheckWait(-1), errs.ErrInvalidOption)
 	require.ErrorIs(t, session.CheckLease(1), errs.ErrInvalidOption)
-}
-
-func TestNobodyGetsInOnceCloseHasBegunOrTheHubIsClosed(t *testing.T) {
-	for name, end := range map[string]func(*session.Session){
-		"close": func(s *session.Session) { require.NoError(t, s.Close(context.Background())) },
-		"hub":   func(s *session.Session) { require.NoError(t, s.Hub.Close(context.Background())) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newSession(t, true, session.Options{})
-			bad := errors.New("bad")
-			require.NoError(t, s.Enter())
-			s.Leave()
-			require.NoError(t, s.Usable(nil))
-			require.ErrorIs(t, s.Usable(bad), bad)
-			end(s)
-			require.True(t, s.Closed())
-			require.EqualError(t, s.Enter(), "shop: closed")
-			require.ErrorIs(t, s.Usable(nil), errs.ErrClosed)
-			require.ErrorIs(t, s.Usable(bad), bad, "which will not be better with another client")
-			_, err := session.Ask(context.Background(), s, nil, func(context.Context) (int, error) { panic("asked") })
-			require.ErrorIs(t, err, errs.ErrClosed)
-			require.False(t, s.Background(func(context.Context) { panic("run") }))
-			require.Error(t, s.Context().Err(), "what runs in the background ends")
-		})
-	}
 }
 
 // holder is the Of of a lease.
@@ -187,7 +111,7 @@ func (r *resource) Send(context.Context, bool) (gone bool, err error) {
 
 func (*resource) Label() string { return "" }
 
-func TestWhatIsBeingReleasedIsNotReentered(t *testing.T) {
+func TestHolding_BeingReleased_IsNotReentered(t *testing.T) {
 	s := newSession(t, true, session.Options{})
 	of := &session.Handles{Session: s, Noun: "hold", Verb: "Unlock",
 		Ended:    func(context.Context, string, error) {},
@@ -214,48 +138,7 @@ func TestWhatIsBeingReleasedIsNotReentered(t *testing.T) {
 	require.ErrorIs(t, o.Enter(o.Turn()), errs.ErrLost)
 }
 
-func TestCloseEndsWaitersAndContextsFirstAndWaitsForReleasesThen(t *testing.T) {
-	s := newSession(t, true, session.Options{})
-	l, why := hold(s, "a", &holder{})
-	require.NoError(t, s.Enter(), "the hold")
-	waited := make(chan error, 1)
-	require.NoError(t, s.Enter(), "the waiter")
-	go func() {
-		defer s.Leave()
-		waited <- s.Waiters.Wait(context.Background(),
-			wait.Request{Name: "a", QueueKey: "a", Channel: "c", Try: func(context.Context) (wait.Answer, error) {
-				return wait.Answer{Left: time.Minute}, nil
-			}})
-	}()
-	redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return s.Waiters.Members("a") == 1 })
-	closed := make(chan error, 1)
-	go func() { closed <- s.Close(context.Background()) }()
-
-	require.ErrorContains(t, <-waited, "cause: closed", "it would have what is released next")
-	require.ErrorIs(t, <-why, errs.ErrClosed)
-	require.NoError(t, s.Engine.Over(l), "it is renewed until its release")
-	<-s.Context().Done()
-
-	// The release of the hold fails, and becomes a pending one, before it is counted out.
-	answer, tried := make(chan error), make(chan struct{}, 1)
-	require.NoError(t, s.Engine.Remove(l))
-	s.Retrier.Add(&session.Pending{Name: "a", Until: time.Now().Add(time.Minute), Release: func(context.Context) error {
-		tried <- struct{}{}
-		return <-answer
-	}})
-	s.Leave()
-	<-tried
-	select {
-	case err := <-closed:
-		t.Fatal("closed before the release was confirmed", err)
-	default:
-	}
-	answer <- nil
-	require.NoError(t, <-closed)
-	require.NoError(t, s.Close(context.Background()), "again")
-}
-
-func TestCloseThatMayNotWaitNamesWhatIsLeft(t *testing.T) {
+func TestClose_MayNotWait_NamesWhatIsLeft(t *testing.T) {
 	s := newSession(t, true, session.Options{})
 	for _, name := range []string{"b", "a"} {
 		hold(s, name, &holder{})
@@ -282,7 +165,7 @@ func TestCloseThatMayNotWaitNamesWhatIsLeft(t *testing.T) {
 	require.Equal(t, err, s.Close(context.Background()), "the result of the first")
 }
 
-func TestCloseWaitsForWhatCallsLeftBehind(t *testing.T) {
+func TestClose_WorkLeftByCalls_IsWaitedFor(t *testing.T) {
 	s := newSession(t, false, session.Options{})
 	going, end := make(chan struct{}, 2), make(chan struct{})
 	work := func() { going <- struct{}{}; <-end }
@@ -305,7 +188,7 @@ func TestCloseWaitsForWhatCallsLeftBehind(t *testing.T) {
 	require.EqualError(t, err, "shop: close: 1 tasks in the background still under way: context canceled")
 }
 
-func TestCloseEndsAndOutlastsWhatRunsInTheBackground(t *testing.T) {
+func TestClose_Background_EndsBeforeIt(t *testing.T) {
 	s := newSession(t, true, session.Options{})
 	over := false
 	require.True(t, s.Background(func(ctx context.Context) { <-ctx.Done(); over = true }))
@@ -315,7 +198,7 @@ func TestCloseEndsAndOutlastsWhatRunsInTheBackground(t *testing.T) {
 
 // rueidis heeds no context while it connects, so a question whose connection is being made when the server falls silent
 // ends seconds later.
-func TestCloseWaitsForNoConnection(t *testing.T) {
+func TestClose_ConnectionBeingMade_IsNotWaitedFor(t *testing.T) {
 	for name, started := range map[string]bool{"of a client that holds nothing": false, "of a client that holds": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -345,7 +228,7 @@ func TestCloseWaitsForNoConnection(t *testing.T) {
 	}
 }
 
-func TestAQuestionEndsAfterTheRetryTimeoutDespiteItsContext(t *testing.T) {
+func TestAsk_LongContext_EndsAfterTheRetryTimeout(t *testing.T) {
 	s := newSession(t, false, session.Options{CallTimeout: 10 * time.Millisecond, RetryTimeout: 50 * time.Millisecond})
 	long, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
@@ -374,7 +257,7 @@ func TestAQuestionEndsAfterTheRetryTimeoutDespiteItsContext(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-func TestAnErrorHasTheNameOfItsPackageOnce(t *testing.T) {
+func TestError_WrappedTwice_NamesThePackageOnce(t *testing.T) {
 	s := newSession(t, false, session.Options{})
 	require.NoError(t, s.Error(nil))
 	err := s.Error(s.Error(errs.ErrLost))
@@ -382,21 +265,9 @@ func TestAnErrorHasTheNameOfItsPackageOnce(t *testing.T) {
 	require.ErrorIs(t, err, errs.ErrLost)
 }
 
-// lines is a log.
-type lines struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Buffer.Write(b)
-}
-
-func TestAnObserverThatPanicsIsLogged(t *testing.T) {
-	var log lines
-	s := newSession(t, false, session.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+func TestTell_ObserverPanics_IsLogged(t *testing.T) {
+	var log redistest.Logbook
+	s := newSession(t, false, session.Options{Logger: log.Logger()})
 	ctx, told := context.Background(), 0
 	session.Tell[int](ctx, s, nil, 1)
 	session.Tell(ctx, s, func(_ context.Context, e int) { told += e; panic("hook") }, 2)
@@ -412,9 +283,9 @@ func TestAnObserverThatPanicsIsLogged(t *testing.T) {
 	}
 }
 
-func TestAnObserverReturnsTheContextOfWhatFollowsOrLeavesIt(t *testing.T) {
-	var log lines
-	s := newSession(t, false, session.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+func TestFollow_Observer_ReturnsTheContextOfWhatFollows(t *testing.T) {
+	var log redistest.Logbook
+	s := newSession(t, false, session.Options{Logger: log.Logger()})
 	type key string
 	ctx := context.Background()
 	with := func(k string) func(context.Context, int) context.Context {
@@ -440,30 +311,7 @@ func TestAnObserverReturnsTheContextOfWhatFollowsOrLeavesIt(t *testing.T) {
 	require.Equal(t, 8, session.Follow(ctx, s, twice, 4).Value(key("y")), "the second sees what the first returned")
 }
 
-func TestAnEventThatNobodyObservesCostsNothing(t *testing.T) {
-	s := newSession(t, false, session.Options{})
-	type event struct {
-		kind uint8
-		name string
-		took time.Duration
-		err  error
-	}
-	ctx, told := context.Background(), 0
-	e := event{1, "name", time.Second, errs.ErrLost}
-	count := func(_ context.Context, e event) { told += int(e.kind) }
-	follow := func(ctx context.Context, e event) context.Context { told += int(e.kind); return ctx }
-	require.Zero(t, testing.AllocsPerRun(100, func() {
-		session.Tell(ctx, s, nil, e)
-		session.Follow(ctx, s, nil, e)
-	}))
-	require.Zero(t, testing.AllocsPerRun(100, func() {
-		session.Tell(ctx, s, count, e)
-		session.Follow(ctx, s, follow, e)
-	}), "nor does one that is observed allocate")
-	require.Positive(t, told)
-}
-
-func TestANumberOfAScriptIsAConstant(t *testing.T) {
+func TestNumbered_ScriptNumber_IsAConstant(t *testing.T) {
 	type outcome string
 	list := []outcome{"", "granted"}
 	require.Equal(t, outcome("granted"), session.Numbered(1, list))

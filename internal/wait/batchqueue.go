@@ -145,8 +145,8 @@ func (w *waiter) readOutcome(b Batcher, woke bool) (done bool, err error) {
 
 // awaitInFlight has a waiter whose time is over await the answer to the call that asks for it, for a moment. An
 // answer that it does not see would leave a release pending until the call can surely run no more, and a Close that
-// waits for that (TestCloseWhilePermitsAreBeingGrantedLeavesNothing in rsemaphore). It reports whether the answer was a
-// grant.
+// waits for that ("Close while it is being granted leaves nothing" in internal/contract). It reports whether the answer
+// was a grant.
 func (w *waiter) awaitInFlight(b Batcher) bool {
 	moment := inFlightGrace
 	if w.q.ctx.Err() != nil { // no caller's time is up, and Close waits in any case

@@ -10,14 +10,14 @@
 //	                               release, publish        (no one hears)
 //	subscribe, confirmed
 //	try: granted                                           without this try: asleep on a free lock
-//	                                                       (TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound)
+//	                                                       (TestWait_ReleaseBeforeSubscription_IsFound)
 //
 // Messages are hints. One that is lost costs at most PollCap; one too many costs a try. In detail:
 //
-//  1. A waiter enters the local queue of its key and its manner of waiting (queue, spin, plain, write, ...) in this
-//     process. The first in the local queue contends on the server. The others stand behind its semaphore without
-//     asking the server, first come first served. Re-entries, joins, waits of no time, waiters of fair and shared
-//     locks, and requests that wait for a group of calls ([Request.Group]) never stand behind another.
+//  1. A waiter enters the local queue of its key and its manner of waiting (the kind of a lock, the number of permits)
+//     in this process. The first in the local queue contends on the server. The others stand behind its semaphore
+//     without asking the server, first come first served. Re-entries, joins, waits of no time, waiters of fair and
+//     shared locks, and requests that wait for a group of calls ([Request.Group]) never stand behind another.
 //  2. The contender tries. With a Taker, if grants are listened for already, the try asks for a place in the server's
 //     queue at once. Without a Taker the waiter shares the subscription to the channel if the process has one.
 //  3. It subscribes, to grants or to the channel, and tries again at once. Subscribing lasts no longer than the sleep
@@ -48,9 +48,9 @@
 //
 // The rules are:
 //
-//  1. The queue holds one entry for each process and key, not for each waiter: the others stand in the local queue
-//     inside the process. The order is exact among processes, and within each, but not across all waiters. It is what
-//     makes a contended acquisition one call.
+//  1. The queue holds one entry for each process and key, not for each waiter: the other callers wait for a turn
+//     inside the process (package rlock, tenancy.go). The order is exact among processes, and within each, but not
+//     across all waiters. It is what makes a contended acquisition one call.
 //  2. A grant is trusted by the ticket that the last "held" answer named, and its lease counts from the send of that
 //     call: the grant was written after the call ran. A grant of which half of the lease is gone, one after a gap in
 //     the messages, and one for which replicas or a token are wanted, is confirmed: the waiter asks, and finds its own
@@ -77,7 +77,7 @@
 //  6. A process that hears no grants has no places. One call asks for the first of its waiters, in their order, after
 //     releases and PollCaps.
 //  7. No grant is used while a call asks for its waiter, and who leaves meanwhile owes a release: what arrives later
-//     may be granted (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor).
+//     may be granted (TestGrant_WaiterIsAskedFor_IsNotUsedYet).
 //
 // # Notified to ask
 //

@@ -13,7 +13,7 @@ import (
 )
 
 // Of each way in which a wait can end: what its caller is told, and what its caller must not be told.
-func TestACallerIsToldWhatEndedItsWait(t *testing.T) {
+func TestEnding_EveryReason_IsExplained(t *testing.T) {
 	left := fmt.Errorf("%w: %w", context.Canceled, errors.New("the user left"))
 	away := fmt.Errorf("%w: no server", errs.ErrUnavailable)
 	contended := errors.New("somebody else has it")
@@ -66,22 +66,21 @@ func TestACallerIsToldWhatEndedItsWait(t *testing.T) {
 	require.NoError(t, wait.Ending{}.Explain(nil))
 }
 
-func TestAFinalErrorEndsTheWaitThoughAskingAgainMightMendIt(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		q := r.request()
-		q.Try = func(context.Context) (wait.Answer, error) {
-			r.tries.Add(1)
-			return wait.Answer{}, wait.Final(errs.ErrUnknownOutcome)
-		}
-		err := r.Wait(t.Context(), q)
-		require.EqualError(t, err, errs.ErrUnknownOutcome.Error())
-		require.EqualValues(t, 1, r.tries.Load())
-	})
+func TestWait_FinalError_IsNotRepeated(t *testing.T) {
+	for end, is := range map[error]error{wait.Final(errs.ErrUnknownOutcome): errs.ErrUnknownOutcome,
+		errs.ErrWrongType: errs.ErrWrongType} {
+		inRoom(t, func(t *testing.T, r *room) {
+			q := r.request()
+			q.Try = func(context.Context) (wait.Answer, error) { r.tries.Add(1); return wait.Answer{}, end }
+			require.EqualError(t, r.Wait(t.Context(), q), is.Error())
+			require.EqualValues(t, 1, r.tries.Load())
+		})
+	}
 }
 
 // Whose context ended has only waited, where what its last try may have taken is taken back. What earlier tries found
 // out about the server is told all the same.
-func TestACallerWhoseContextEndedWhileItWasAskedForHasOnlyWaited(t *testing.T) {
+func TestEnding_CtxEndedDuringARequest_HasOnlyWaited(t *testing.T) {
 	contended := errors.New("somebody else has it")
 	cut := fmt.Errorf("%w: %w", errs.ErrUnknownOutcome, errs.Cut(context.Canceled))
 	silent := fmt.Errorf("%w: no reply", errs.ErrUnknownOutcome)

@@ -11,8 +11,6 @@ type Turns struct{ turns }
 func NewTurns(guess float64, trip time.Duration) *Turns {
 	return &Turns{turns{guess: guess, trip: trip}}
 }
-
-func (t *Turns) Draw() time.Duration          { return t.draw() }
 func (t *Turns) Guess() float64               { return t.guess }
 func (t *Turns) Heard(stage int)              { t.heard, t.stage = true, stage }
 func (t *Turns) Refused(listeners int)        { t.refused(listeners, time.Millisecond) }

@@ -18,7 +18,7 @@ import "time"
 //	                                would read "closed"
 //
 // An answer is for every waiter that came before the request was sent, and for no other: a later one may wait for the
-// next event (TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent).
+// next event (TestFlight_Result_IsForEarlierCallersOnly).
 type Flight struct {
 	q       *Waiters
 	key     string

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent(t *testing.T) {
+func TestFlight_Result_IsForEarlierCallersOnly(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		at := func(n int) time.Time { return time.Unix(1000+int64(n), 0) }
 		s, first := r.JoinFlight("k")
@@ -28,6 +28,11 @@ func TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent(t *testing.T) {
 		require.Zero(t, sent, "it says nothing to one that came later")
 
 		s.Publish(at(5), nil)
+		another, first := r.JoinFlight("another")
+		require.True(t, first)
+		_, ok = another.Load(at(2))
+		require.False(t, ok, "shared by key")
+		another.Leave()
 		for since, known := range map[int]bool{2: true, 5: true, 6: false} {
 			result, ok := other.Load(at(since))
 			require.Equal(t, known, ok, "%d", since)
@@ -42,18 +47,5 @@ func TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent(t *testing.T) {
 		_, ok = s.Load(at(2))
 		require.False(t, ok, "another event")
 		s.Leave()
-	})
-}
-
-func TestResultsAreSharedByKeyWithinOneClient(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		a, _ := r.JoinFlight("a")
-		defer a.Leave()
-		b, first := r.JoinFlight("b")
-		defer b.Leave()
-		require.True(t, first)
-		a.Publish(time.Unix(1, 0), 1)
-		_, ok := b.Load(time.Time{})
-		require.False(t, ok)
 	})
 }

@@ -45,7 +45,7 @@ func (w *waiter) subscribeToGrants() (hears, over bool) {
 // leftUnheard has the process listen for grants because of a waiter that leaves, and would have listened if it had had
 // the time. Otherwise a process all of whose callers leave before their first question is answered would never listen.
 // None of its waiters could be handed anything: each is notified that it is free, and it is left to each until it has
-// asked (TestCallersTooImpatientForAnAnswerAreHandedTheLock).
+// asked (TestHandOver_ImpatientCallers_AreHandedTheLock).
 func (w *waiter) leftUnheard() {
 	q, r := w.q, &w.r
 	if !r.Mode.each() || w.granted || r.Taker == nil || w.localQueue == nil || w.q.hearsGrants(r.Grants) {

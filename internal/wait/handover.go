@@ -88,7 +88,7 @@ func (w *waiter) learn(a Answer, err error) {
 }
 
 // register makes the waiter known, before anything is sent that may be answered by a grant: the grant can overtake the
-// reply which says that the waiter is in the queue (TestAGrantThatOvertakesItsPlaceIsUsed).
+// reply which says that the waiter is in the queue (TestGrant_OvertakesItsPlace_IsUsed).
 //
 // One that hears no grants asks for no place in the server's queue. It polls, and goes on trying to hear. A place in
 // the queue would be served in silence, and the lock be idle until the next poll:
@@ -99,8 +99,8 @@ func (w *waiter) learn(a Answer, err error) {
 //	                                         releases: hands the lock over to the waiter, publishes nothing
 //
 // The first SUBSCRIBE of a process takes a moment, which any wake-up cuts short, so this was common wherever a program
-// started (TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle). With one process of four that may not subscribe, the
-// other three had 2 acquisitions a second each in place of 200 (TestWhoMayNotListenStandsInNoQueue). The price: while
+// started (TestRelease_DuringFirstSubscribe_LeavesNoLockIdle). With one process of four that may not subscribe, the
+// other three had 2 acquisitions a second each in place of 200 (TestWaiter_MayNotListen_IsInNoQueue). The price: while
 // others queue, a waiter that does not hear may never find the lock free. The subscription may also end between
 // subscribeToGrants and here, if nothing has used it for long enough; the loop subscribes again.
 func (w *waiter) register(hears bool) {
@@ -162,13 +162,13 @@ func (w *waiter) unregister() {
 //     this ticket": the grant of that ticket came later. It never counts from the message's arrival, which may be any
 //     time after it was sent: its lease may be over, and another owner's running. And a message about an earlier place
 //     of the same owner, which was passed over and has queued anew, is never trusted: its lease is long over
-//     (TestAGrantOfAnEarlierPlaceIsNotTrusted).
+//     (TestGrant_EarlierPlace_IsNotTrusted).
 //
 // A grant whose ticket no answer has named yet may have overtaken that answer: it is kept
-// (TestAGrantThatOvertakesItsPlaceIsUsed). None is used while a request for the waiter is under way: that could reach
+// (TestGrant_OvertakesItsPlace_IsUsed). None is used while a request for the waiter is under way: that could reach
 // the server after what was granted has been released, and take it anew for an owner that is through
-// (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor). After a gap in the messages the queue may be one from before a
-// failover: the next grant is confirmed then (TestAGrantAfterAGapIsConfirmed).
+// (TestGrant_WaiterIsAskedFor_IsNotUsedYet). After a gap in the messages the queue may be one from before a
+// failover: the next grant is confirmed then (TestGrant_AfterAGap_IsConfirmed).
 func (w *waiter) taken() (used, doubt bool) {
 	q := w.q
 	q.mu.Lock()
@@ -204,8 +204,10 @@ func (w *waiter) finish(granted bool) (after time.Time, owed bool) {
 	//	awaits the answer for 20 ms
 	//	                                      answered in that very instant: granted
 	//	leaves
+	//
+	// Or that the call has failed, and may run until its end: a release that is answered before would not be final.
 	owed = w.queued || w.grant != nil || w.outcome != nil
-	if w.does == inFlight { // a batch asks for it, and may yet be granted what it asks for
+	if w.does == inFlight || w.outcome != nil && w.outcome.err != nil {
 		after, owed = time.Now().Add(w.r.Reach), true
 	}
 	w.unregister()

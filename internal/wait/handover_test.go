@@ -141,7 +141,7 @@ func (d *desk) quit() {
 	d.acts()
 }
 
-func TestALostGrantIsFoundByAPoll(t *testing.T) {
+func TestGrant_Lost_IsFoundByAPoll(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		d := &desk{r: r, lost: true}
 		for i := range 9 {
@@ -162,7 +162,7 @@ func TestALostGrantIsFoundByAPoll(t *testing.T) {
 
 // A grant of an earlier place is not trusted, nor one of a later place that nobody has heard of: the waiter asks. What
 // is no grant is not heeded.
-func TestAGrantOfAnEarlierPlaceIsNotTrusted(t *testing.T) {
+func TestGrant_EarlierPlace_IsNotTrusted(t *testing.T) {
 	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
 		d := &desk{r: r, ticket: 10}
 		require.NoError(t, d.lock("first"))
@@ -191,7 +191,7 @@ func TestAGrantOfAnEarlierPlaceIsNotTrusted(t *testing.T) {
 }
 
 // The answer that names the place is on another connection than the grant, and comes later.
-func TestAGrantThatOvertakesItsPlaceIsUsed(t *testing.T) {
+func TestGrant_OvertakesItsPlace_IsUsed(t *testing.T) {
 	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
 		d := &desk{r: r, reply: 50 * trip}
 		require.NoError(t, d.lock("first"))
@@ -208,7 +208,7 @@ func TestAGrantThatOvertakesItsPlaceIsUsed(t *testing.T) {
 }
 
 // Messages were lost since the waiter last asked, so the queue may be one from before a failover.
-func TestAGrantAfterAGapIsConfirmed(t *testing.T) {
+func TestGrant_AfterAGap_IsConfirmed(t *testing.T) {
 	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
 		d := &desk{r: r}
 		for i, gap := range []bool{false, true} {
@@ -241,7 +241,7 @@ func TestAGrantAfterAGapIsConfirmed(t *testing.T) {
 }
 
 // What was lost with a connection is found as soon as there is a new one.
-func TestAfterAGapWaitersLook(t *testing.T) {
+func TestWaiters_AfterAGap_LookAtOnce(t *testing.T) {
 	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
 		d := &desk{r: r, lost: true}
 		require.NoError(t, d.lock("first"))
@@ -260,7 +260,7 @@ func TestAfterAGapWaitersLook(t *testing.T) {
 
 // The first SUBSCRIBE of a process is under way when its own release wakes the next waiter, which finds the lock with
 // another process. It must not be put into the queue then: it would be served in silence, and sleep until its poll.
-func TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle(t *testing.T) {
+func TestRelease_DuringFirstSubscribe_LeavesNoLockIdle(t *testing.T) {
 	for _, held := range []time.Duration{2 * time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond,
 		700 * time.Millisecond} {
 		t.Run(fmt.Sprint("SUBSCRIBE takes ", held), func(t *testing.T) {
@@ -287,7 +287,7 @@ func TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle(t *testing.T) {
 
 // Nobody of a process has the patience for an answer, after which it would listen for grants. The process listens all
 // the same, so that a later caller can be handed the lock; and when there are none any more that ends.
-func TestCallersTooImpatientForAnAnswerAreHandedTheLock(t *testing.T) {
+func TestHandOver_ImpatientCallers_AreHandedTheLock(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		d := &desk{r: r, holder: "another process's"}
 		r.far.Store(int64(20 * trip)) // nor for a SUBSCRIBE
@@ -315,7 +315,7 @@ func TestCallersTooImpatientForAnAnswerAreHandedTheLock(t *testing.T) {
 
 // When nobody has waited for a while the grants are not listened for any more, which may end just as the next waiter
 // comes.
-func TestALockIsNotIdleAfterTheGrantsWereNotListenedForForAWhile(t *testing.T) {
+func TestHandOver_GrantsUnheardForAWhile_LeavesNoLockIdle(t *testing.T) {
 	for _, pause := range []time.Duration{0, wait.Linger - trip/2, wait.Linger, wait.Linger + trip/2, time.Minute} {
 		t.Run(pause.String(), func(t *testing.T) {
 			inRoom(t, func(t *testing.T, r *room) {
@@ -339,7 +339,7 @@ func TestALockIsNotIdleAfterTheGrantsWereNotListenedForForAWhile(t *testing.T) {
 }
 
 // While its slot is being migrated a lock has no queue, and nobody is told of a release: the waiters look more often.
-func TestWithoutAQueueToStandInAWaiterLooksMoreOften(t *testing.T) {
+func TestWaiter_NoQueue_LooksMoreOften(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		d := &desk{r: r, moving: true}
 		require.NoError(t, d.lock("first"))
@@ -370,7 +370,7 @@ func TestWithoutAQueueToStandInAWaiterLooksMoreOften(t *testing.T) {
 
 // A process that may not listen for grants stands in no queue, where it would be handed the lock in silence. Its own
 // releases still wake its waiters.
-func TestWhoMayNotListenStandsInNoQueue(t *testing.T) {
+func TestWaiter_MayNotListen_IsInNoQueue(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.server.Embedded.SetError("NOPERM no subscriptions for you")
 		d := &desk{r: r}
@@ -395,7 +395,7 @@ func TestWhoMayNotListenStandsInNoQueue(t *testing.T) {
 
 // The grants, and the places in the server's queue, of waiters that have left: what they have left behind is to be
 // released at once.
-func TestAGrantThatNobodyAwaitsIsToldOf(t *testing.T) {
+func TestGrant_NobodyAwaits_IsReported(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		var told []string
 		r.Unclaimed = func(owner string) { told = append(told, owner) } // with the queue's mutex held

@@ -63,7 +63,7 @@ func paced(r *room, s *slowServer, patience time.Duration) error {
 }
 
 // 100 callers ask again and again, faster than the server can answer.
-func TestCallersThatGiveUpDoNotAskFasterThanTheServerAnswers(t *testing.T) {
+func TestPace_CallersGiveUp_AskNoFasterThanAnswered(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		s := &slowServer{takes: time.Millisecond}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -90,24 +90,8 @@ func TestCallersThatGiveUpDoNotAskFasterThanTheServerAnswers(t *testing.T) {
 	})
 }
 
-// As many ask at once as come, while none of them gives up.
-func TestCallersThatAreServedAskAtOnce(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		s := &slowServer{takes: time.Millisecond, grants: true}
-		for range 3 {
-			var wg sync.WaitGroup
-			for range 100 {
-				wg.Go(func() { require.NoError(t, paced(r, s, time.Minute)) })
-			}
-			wg.Wait()
-			_, most, _ := s.look()
-			require.Equal(t, 100, most)
-		}
-	})
-}
-
 // Whoever leaves while it waits for its turn, or is told that it is its turn, leaves it to the next.
-func TestTheTurnOfACallerThatLeavesIsTheNexts(t *testing.T) {
+func TestPace_CallerLeaves_NextHasItsTurn(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		s := &slowServer{takes: 10 * time.Millisecond}
 		var wg sync.WaitGroup

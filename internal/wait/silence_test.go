@@ -57,10 +57,15 @@ func (r *room) within(d time.Duration, q wait.Request) error {
 	return r.Wait(ctx, q)
 }
 
-func TestASilenceOfThreeCallTimeoutsIsLoggedAndItsEnd(t *testing.T) {
+func TestSilence_ThreeCallTimeouts_IsLoggedAndItsEnd(t *testing.T) {
 	hushed(t, rueidis.ClientModeStandalone, func(t *testing.T, r *room, log *redistest.Logbook) {
 		require.NoError(t, r.within(time.Hour, asking("a", 1500*time.Millisecond)))
-		require.Empty(t, log.String(), "a short one is none")
+		for range 10 {
+			once := asking("a", time.Hour)
+			once.Until = time.Now()
+			require.Error(t, r.within(time.Hour, once))
+		}
+		require.Empty(t, log.String(), "a short one is none, and a caller that does not wait has its error")
 
 		require.NoError(t, r.within(time.Hour, asking("a", time.Minute)))
 		require.Equal(t, []int{1, 1}, []int{log.Count(silent), log.Count(again)}, log)
@@ -82,18 +87,7 @@ func TestASilenceOfThreeCallTimeoutsIsLoggedAndItsEnd(t *testing.T) {
 	})
 }
 
-func TestWhoDoesNotWaitIsNoReasonForALine(t *testing.T) {
-	hushed(t, rueidis.ClientModeStandalone, func(t *testing.T, r *room, log *redistest.Logbook) {
-		for range 10 {
-			once := asking("a", time.Hour)
-			once.Until = time.Now()
-			require.Error(t, r.within(time.Hour, once))
-		}
-		require.Empty(t, log.String(), "its error says so")
-	})
-}
-
-func TestOneSilentNodeOfAClusterIsLoggedOnceThoughOthersAnswer(t *testing.T) {
+func TestSilence_OneNodeOfACluster_IsLoggedOnce(t *testing.T) {
 	hushed(t, rueidis.ClientModeCluster, func(t *testing.T, r *room, log *redistest.Logbook) {
 		over := make(chan error)
 		for _, key := range []string{"a", "b"} { // of two slots
@@ -118,7 +112,7 @@ func TestOneSilentNodeOfAClusterIsLoggedOnceThoughOthersAnswer(t *testing.T) {
 	})
 }
 
-func TestSeveralServersAreSilentThoughTheFirstAnswersByItself(t *testing.T) {
+func TestSilence_SeveralServers_IsLoggedThoughTheFirstAnswers(t *testing.T) {
 	hushed(t, rueidis.ClientModeStandalone, func(t *testing.T, r *room, log *redistest.Logbook) {
 		over, votes := make(chan error), asking("votes", time.Minute)
 		votes.Several = true

@@ -11,24 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-func TestTurnsSpreadManyContendersAndNotAFew(t *testing.T) {
-	few := wait.NewTurns(2, time.Millisecond)
-	for range 1000 {
-		require.Zero(t, few.Draw(), "two ask at once")
-	}
-	many, atOnce := wait.NewTurns(40, time.Millisecond), 0
-	for range 10_000 {
-		d := many.Draw()
-		require.LessOrEqual(t, d, 128*time.Millisecond, "an idle lock is found")
-		if d == 0 {
-			atOnce++
-		}
-	}
-	require.Greater(t, atOnce, 100, "2 of 40 are to ask at once")
-	require.Less(t, atOnce, 1500)
-}
-
-func TestTheGuessOfContendersFollowsTheAnswers(t *testing.T) {
+func TestTurns_Answers_MoveTheGuess(t *testing.T) {
 	x := wait.NewTurns(0, 0)
 	x.Refused(40)
 	require.Equal(t, 1.0, x.Guess(), "a request that followed no message says nothing")
@@ -48,7 +31,7 @@ func TestTheGuessOfContendersFollowsTheAnswers(t *testing.T) {
 	require.Less(t, x.Learned(true), before/2, "nobody else wanted it for a while")
 }
 
-func TestAProcessThatHasJustReleasedHasATurnLikeThoseWhoWait(t *testing.T) {
+func TestTurns_JustReleased_HasATurnLikeWaiters(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		acquire := func(contenders float64, patience time.Duration) time.Duration {
 			r.taken.Store(false)
@@ -97,7 +80,7 @@ func TestAProcessThatHasJustReleasedHasATurnLikeThoseWhoWait(t *testing.T) {
 }
 
 // One that was alone at last, after many had contended, is soon as quick as if they had never been.
-func TestAGuessOfBeforeIsForgotten(t *testing.T) {
+func TestTurns_OldGuess_IsForgotten(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.SetGuess("l", 200, time.Millisecond)
 		request := r.request()
@@ -119,7 +102,7 @@ func TestAGuessOfBeforeIsForgotten(t *testing.T) {
 	})
 }
 
-func TestAWakeUpThatOthersHearTooHasATurn(t *testing.T) {
+func TestTurns_SharedWakeUp_HasATurn(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		late := 0
 		for range 200 {

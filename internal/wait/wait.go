@@ -145,7 +145,7 @@ const (
 	Paced
 	// Alone: in no local queue. It is for what must never wait for another waiter: an acquisition under a hold in the
 	// local queue would be a deadlock, because that hold has what the waiters in the local queue wait for
-	// (TestWhoAsksAloneIsNotInTheLine).
+	// (TestLocalQueue_Alone_IsNotInIt).
 	Alone
 	// Yielding is Alone, and the request gives up unasked while a waiter in the local queue of its key waits for what it
 	// was refused. Otherwise requests that are repeated overtake that waiter for as long as they are made.

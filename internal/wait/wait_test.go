@@ -130,15 +130,7 @@ func (r *room) release(publish bool) {
 	}
 }
 
-func TestWhatIsFreeIsOneTryAndNoSubscription(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		require.NoError(t, r.Wait(t.Context(), r.request()))
-		require.EqualValues(t, 1, r.tries.Load())
-		require.Empty(t, r.server.Embedded.PubSubChannels(""))
-	})
-}
-
-func TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound(t *testing.T) {
+func TestWait_ReleaseBeforeSubscription_IsFound(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		q := r.request()
@@ -156,46 +148,44 @@ func TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound(t *testing.T) {
 	})
 }
 
-func TestAMessageWakesAndALostOneCostsAtMostPollCap(t *testing.T) {
-	for _, published := range []bool{true, false} {
-		t.Run(fmt.Sprint("published ", published), func(t *testing.T) {
-			inRoom(t, func(t *testing.T, r *room) {
+// A waiter with a channel of its own stands in a fair queue, in which nobody counts as alive for longer than a few
+// MaxPolls.
+func TestWait_Message_WakesAndALostOneCostsPollCap(t *testing.T) {
+	for name, x := range map[string]struct {
+		pollCap, each  time.Duration // how often it is to ask
+		own, published bool
+	}{
+		"published":            {pollCap: pollCap, each: pollCap, published: true},
+		"lost":                 {pollCap: pollCap, each: pollCap},
+		"a channel of its own": {pollCap: time.Hour, each: wait.MaxPoll, own: true, published: true},
+		"a lost one of such":   {pollCap: time.Hour, each: wait.MaxPoll, own: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRoomOf(t, x.pollCap, func(t *testing.T, r *room) {
 				r.taken.Store(true)
+				q := r.request()
+				if x.own {
+					q.Own, q.Mode = true, wait.Alone
+				}
 				got := make(chan error)
-				go func() { got <- r.Wait(t.Context(), r.request()) }()
-				time.Sleep(10*pollCap + pollCap/3)
-				tries := r.tries.Load()
-				require.InDelta(t, 12, tries, 2, "one try a PollCap, no more")
-				r.release(published)
+				go func() { got <- r.Wait(t.Context(), q) }()
+				time.Sleep(10*x.each + x.each/3)
+				require.InDelta(t, 12, r.tries.Load(), 2, "one try each, no more")
+				r.release(x.published)
 				began := time.Now()
 				require.NoError(t, <-got)
-				if published {
+				if x.published {
 					require.Zero(t, time.Since(began))
 					require.Positive(t, r.woken.Load())
 				} else {
-					require.LessOrEqual(t, time.Since(began), pollCap)
+					require.LessOrEqual(t, time.Since(began), x.each)
 				}
 			})
 		})
 	}
 }
 
-// Who has a channel of its own stands in a fair queue, in which nobody counts as alive for longer than a few MaxPolls.
-func TestAWaiterWithAChannelOfItsOwnLooksAtLeastEveryMaxPoll(t *testing.T) {
-	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
-		r.taken.Store(true)
-		q := r.request()
-		q.Own, q.Mode = true, wait.Alone
-		got := make(chan error)
-		go func() { got <- r.Wait(t.Context(), q) }()
-		time.Sleep(10*wait.MaxPoll + wait.MaxPoll/3)
-		require.InDelta(t, 12, r.tries.Load(), 2, "one try a MaxPoll, no more")
-		r.release(true)
-		require.NoError(t, <-got)
-	})
-}
-
-func TestAWaiterWhoseChannelChangesLeavesTheOldOneAndHearsTheNew(t *testing.T) {
+func TestWaiter_ChannelChanges_HearsTheNewOne(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		q := r.request()
@@ -221,7 +211,7 @@ func TestAWaiterWhoseChannelChangesLeavesTheOldOneAndHearsTheNew(t *testing.T) {
 	})
 }
 
-func TestTheEndOfTheHoldersLeaseWakes(t *testing.T) {
+func TestWaiter_HoldersLeaseEnds_Wakes(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		began := time.Now()
@@ -238,7 +228,7 @@ func TestTheEndOfTheHoldersLeaseWakes(t *testing.T) {
 	})
 }
 
-func TestOneContenderAsksWhileTheOthersStandInLine(t *testing.T) {
+func TestLocalQueue_Hundred_OneContenderAsks(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		var order []int
@@ -268,7 +258,7 @@ func TestOneContenderAsksWhileTheOthersStandInLine(t *testing.T) {
 	})
 }
 
-func TestWhoAsksAloneIsNotInTheLine(t *testing.T) {
+func TestLocalQueue_Alone_IsNotInIt(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		got := make(chan error)
@@ -283,7 +273,7 @@ func TestWhoAsksAloneIsNotInTheLine(t *testing.T) {
 	})
 }
 
-func TestAYieldingRequestDoesNotAskWhileRefusedOthersWait(t *testing.T) {
+func TestLocalQueue_Yielding_DoesNotAskWhileOthersWait(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		yields := r.request()
 		yields.Mode, yields.Until, yields.QueueKey = wait.Yielding, time.Now(), "k"
@@ -313,70 +303,7 @@ func TestAYieldingRequestDoesNotAskWhileRefusedOthersWait(t *testing.T) {
 	})
 }
 
-func TestEveryReasonToStopEndsTheContenderAndThoseBehindIt(t *testing.T) {
-	why := errors.New("the user left")
-	for name, c := range map[string]struct {
-		stop  func(r *room, cancel context.CancelCauseFunc)
-		until time.Duration
-		check func(t *testing.T, g *wait.GaveUp)
-	}{
-		"ctx": {stop: func(_ *room, cancel context.CancelCauseFunc) {
-			cancel(why)
-		}, check: func(t *testing.T, g *wait.GaveUp) {
-			require.ErrorIs(t, g.Cause, context.Canceled)
-			require.ErrorIs(t, g.Cause, why)
-		}},
-		"Close": {stop: func(r *room, _ context.CancelCauseFunc) { r.Close() }, check: func(t *testing.T, g *wait.GaveUp) {
-			require.ErrorIs(t, g.Cause, errs.ErrClosed)
-		}},
-		"Until": {until: 1500 * time.Millisecond, stop: func(*room, context.CancelCauseFunc) {},
-			check: func(t *testing.T, g *wait.GaveUp) {
-				require.NoError(t, g.Cause)
-			}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inRoom(t, func(t *testing.T, r *room) {
-				r.taken.Store(true)
-				ctx, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				q := r.request()
-				began := time.Now()
-				if c.until > 0 {
-					q.Until = began.Add(c.until)
-				}
-				got := make(chan error)
-				for range 3 {
-					go func() { got <- r.Wait(ctx, q) }()
-				}
-				synctest.Wait()
-				c.stop(r, cancel)
-				for range 3 {
-					err := <-got
-					var g *wait.GaveUp
-					require.ErrorAs(t, err, &g)
-					require.NoError(t, g.Failure, "the server said held: nothing is wrong with it")
-					require.Greater(t, g.Left, 50*time.Minute, "also those in line know how long it is held")
-					c.check(t, g)
-				}
-				require.Equal(t, c.until, time.Since(began))
-			})
-		})
-	}
-}
-
-func TestAnUntilThatHasPassedIsOneTry(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		r.taken.Store(true)
-		q := r.request()
-		q.Until, q.Mode = time.Now(), wait.Alone
-		var g *wait.GaveUp
-		require.ErrorAs(t, r.Wait(t.Context(), q), &g)
-		require.EqualValues(t, 1, r.tries.Load())
-		require.Empty(t, r.server.Embedded.PubSubChannels(""))
-	})
-}
-
-func TestFailuresAreRetriedAndReportedIfTheyAreAllThereWas(t *testing.T) {
+func TestWait_OnlyFailures_AreRetriedAndReported(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		down := fmt.Errorf("%w: the server is away", errs.ErrUnavailable)
 		var failing atomic.Bool
@@ -389,10 +316,17 @@ func TestFailuresAreRetriedAndReportedIfTheyAreAllThereWas(t *testing.T) {
 			}
 			return r.try(ctx)
 		}
-		q.Until = time.Now().Add(10 * time.Second)
-		var g *wait.GaveUp
-		require.ErrorAs(t, r.Wait(t.Context(), q), &g)
-		require.ErrorIs(t, g.Failure, errs.ErrUnavailable)
+		got := make(chan error)
+		for i := range 3 {
+			q.Until = time.Now().Add(time.Duration(10-i) * time.Second) // those behind give up first
+			go func(q wait.Request) { got <- r.Wait(t.Context(), q) }(q)
+			synctest.Wait()
+		}
+		for range 3 {
+			var g *wait.GaveUp
+			require.ErrorAs(t, <-got, &g)
+			require.ErrorIs(t, g.Failure, errs.ErrUnavailable, "nobody knows whether it is held")
+		}
 		require.Less(t, r.tries.Load(), int32(120), "with growing pauses")
 		require.Greater(t, r.tries.Load(), int32(20))
 
@@ -403,7 +337,7 @@ func TestFailuresAreRetriedAndReportedIfTheyAreAllThereWas(t *testing.T) {
 }
 
 // The server refuses what reaches it after the end of the wait, and its clock may be a little ahead of what we think.
-func TestARefusalOfATryThatCameTooLateIsNoFailure(t *testing.T) {
+func TestWait_LateTryRefused_IsNoFailure(t *testing.T) {
 	for _, failed := range []bool{true, false} {
 		inRoom(t, func(t *testing.T, r *room) {
 			q := r.request()
@@ -428,50 +362,6 @@ func TestARefusalOfATryThatCameTooLateIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestThoseInLineAreToldToWhenTheServerCannotBeAsked(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		q := r.request()
-		q.Try = func(context.Context) (wait.Answer, error) {
-			return wait.Answer{}, fmt.Errorf("%w: the server is away", errs.ErrUnavailable)
-		}
-		got := make(chan error)
-		for i := range 3 {
-			q.Until = time.Now().Add(5*time.Second - time.Duration(i)*time.Second) // those behind give up first
-			go func(q wait.Request) { got <- r.Wait(t.Context(), q) }(q)
-			synctest.Wait()
-		}
-		for range 3 {
-			var g *wait.GaveUp
-			require.ErrorAs(t, <-got, &g)
-			require.ErrorIs(t, g.Failure, errs.ErrUnavailable, "nobody knows whether it is held")
-		}
-	})
-}
-
-func TestAnErrorThatAskingAgainCannotMendEndsTheWait(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		final := errors.New("wrong type")
-		q := r.request()
-		q.Try = func(context.Context) (wait.Answer, error) { r.tries.Add(1); return wait.Answer{}, final }
-		require.ErrorIs(t, r.Wait(t.Context(), q), final)
-		require.EqualValues(t, 1, r.tries.Load())
-	})
-}
-
-func TestWithoutTheRightToSubscribeWaitingPolls(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		r.server.Embedded.SetError("NOPERM no subscriptions for you")
-		r.taken.Store(true)
-		got := make(chan error)
-		go func() { got <- r.Wait(t.Context(), r.request()) }()
-		time.Sleep(20 * pollCap)
-		require.InDelta(t, 21, r.tries.Load(), 4)
-		r.release(true)
-		require.NoError(t, <-got, "no error, only slower")
-		r.server.Embedded.SetError("")
-	})
-}
-
 // refuse has the server answer SUBSCRIBE of such channels so, and counts that.
 func (r *room) refuse(prefix, answer string) (refused *atomic.Int32) {
 	refused = new(atomic.Int32)
@@ -486,40 +376,28 @@ func (r *room) refuse(prefix, answer string) (refused *atomic.Int32) {
 	return refused
 }
 
-func TestAMissingChannelRightIsAskedForOncePerKind(t *testing.T) {
+func TestSubscribe_MissingRight_IsAskedForOncePerKind(t *testing.T) {
 	for _, kind := range []string{"redlatch_barrier:", "redisson_countdownlatch__channel__"} {
 		inRoom(t, func(t *testing.T, r *room) {
-			refused := r.refuse(kind, "NOPERM this user has no permissions to access one of the channels used as arguments")
-			r.taken.Store(true)
-			q := r.request()
-			for i := range 10 {
-				q.Name = fmt.Sprint(i)
-				q.Channel = kind + "{" + q.Name + "}"
-				q.Until = time.Now().Add(pollCap / 2)
+			ask := func(channel string) {
+				q := r.request()
+				q.Name, q.Channel, q.Until = channel, channel, time.Now().Add(pollCap/2)
 				var g *wait.GaveUp
 				require.ErrorAs(t, r.Wait(t.Context(), q), &g)
 			}
+			refused := r.refuse(kind, "NOPERM this user has no permissions to access one of the channels used as arguments")
+			r.taken.Store(true)
+			for i := range 10 {
+				ask(fmt.Sprintf("%s{%d}", kind, i))
+				ask(fmt.Sprintf("permits:{%d}", i))
+			}
 			require.EqualValues(t, 1, refused.Load(), kind)
+			require.Len(t, r.server.Embedded.PubSubChannels(""), 10, "it costs the other kinds nothing")
 		})
 	}
 }
 
-func TestAMissingChannelRightCostsTheOtherKindsNothing(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		r.refuse("barrier:", "NOPERM this user has no permissions to access one of the channels used as arguments")
-		r.taken.Store(true)
-		q := r.request()
-		for _, name := range []string{"barrier:one", "permits:one", "barrier:two", "permits:two"} {
-			q.Name, q.Channel = name, name
-			q.Until = time.Now().Add(pollCap / 2)
-			var g *wait.GaveUp
-			require.ErrorAs(t, r.Wait(t.Context(), q), &g)
-		}
-		require.ElementsMatch(t, []string{"permits:one", "permits:two"}, r.server.Embedded.PubSubChannels(""))
-	})
-}
-
-func TestASubscriptionThatIsRefusedForAMomentIsHadSoonAfter(t *testing.T) {
+func TestSubscribe_RefusedForAMoment_SucceedsSoonAfter(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		// not LOADING, which rueidis repeats by itself, at intervals of its own
 		r.refuse("c", "ERR not now")
@@ -536,24 +414,7 @@ func TestASubscriptionThatIsRefusedForAMomentIsHadSoonAfter(t *testing.T) {
 	})
 }
 
-func TestANudgeReachesTheContenderThatHearsNoMessages(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		r.server.Embedded.SetError("NOPERM no subscriptions for you")
-		r.taken.Store(true)
-		got := make(chan error)
-		go func() { got <- r.Wait(t.Context(), r.request()) }()
-		time.Sleep(5*pollCap + pollCap/3)
-		r.release(false)
-		began := time.Now()
-		r.Wake("n")
-		require.NoError(t, <-got)
-		require.Zero(t, time.Since(began))
-		r.server.Embedded.SetError("")
-		r.Wake("n") // nobody waits: nothing happens
-	})
-}
-
-func TestAWaiterWithoutItsSubscriptionWakesAsIfItSlept(t *testing.T) {
+func TestWaiter_NoSubscription_WakesAsIfItSlept(t *testing.T) {
 	for name, c := range map[string]struct {
 		lease time.Duration // the holder's, 0: unknown
 		free  func(r *room)
@@ -563,30 +424,35 @@ func TestAWaiterWithoutItsSubscriptionWakesAsIfItSlept(t *testing.T) {
 		"the end of the holder's lease": {700 * time.Millisecond, func(*room) {}, 300 * time.Millisecond},
 		"PollCap":                       {0, func(*room) {}, pollCap},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inRoom(t, func(t *testing.T, r *room) {
-				r.sealed.Store(true)
-				q := r.request()
-				began := time.Now()
-				var free atomic.Bool
-				q.Try = func(context.Context) (wait.Answer, error) {
-					r.tries.Add(1)
-					left := max(0, c.lease-time.Since(began))
-					if c.lease == 0 {
-						left = -1
+		for _, denied := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", denied ", denied), func(t *testing.T) {
+				inRoom(t, func(t *testing.T, r *room) {
+					if denied {
+						r.refuse("", "NOPERM no subscriptions for you")
 					}
-					return wait.Answer{Granted: free.Load(), Left: left}, nil
-				}
-				got := make(chan error)
-				go func() { got <- r.Wait(t.Context(), q) }()
-				time.Sleep(500 * time.Millisecond)
-				require.EqualValues(t, 1, r.tries.Load())
-				free.Store(true)
-				at := time.Now()
-				c.free(r)
-				require.NoError(t, <-got)
-				require.LessOrEqual(t, time.Since(at), c.by)
+					r.sealed.Store(!denied)
+					q := r.request()
+					began := time.Now()
+					var free atomic.Bool
+					q.Try = func(context.Context) (wait.Answer, error) {
+						r.tries.Add(1)
+						left := max(0, c.lease-time.Since(began))
+						if c.lease == 0 {
+							left = -1
+						}
+						return wait.Answer{Granted: free.Load(), Left: left}, nil
+					}
+					got := make(chan error)
+					go func() { got <- r.Wait(t.Context(), q) }()
+					time.Sleep(500 * time.Millisecond)
+					require.EqualValues(t, 1, r.tries.Load())
+					free.Store(true)
+					at := time.Now()
+					c.free(r)
+					require.NoError(t, <-got)
+					require.LessOrEqual(t, time.Since(at), c.by)
+				})
 			})
-		})
+		}
 	}
 }

@@ -5,7 +5,7 @@
 -- ARGV[4i-3…4i]   for KEYS[i], as for add.lua
 --
 -- Replies  {code, text} of each, in one list: as add.lua, and
---          {3, error}    the key holds another type, or the server refused to read it: not added
+--          {3, error}    the key holds another type, or the server refused a command: not added
 --
 -- Not safe to run twice: it adds twice. The caller sends it once.
 local replies = {}
@@ -17,6 +17,7 @@ for i = 1, #KEYS do
     r = {3, value.err}
   else
     r = add(KEYS[i], value, ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i])
+    if r.err then r = {3, r.err} end
   end
   replies[2 * i - 1] = tostring(r[1])
   replies[2 * i] = r[2]

@@ -35,20 +35,35 @@ if record then
   return {by == call and 0 or 3, sum}
 end
 
-local r = add(key, redis.call('GET', key), ARGV[1], ARGV[2], ARGV[3], ARGV[4])
-if r[1] ~= 0 then return r end
-
-local now = clock()
+local value, now = redis.call('GET', key), clock()
 local from, before = tonumber(a[1] or '') or -1, tonumber(b[1] or '') or -1
 if before > from then
   young, old = KEYS[3], KEYS[2]
   from = before
 end
-if from < 0 or expired(from + keep, now) then
-  young = old
-  redis.call('UNLINK', young)
-  redis.call('HSET', young, 'from', digits(now))
+local fresh = from < 0 or expired(from + keep, now)
+local ends = not fresh and redis.call('PTTL', young) >= keep
+if fresh then young = old end
+
+-- All is read by now. The counter is written first, because a server without memory refuses that, and the removal of ids it would not
+-- refuse. If the id is refused, as for want of a right, the sum is set back: each try would add again otherwise.
+local r = add(key, value, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+if r[1] ~= 0 then return r end
+local written, ttl = call .. ';' .. ARGV[1] .. ';' .. r[2], digits(2 * keep + math.floor(ARGV[8] * math.min(1000, keep / 128)))
+local done
+if fresh then
+  done = redis.pcall('UNLINK', young)
+  if type(done) == 'number' then done = redis.pcall('HSET', young, 'from', digits(now), id, written) end
+  if type(done) == 'number' then
+    done = redis.pcall('PEXPIRE', young, ttl)
+    if type(done) == 'table' then redis.call('UNLINK', young) end
+  end
+else
+  done = ends or redis.pcall('PEXPIRE', young, ttl)
+  if type(done) ~= 'table' then done = redis.pcall('HSET', young, id, written) end
 end
-redis.call('HSET', young, id, call .. ';' .. ARGV[1] .. ';' .. r[2])
-if redis.call('PTTL', young) < keep then redis.call('PEXPIRE', young, digits(2 * keep + math.floor(ARGV[8] * math.min(1000, keep / 128)))) end
+if type(done) == 'table' then
+  redis.call('SET', key, value or ARGV[2], 'KEEPTTL')
+  return done
+end
 return r

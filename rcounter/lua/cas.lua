@@ -15,6 +15,10 @@ local key, old, new, initial, ttl = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local value = redis.call('GET', key) or initial
 if value ~= old then return {0, value} end
-redis.call('SET', key, new, 'KEEPTTL')
-if ttl ~= '0' and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, ttl) end
+-- One write, so a user who lacks a right has set nothing.
+if ttl ~= '0' and redis.call('PTTL', key) < 0 then
+  redis.call('SET', key, new, 'PX', ttl)
+else
+  redis.call('SET', key, new, 'KEEPTTL')
+end
 return {1, new}

@@ -10,6 +10,10 @@
 local key, value, ttl = KEYS[1], ARGV[1], ARGV[2]
 
 redis.call('GET', key) -- SET alone would replace a value of another type; this fails with WRONGTYPE
-redis.call('SET', key, value, 'KEEPTTL')
-if ttl ~= '0' and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, ttl) end
+-- One write, so a user who lacks a right has set nothing.
+if ttl ~= '0' and redis.call('PTTL', key) < 0 then
+  redis.call('SET', key, value, 'PX', ttl)
+else
+  redis.call('SET', key, value, 'KEEPTTL')
+end
 return 1

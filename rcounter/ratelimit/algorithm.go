@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Algorithm is how a limiter counts.
@@ -30,9 +31,9 @@ const (
 type Unit string
 
 const (
-	// Minute is a minute of the clock on the wall, as are the others.
+	// Minute of the clock. One that comes twice, because clocks are put back, is two.
 	Minute Unit = "Minute"
-	// Hour that comes twice, because clocks are put back, is one.
+	// Hour of the clock on the wall, as are the others. One that comes twice, because clocks are put back, is one.
 	Hour Unit = "Hour"
 	// Day has 23 hours where clocks are put forward, and 25 where they are put back.
 	Day Unit = "Day"
@@ -82,6 +83,7 @@ type terms struct {
 	rate      int64 // units: of a window its limit
 	per       int64 // us
 	burst     int64 // the most units that can pass at once
+	whole     int64 // of a share: the burst of which it is a part; 0: of none
 	unit      Unit
 	zone      *time.Location
 	numbers   [3]string // of the script
@@ -153,6 +155,20 @@ func newTerms(o *LimiterOptions) (*terms, error) {
 	return t, nil
 }
 
+// window is the time in which all of the burst is there again after it was used up; of a FixedWindow the nominal length
+// of its unit.
+func (t *terms) window() time.Duration {
+	switch t.algorithm {
+	case GCRA:
+		return script.Micros(ceilDiv(t.burst*t.per, t.rate))
+	case SlidingWindow:
+		return script.Micros(t.per)
+	}
+	day := 24 * time.Hour
+	return map[Unit]time.Duration{Minute: time.Minute, Hour: time.Hour, Day: day, Week: 7 * day,
+		Month: 30 * day, Year: 365 * day}[t.unit]
+}
+
 // same reports whether two are the same terms.
 func (t *terms) same(o *terms) bool {
 	return t == o || t.algorithm == o.algorithm && t.rate == o.rate && t.per == o.per && t.burst == o.burst &&
@@ -161,7 +177,7 @@ func (t *terms) same(o *terms) bool {
 
 // share is t at a part of its rate, for one process of several.
 func (t *terms) share(part float64) *terms {
-	s := &terms{algorithm: t.algorithm, rate: t.rate, per: t.per, unit: t.unit, zone: t.zone,
+	s := &terms{algorithm: t.algorithm, rate: t.rate, per: t.per, unit: t.unit, zone: t.zone, whole: t.burst,
 		burst: max(1, int64(float64(t.burst)*part))}
 	switch t.algorithm {
 	case GCRA: // a longer period, because a part of a low rate may be less than a unit
@@ -189,73 +205,119 @@ type zoneTable struct {
 	until time.Time // of this process: then it is made anew
 }
 
-// zoneTable returns the last change of the zone's offset and the next, with the offsets before, between and after.
-// Which part of the table is sent depends on this process's clock; where in it the present is, the server's clock says.
-// So clocks that differ by less than the time between two changes agree.
+// zoneTable returns the last change of the zone's offset, the next change, and all changes before the unit's end, with
+// the offsets between them. This process's clock selects the part of the table that is sent. The server's clock finds
+// the present in it. So clocks that differ by less than the time between two changes agree.
 func (t *terms) zoneTable() string {
 	now := time.Now()
 	if known := t.table.Load(); known != nil && now.Before(known.until) {
 		return known.text
 	}
-	start, end := now.In(t.zone).ZoneBounds()
-	_, offset := now.In(t.zone).Zone()
-	before, after := offset, offset
-	var last, next int64 = 0, 1 << 40 // s: none
-	until := now.Add(24 * time.Hour)
-	if !start.IsZero() && start.Unix() > 0 {
-		last = start.Unix()
-		_, before = start.Add(-time.Second).Zone()
-	}
-	if !end.IsZero() {
-		next = end.Unix()
-		_, after = end.In(t.zone).Zone()
-		if end.Before(until) {
-			until = end
-		}
-	}
-	text := fmt.Sprintf("%d,%d,%d,%d,%d", before, last, offset, next, after)
-	t.table.Store(&zoneTable{text, until})
-	return text
+	table := t.zoneTableAt(now)
+	t.table.Store(table)
+	return table.text
 }
 
-// ends is when the unit of the calendar ends that lasts at now, and its number, as limit.lua has them.
+func (t *terms) zoneTableAt(now time.Time) *zoneTable {
+	number := func(to []byte, n int64) []byte { return append(strconv.AppendInt(to, n, 10), ',') }
+	var text []byte
+	until, ahead := now.Add(24*time.Hour), now.AddDate(0, 0, 40)
+	if t.unit == Year {
+		ahead = now.AddDate(0, 0, 400)
+	}
+	now = now.In(t.calendar())
+	start, _ := now.ZoneBounds()
+	end := nextChange(now)
+	if !start.IsZero() {
+		text = number(number(text, offsetAt(start.Add(-time.Second))), start.Unix())
+	}
+	text = number(text, offsetAt(now))
+	if !end.IsZero() && end.Before(until) {
+		until = end
+	}
+	for next := true; !end.IsZero() && (next || end.Before(ahead)); next = false {
+		text = number(number(text, end.Unix()), offsetAt(end))
+		end = nextChange(end)
+	}
+	return &zoneTable{string(text[:len(text)-1]), until}
+}
+
+// calendar is the zone whose calendar counts. Minutes count in UTC, because zones differ by whole minutes: a minute
+// that comes twice is two units. If it were one unit, as an hour that comes twice is, it would last for an hour.
+func (t *terms) calendar() *time.Location {
+	if t.unit == Minute {
+		return time.UTC
+	}
+	return t.zone
+}
+
+// nextChange is when the offset of a time's zone may change next; zero: it does not. Where package time computes
+// changes by a rule, each year has 365 days, and those bounds of the last day of a leap year do not lie ahead.
+func nextChange(at time.Time) time.Time {
+	_, end := at.ZoneBounds()
+	if !end.IsZero() && !end.After(at) {
+		return at.Add(24 * time.Hour)
+	}
+	return end
+}
+
+// offsetAt is the offset from UTC at an instant in its zone, s.
+func offsetAt(at time.Time) int64 {
+	_, offset := at.Zone()
+	return int64(offset)
+}
+
+// ends is when the unit of the calendar ends that lasts at now, and its number: window of limit.lua.
 func (t *terms) ends(now time.Time) (number int64, end time.Time) {
-	now = now.In(t.zone)
-	y, m, d := now.Date()
-	_, offset := now.Zone()
-	here := now.Unix() + int64(offset)
-	day := floorDiv(here, 86400)
-	local := func(y int, m time.Month, d int) time.Time { return firstOf(y, m, d, t.zone) }
-	switch t.unit {
-	case Minute:
-		return floorDiv(here, 60),
-			now.Truncate(0).Add(time.Duration(60-((here%60)+60)%60)*time.Second - time.Duration(now.Nanosecond()))
-	case Hour:
-		end := now.Add(time.Duration(3600-((here%3600)+3600)%3600)*time.Second - time.Duration(now.Nanosecond()))
-		return floorDiv(here, 3600), end
-	case Day:
-		return day, local(y, m, d+1)
-	case Week:
-		week := floorDiv(day+3, 7)
-		return week, local(1970, 1, 1+int(week*7+4))
-	case Month:
-		return int64(y)*12 + int64(m) - 1, local(y, m+1, 1)
+	now = now.In(t.calendar())
+	number = t.unit.of(now.Unix() + offsetAt(now))
+	start, _ := now.ZoneBounds()
+	if !start.IsZero() {
+		before := start.Add(-time.Second)
+		number = max(number, t.unit.of(before.Unix()+offsetAt(before)))
 	}
-	return int64(y), local(y+1, 1, 1)
+	ends := t.unit.start(number + 1)
+	last := ends - offsetAt(now)
+	for change := nextChange(now); !change.IsZero() && change.Unix() <= last; change = nextChange(change) {
+		last = max(change.Unix(), ends-offsetAt(change)) // the clocks change first
+	}
+	return number, time.Unix(last, 0)
 }
 
-// firstOf is the first instant of a day in a zone. Where clocks are put forward at midnight that is the instant of the
-// change.
-func firstOf(y int, m time.Month, d int, zone *time.Location) time.Time {
-	t := time.Date(y, m, d, 0, 0, 0, 0, zone)
-	switch start, end := t.ZoneBounds(); {
-	case t.Hour() == 0 && t.Minute() == 0:
-		return t
-	case t.Hour() >= 12: // of the day before
-		return end
-	default:
-		return start
+// of is the number of the unit in which a local time lies, s since 1970.
+func (u Unit) of(here int64) int64 {
+	switch u {
+	case Minute:
+		return floorDiv(here, 60)
+	case Hour:
+		return floorDiv(here, 3600)
+	case Day:
+		return floorDiv(here, 86400)
+	case Week:
+		return floorDiv(floorDiv(here, 86400)+3, 7) // 1970 began on a Thursday
 	}
+	y, m, _ := time.Unix(here, 0).UTC().Date()
+	if u == Month {
+		return int64(y)*12 + int64(m) - 1
+	}
+	return int64(y)
+}
+
+// start is the local time at which a unit begins.
+func (u Unit) start(number int64) int64 {
+	switch u {
+	case Minute:
+		return number * 60
+	case Hour:
+		return number * 3600
+	case Day:
+		return number * 86400
+	case Week:
+		return (number*7 - 3) * 86400
+	case Month:
+		return time.Date(0, 1+time.Month(number), 1, 0, 0, 0, 0, time.UTC).Unix()
+	}
+	return time.Date(int(number), 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 }
 
 func floorDiv(a, b int64) int64 {

@@ -76,12 +76,16 @@ func (c *Client) judgeAll(ctx context.Context, r request) (Decision, error) {
 			strictest = p.l
 		}
 	}
-	if strictest.o.WhenDown != Fail && !c.down.asks(c.calls.Now()) {
+	if r.silent == nil && strictest.o.WhenDown != Fail && !c.down.asks(c.calls.Now()) {
 		c.unanswered(ctx, strictest, errSilent)
 		return c.insteadOfAll(errSilent, strictest.o.WhenDown, r.all), nil
 	}
 	sent := time.Now()
-	a, err := c.ask(ctx, r)
+	var a answers
+	err := r.silent
+	if err == nil {
+		a, err = c.ask(ctx, r)
+	}
 	if err == nil {
 		c.answered(ctx, strictest)
 		for i, p := range r.all {
@@ -106,6 +110,7 @@ func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
 		return request{}, errs.InvalidOption("the number of limits", len(takes), fmt.Sprintf("1 to %d", mostTakes))
 	}
 	parts := make([]part, len(takes))
+	var silent error
 	for i, t := range takes {
 		switch {
 		case t.Limiter == nil || t.Limiter.c != c:
@@ -116,6 +121,12 @@ func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
 		var err error
 		if parts[i], err = t.Limiter.part(ctx, t.Key, t.N, 0); err != nil {
 			return request{}, fmt.Errorf("limit %d, %q: %w", i, t.Limiter.name, err)
+		}
+		if parts[i].silent != nil && silent == nil { // the caller has waited, and waits for no other limiter's terms
+			var stop context.CancelFunc
+			silent = parts[i].silent
+			ctx, stop = context.WithCancel(ctx)
+			stop()
 		}
 		for _, p := range parts[:i] {
 			if p.key == parts[i].key {
@@ -128,7 +139,9 @@ func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
 				"same key, or keys with the same {tag}", errs.ErrInvalidName, takes[0].Key, t.Key)
 		}
 	}
-	return request{part: parts[0], all: parts}, nil
+	r := request{part: parts[0], all: parts}
+	r.silent = silent
+	return r, nil
 }
 
 // decide makes the caller's answer.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -19,12 +20,30 @@ type request struct {
 	all  []part // of several limits, all or none: AllowAll; part is the first
 }
 
+// peeks reports whether the request takes nothing: Limiter.Peek.
+func (r *request) peeks() bool { return r.all == nil && r.n == 0 }
+
 // part is units of one limit.
 type part struct {
 	l   *Limiter
 	t   *terms // as they are now
 	key string // Redis'
 	n   int64
+	// silent is set if the server did not return the terms within AllowTimeout. Then it is not asked for the units either.
+	silent error
+}
+
+// wants is how many units the server is asked for. For all that are too many for the limit it is the same number, with
+// which the scripts' whole numbers stay exact.
+func (p *part) wants() string { return strconv.FormatInt(min(p.n, p.t.burst+1), 10) }
+
+// patience is how long the caller is to wait that was refused for so long. More units than the limit ever lets pass
+// come again when the whole burst could pass: the limit may have been raised.
+func (p *part) patience(wait time.Duration) time.Duration {
+	if p.n > p.t.burst {
+		return max(wait, p.t.window())
+	}
+	return wait
 }
 
 // parts are the limits of which a request wants units.
@@ -93,17 +112,26 @@ func (c *Client) ask(ctx context.Context, r request) (answers, error) {
 		}
 		return answers{reply: c.local().take(r.t, r.key, r.n, r.upTo)}, nil
 	}
-	a, err := c.asks.Of(r.key).Do(ctx, r)
+	var a answers
+	var err error
+	if r.peeks() { // a call that Peek shared with Allow would have an unknown outcome
+		a, err = c.askAlone(ctx, r)
+	} else {
+		a, err = c.asks.Of(r.key).Do(ctx, r)
+	}
 	if err != nil {
 		return answers{}, err
 	}
 	for i, p := range r.parts() {
-		one := a.reply
+		one := &a.reply
 		if r.all != nil {
-			one = a.all[i]
+			one = &a.all[i]
 		}
 		if err := one.refused(p.key); err != nil {
 			return answers{}, err
+		}
+		if one.taken == tookNone {
+			one.wait = p.patience(one.wait)
 		}
 	}
 	return a, nil

@@ -28,7 +28,9 @@ const (
 	Open Policy = "Open"
 	// Local lets pass what a limiter of this process does at LimiterOptions.Share of the rate. It knows nothing of what
 	// passed before, so up to Share * Burst units more pass in each process than the server would have let pass; and all
-	// processes together pass as much as the sum of their shares.
+	// processes together pass as much as the sum of their shares. With GCRA a request of more units than Share * Burst
+	// passes when nothing counts any more in this process, and all of its units count then. With windows it is refused,
+	// because no window of the process has room for it.
 	Local Policy = "Local"
 )
 
@@ -84,12 +86,16 @@ func (c *Client) judge(ctx context.Context, r request) (Admission, error) {
 		}
 		return a.admission(r.upTo), nil
 	}
-	if r.l.o.WhenDown != Fail && !c.down.asks(c.calls.Now()) {
+	if r.silent == nil && r.l.o.WhenDown != Fail && !c.down.asks(c.calls.Now()) {
 		c.unanswered(ctx, r.l, errSilent)
 		return c.insteadOf(errSilent, &r), nil
 	}
 	sent := time.Now()
-	a, err := c.ask(ctx, r)
+	var a answers
+	err := r.silent
+	if err == nil {
+		a, err = c.ask(ctx, r)
+	}
 	if err == nil {
 		c.answered(ctx, r.l)
 		if a.taken == tookNone || r.upTo && a.taken == 0 {
@@ -172,10 +178,9 @@ func (c *Client) insteadOf(err error, r *request) Admission {
 	case Open:
 		a.Allowed, a.N, a.Remaining = true, r.n, r.t.burst
 	case Local:
-		t := r.t.share(r.l.o.Share)
-		a = c.local().take(t, "down:"+r.key, min(r.n, t.burst), r.upTo).admission(r.upTo)
-		if a.Down = err; a.Allowed && !r.upTo {
-			a.N = r.n
+		a = c.local().take(r.t.share(r.l.o.Share), "down:"+r.key, r.n, r.upTo).admission(r.upTo)
+		if a.Down = err; !a.Allowed && !r.upTo {
+			a.RetryAfter = r.patience(a.RetryAfter)
 		}
 	}
 	return a

@@ -1,11 +1,8 @@
 package ratelimit_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,32 +12,16 @@ import (
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/oracle/judges"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
-// lines is a log that a test reads while it is written.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
+func TestPolicy_ServerSilent_Answers(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	var log lines
+	log, logged := rig.Logged()
 	type change struct {
 		name string
 		by   ratelimit.Policy
@@ -49,7 +30,7 @@ func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
 	changes := make(chan change, 100)
 	c := on(t, srv.Client(t),
 		ratelimit.Options{AllowTimeout: 100 * time.Millisecond, RefusalTrust: -1,
-			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Logger: log,
 			Observer: func(_ context.Context, e ratelimit.Event) {
 				if e.Kind == ratelimit.EventDegraded {
 					changes <- change{e.Name, e.Policy, e.Err != nil}
@@ -156,55 +137,100 @@ func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
 			require.Equal(t, i%2 == 0, down, "%s: it begins, and ends, in turns", name)
 		}
 	}
-	require.Contains(t, log.String(), "the server does not answer, and a rate limiter's policy does")
-	require.Contains(t, log.String(), "the server answers again, and no rate limiter's policy")
+	require.Contains(t, logged(), "the server does not answer, and a rate limiter's policy does")
+	require.Contains(t, logged(), "the server answers again, and no rate limiter's policy")
 }
 
-// What several processes let pass while the server is down is the sum of their shares, each like a limiter of its own.
-func TestLocalLimitersLetTheSumOfTheirSharesPass(t *testing.T) {
+// Requests of 1 to Burst units come in crowds while the server is silent. Each process lets its share of the rate pass
+// in any stretch of time, whatever the sizes are, and a request that comes alone passes when it was told to come.
+func TestLocal_UnitsFromOneToBurst_KeepTheShare(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	const processes, rate, burst = 4, 400, 40
-	o := ratelimit.LimiterOptions{Rate: rate, Burst: burst, WhenDown: ratelimit.Local, Share: 1. / processes}
-	var limiters []*ratelimit.Limiter
-	for range processes {
-		l := on(t, srv.Client(t), ratelimit.Options{AllowTimeout: 20 * time.Millisecond, RefusalTrust: -1}).Limiter("l", o)
-		_, err := l.Peek(ctx, "")
-		_ = err // it knows the server, or does not
-		limiters = append(limiters, l)
-	}
-	srv.Stop(t)
-	defer srv.Resume(t)
-	var passed atomic.Int64
-	var wg sync.WaitGroup
-	began := time.Now()
-	for _, l := range limiters {
-		wg.Go(func() {
-			for time.Since(began) < 500*time.Millisecond {
-				a, err := l.Allow(ctx, "", 1)
-				if err != nil {
-					t.Error(err)
-					return
+	const rate, burst, share = 100, 100, .25
+	for _, all := range []bool{false, true} {
+		for _, o := range []ratelimit.LimiterOptions{
+			{Rate: rate, Burst: burst},
+			{Rate: rate, Algorithm: ratelimit.SlidingWindow},
+			{Rate: rate, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Minute},
+		} {
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+				proxy := redistest.NewProxy(t, servers[0])
+				c := on(t, proxy.Server().Client(t), ratelimit.Options{RefusalTrust: -1})
+				o.WhenDown, o.Share = ratelimit.Local, share
+				l := c.Limiter("l", o)
+				_, err := l.Peek(ctx, "")
+				require.NoError(t, err)
+				proxy.BlackHole(redistest.Up)
+				take := func(n int64) (passes bool, retry time.Duration) {
+					if all {
+						d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: l, N: n})
+						require.NoError(t, err)
+						require.Error(t, d.Each[0].Down)
+						return d.Allowed, d.RetryAfter
+					}
+					a, err := l.Allow(ctx, "", n)
+					require.NoError(t, err)
+					require.Error(t, a.Down)
+					require.True(t, !a.Allowed || a.N == n)
+					return a.Allowed, a.RetryAfter
 				}
-				if a.Allowed {
-					passed.Add(1)
+				rnd := rand.New(rand.NewPCG(1, 1))
+				seen := map[int64]bool{}
+				for range redistest.Sized(10, 20, 200) {
+					most := int64(1)
+					var passed []judges.Passed
+					began := time.Now()
+					for range 500 {
+						n := 1 + rnd.Int64N(burst)
+						if rnd.IntN(2) == 0 {
+							n = burst
+						}
+						yes, retry := take(n)
+						if !yes && rnd.IntN(4) == 0 {
+							time.Sleep(retry)
+							yes, _ = take(n)
+							require.True(t, yes || o.Algorithm != "" && n > rate*share, "%d units come when told", n)
+						}
+						if yes {
+							at := time.Since(began)
+							passed = append(passed, judges.Passed{From: at, To: at, N: n})
+							most, seen[n] = max(most, n), true
+						}
+						time.Sleep(time.Duration(rnd.Int64N(int64(20 * time.Millisecond))))
+					}
+					switch o.Algorithm {
+					case ratelimit.SlidingWindow:
+						for i, p := range passed {
+							sum := int64(0)
+							for _, q := range passed[i:] {
+								if q.To-p.To < time.Second {
+									sum += q.N
+								}
+							}
+							require.LessOrEqual(t, sum, int64(rate*share))
+						}
+					case ratelimit.FixedWindow:
+						units := map[int64]int64{}
+						for _, p := range passed {
+							units[began.Add(p.To).Unix()/60] += p.N
+							require.LessOrEqual(t, units[began.Add(p.To).Unix()/60], int64(rate*share))
+						}
+					default:
+						of := judges.Rate{N: rate * share, Per: time.Second, Burst: max(rate*share, most)}
+						require.Empty(t, of.Exceeded(passed, 0), "%d requests passed", len(passed))
+					}
+					time.Sleep(time.Minute)
 				}
-				time.Sleep(500 * time.Microsecond)
-			}
-		})
+				require.Greater(t, len(seen), 10)
+				require.Equal(t, o.Algorithm == "", seen[burst], "a request of all of the burst passes with GCRA only")
+			})
+		}
 	}
-	wg.Wait()
-	took := time.Since(began)
-	require.LessOrEqual(t, passed.Load(), int64(burst)+int64(took.Seconds()*rate)+processes)
-	require.Greater(t, passed.Load(), int64(burst))
-	t.Logf("%d passed in %v, where the server would have let %d pass", passed.Load(), took,
-		int64(burst)+int64(took.Seconds()*rate))
 }
 
 // An outage lets two bursts more pass under Local with shares that add up to one: one when it begins, because the
 // limits of the processes are full then, and one when it ends, because the server's has become so. Under Open all that
 // is asked while it lasts passes.
-func TestWhatAnOutageLetsPassUnderOpenAndLocal(t *testing.T) {
+func TestOutage_OpenOrLocal_LetsPassWhatIsSaid(t *testing.T) {
 	t.Parallel()
 	const processes, rate, burst, phase = 4, 400, 40, 450 * time.Millisecond
 	for policy, share := range map[ratelimit.Policy]float64{ratelimit.Local: 1. / processes, ratelimit.Open: 0} {
@@ -278,34 +304,35 @@ func TestWhatAnOutageLetsPassUnderOpenAndLocal(t *testing.T) {
 	}
 }
 
-func TestTheObserverIsToldOfEachAdmission(t *testing.T) {
+func TestWait_GivenUpWhileServerFails_IsToldAndLogged(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
-	var mu sync.Mutex
-	told := map[string]int{}
+	var book redistest.Logbook
+	told := make(chan ratelimit.Event, 10)
 	o := patient
+	o.Logger = book.Logger()
 	o.Observer = func(_ context.Context, e ratelimit.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		if e.Kind != ratelimit.EventAdmitted || e.Took < 0 {
-			t.Error(e)
+		if e.Kind == ratelimit.EventBackgroundFailed {
+			told <- e
 		}
-		told[fmt.Sprint(e.Name, " ", e.Allowed, " ", errors.Is(e.Err, errs.ErrWrongType))]++
 	}
-	c := on(t, srv.Client(t), o)
-	a, b := c.Limiter("a", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}), c.Limiter("b",
-		ratelimit.LimiterOptions{Rate: 5, Per: time.Hour})
-	for range 2 {
-		_, err := c.AllowAll(ctx, ratelimit.Take{Limiter: a, Key: "k", N: 1}, ratelimit.Take{Limiter: b, Key: "k", N: 1})
-		require.NoError(t, err)
-	}
-	_, err := a.Allow(ctx, "k", 1)
-	require.NoError(t, err)
-	_, err = b.AllowAtMost(ctx, "k", 5)
-	require.NoError(t, err)
-	must(t, srv.Client(t), "DEL", a.Key("k"))
-	must(t, srv.Client(t), "RPUSH", a.Key("k"), "x")
-	_, err = a.Allow(ctx, "k", 1)
-	require.ErrorIs(t, err, errs.ErrWrongType)
-	require.Equal(t, map[string]int{"a true false": 2, "b true false": 3, "a false false": 1, "a false true": 1}, told)
+	l := on(t, srv.Client(t), o).Limiter("slow", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
+	require.NoError(t, only(l.Wait(ctx, "", 1)))
+	waiting, giveUp := context.WithCancel(ctx)
+	given := make(chan error, 1)
+	go func() { given <- only(l.Wait(waiting, "", 1)) }()
+	redistest.Eventually(t, 20*time.Second, "it waits", func() bool {
+		a, err := l.Peek(ctx, "")
+		return err == nil && a.ResetAfter > 90*time.Minute
+	})
+	srv.Embedded.SetError("ERR out of order")
+	giveUp()
+	require.ErrorIs(t, <-given, context.Canceled)
+	e := <-told
+	require.Equal(t, "slow", e.Name)
+	require.ErrorContains(t, e.Err, "out of order")
+	redistest.Eventually(t, 20*time.Second, "it is logged", func() bool {
+		return book.Count("could not be given back") == 1
+	})
+	srv.Embedded.SetError("")
 }

@@ -2,9 +2,11 @@ package ratelimit
 
 import (
 	"context"
+	"testing/fstest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // LocalKeys is how many keys the limits of the process remember.
@@ -113,6 +115,45 @@ func (l *Limiter) Key(key string) string { return l.key(key) }
 
 // ZoneTable is what is sent of a time zone.
 func (l *Limiter) ZoneTable() string { return l.terms.zoneTable() }
+
+// ZoneTableAt is what is sent of a time zone by a process whose time is now.
+func (l *Limiter) ZoneTableAt(now time.Time) string { return l.terms.zoneTableAt(now).text }
+
+// SetZoneTableAt has the process send what it sends when its time is now.
+func (l *Limiter) SetZoneTableAt(now time.Time) {
+	table := l.terms.zoneTableAt(now)
+	table.until = time.Now().Add(time.Hour)
+	l.terms.table.Store(table)
+}
+
+// EndAt is when the unit of the calendar ends that lasts at now, in a limit of the process.
+func (l *Limiter) EndAt(now time.Time) time.Time {
+	_, end := l.terms.ends(now)
+	return end
+}
+
+// CalendarScript returns when units of the calendar end, seconds, for unit, zone table and instant of each.
+func CalendarScript() *script.Script {
+	limit, err := files.ReadFile("lua/lib/limit.lua")
+	if err != nil {
+		panic(err)
+	}
+	return script.Load("calendar", fstest.MapFS{"lua/lib/limit.lua": {Data: limit}, "lua/calendar.lua": {Data: []byte(
+		`-- Ends of units.
+-- uses: clock, limit
+--
+-- KEYS[1]  none
+local ends = {}
+for i = 1, #ARGV, 3 do
+  local _, last = window(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), 0)
+  ends[#ends + 1] = last
+end
+return ends
+`)}}, "calendar")
+}
+
+// Letter is how scripts name a unit.
+func Letter(u Unit) string { return u.letter() }
 
 // PerProcess is the option.
 func (l *Limiter) PerProcess() bool { return l.o.PerProcess }

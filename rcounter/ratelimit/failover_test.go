@@ -15,7 +15,7 @@ import (
 
 // A primary that is killed takes with it what its replica had not received. The replica's level is not below zero: so a
 // failover lets at most one burst more pass. Under Fail and Closed nothing passes while there is no primary.
-func TestAFailoverLetsAtMostOneBurstMorePass(t *testing.T) {
+func TestLimiter_Failover_LetsOneBurstMorePassAtMost(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Sentinel(t)
 	const rate, burst = 200, 300

@@ -20,7 +20,8 @@ const maxWait = 24 * time.Hour
 
 // LimiterOptions describe a Limiter. Without Stored they are not on the server: all users of a name must
 // pass the same ones. If they change, the units that passed before still count. A limit of another Algorithm or Unit
-// starts anew.
+// starts anew. While two versions of a program use different ones side by side, each call is judged by its own, and
+// more may pass than either version allows.
 type LimiterOptions struct {
 	// Rate is how many units pass in every Per, or in every Unit, 1 to 1,000,000,000. Required.
 	Rate int64
@@ -136,8 +137,9 @@ type Admission struct {
 }
 
 // Allow takes n units from key's limit if they may pass now. If not, it takes none and says how long to wait. n is 1 to
-// Burst. It is answered within Options.AllowTimeout. One round trip, which calls in a crowd share; none with
-// PerProcess, or where the server has just refused as many (Options.RefusalTrust).
+// Burst; if it is more than a limit that was Set lets pass, it is refused. It is answered within Options.AllowTimeout.
+// One round trip, which calls in a crowd share; none with PerProcess, or where the server has just refused as many
+// (Options.RefusalTrust).
 //
 // Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrWrongType, ErrDenied; and under the policy Fail
 // ErrUnavailable, and ErrUnknownOutcome, after which the units may have been taken.
@@ -162,12 +164,16 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (admissi
 }
 
 // Peek says where key's limit stands, and takes nothing: Allowed reports whether a unit could pass.
-// LimiterOptions.WhenDown does not apply. Otherwise it is as Allow.
+// LimiterOptions.WhenDown does not apply: a server that does not answer is ErrUnavailable. Otherwise it is as Allow,
+// with a round trip of its own.
 func (l *Limiter) Peek(ctx context.Context, key string) (answer Admission, err error) {
 	defer edge(&err)
 	p, err := l.part(ctx, key, 0, 0)
 	if err != nil {
 		return Admission{}, err
+	}
+	if p.silent != nil {
+		return Admission{}, p.silent
 	}
 	r, err := l.c.ask(ctx, request{part: p})
 	if err != nil {
@@ -195,15 +201,7 @@ func (l *Limiter) Quota() (n int64, window time.Duration) {
 			t = s
 		}
 	}
-	switch t.algorithm {
-	case GCRA:
-		return t.burst, script.Micros(ceilDiv(t.burst*t.per, t.rate))
-	case SlidingWindow:
-		return t.rate, script.Micros(t.per)
-	}
-	day := 24 * time.Hour
-	return t.rate, map[Unit]time.Duration{Minute: time.Minute, Hour: time.Hour, Day: day, Week: 7 * day,
-		Month: 30 * day, Year: 365 * day}[t.unit]
+	return t.burst, t.window()
 }
 
 // Reset lets key's limit start again, as if no unit had passed. Reservations keep their turns. One round trip, repeated
@@ -235,17 +233,19 @@ func (l *Limiter) part(ctx context.Context, key string, n, least int64) (part, e
 		return part{}, err
 	}
 	t := l.terms
+	var silent error
 	if l.o.Stored {
-		t = l.stored(ctx)
+		t, silent = l.stored(ctx)
 	}
-	if n < least || n > t.burst {
+	// If an operator has lowered the limit, a request within the program's own limit is refused, and is no mistake.
+	if n < least || n > t.burst && n > l.terms.burst {
 		most := "Burst"
 		if t.algorithm != GCRA {
 			most = "Rate"
 		}
 		return part{}, errs.InvalidOption("n", n, fmt.Sprintf("between %d and %s, which is %d", least, most, t.burst))
 	}
-	return part{l, t, l.key(key), n}, nil
+	return part{l, t, l.key(key), n, silent}, nil
 }
 
 // key is the Redis key of a limit. Its hash tag is the caller's key, or that key's own tag, so that the keys of one

@@ -2,22 +2,18 @@ package ratelimit_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/stretchr/testify/require"
 )
@@ -96,50 +92,36 @@ func rates(rnd *rand.Rand) ratelimit.LimiterOptions {
 	return o
 }
 
-func TestARateLimiterIsGCRAToTheMicrosecond(t *testing.T) {
+func TestLimiter_RandomCalls_IsGCRAToTheMicrosecond(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
-		"once": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },
-		"twice": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client {
-			return twice{Client: s.Client(t)}
-		},
-		"lossy": func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client {
-			return newLossy(t, s, func() bool { return rnd.IntN(3) == 0 })
-		},
-	} {
-		t.Run(wire, func(t *testing.T) {
-			srv := redistest.Embedded(t)
-			raw := srv.Client(t)
-			seed := rand.Uint64()
-			rnd := rand.New(rand.NewPCG(seed, 1))
-			c := on(t, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), patient)
-			at := time.Now().Truncate(time.Millisecond)
-			for i := range redistest.Sized(4, 4, 8) {
-				o := rates(rnd)
-				l := c.Limiter("l"+strconv.Itoa(i), o)
-				models := map[string]*arrivals{"": newArrivals(o), "a": newArrivals(o)}
-				spacing := o.Per.Microseconds() / o.Rate
-				for range 40 {
-					key := []string{"", "a"}[rnd.IntN(2)]
-					at = at.Add(time.Duration(rnd.Int64N(2*spacing+3)) * time.Microsecond)
-					srv.Embedded.SetTime(at)
-					n := rnd.Int64N(o.Burst + 1)
-					got, err := allow(l, key, n)
-					require.NoError(t, err)
-					require.Equal(t, models[key].allow(at.UnixMicro(), n), got, "seed %d: %+v, n %d", seed, o, n)
-					for _, k := range keys(t, raw) {
-						require.NotEqualValues(t, -1, number(t, raw, "PTTL", k), "%q has no end", k)
-					}
+	rig.OverWires(t, 1, func(t *testing.T, srv *redistest.Server, wire rueidis.Client, rnd *rand.Rand, _ string) {
+		raw, c := srv.Client(t), on(t, wire, patient)
+		at := time.Now().Truncate(time.Millisecond)
+		for i := range redistest.Sized(4, 4, 8) {
+			o := rates(rnd)
+			l := c.Limiter("l"+strconv.Itoa(i), o)
+			models := map[string]*arrivals{"": newArrivals(o), "a": newArrivals(o)}
+			spacing := o.Per.Microseconds() / o.Rate
+			for range 40 {
+				key := []string{"", "a"}[rnd.IntN(2)]
+				at = at.Add(time.Duration(rnd.Int64N(2*spacing+3)) * time.Microsecond)
+				srv.Embedded.SetTime(at)
+				n := rnd.Int64N(o.Burst + 1)
+				got, err := allow(l, key, n)
+				require.NoError(t, err)
+				require.Equal(t, models[key].allow(at.UnixMicro(), n), got, "%+v, n %d", o, n)
+				for _, k := range keys(t, raw) {
+					require.NotEqualValues(t, -1, number(t, raw, "PTTL", k), "%q has no end", k)
 				}
 			}
-			srv.Embedded.SetTime(at.Add(1000 * 24 * time.Hour))
-			require.Empty(t, keys(t, raw), "limits nobody has come to for a while cost nothing")
-		})
-	}
+		}
+		srv.Embedded.SetTime(at.Add(1000 * 24 * time.Hour))
+		require.Empty(t, keys(t, raw), "limits nobody has come to for a while cost nothing")
+	})
 }
 
-func TestALimiterOfTheProcessIsTheSameAlgorithm(t *testing.T) {
+func TestLimiter_PerProcess_IsTheSameAlgorithm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := on(t, nowhere{}, patient)
@@ -169,129 +151,7 @@ type nowhere struct{ rueidis.Client }
 
 func (nowhere) Mode() rueidis.ClientMode { return rueidis.ClientModeStandalone }
 
-// No more pass in any stretch of time than burst and rate allow, whoever asks; and no fewer than a busy machine lets
-// them ask for.
-func TestNoMorePassThanTheRateFromSeveralProcessesAtOnce(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	control := srv.Client(t)
-	const rate, burst = 2000, 50
-	o := ratelimit.LimiterOptions{Rate: rate, Burst: burst}
-	var passed atomic.Int64
-	limiters := []*ratelimit.Limiter{on(t, srv.Client(t), patient).Limiter("l", o),
-		on(t, srv.Client(t), patient).Limiter("l", o)}
-	micros := func() int64 {
-		v, err := raw(control, "TIME").AsStrSlice()
-		require.NoError(t, err)
-		s, _ := strconv.ParseInt(v[0], 10, 64)
-		us, _ := strconv.ParseInt(v[1], 10, 64)
-		return s*1_000_000 + us
-	}
-	began := micros()
-	var wg sync.WaitGroup
-	stop := time.Now().Add(400 * time.Millisecond)
-	for i := range 16 {
-		wg.Go(func() {
-			for time.Now().Before(stop) {
-				a, err := limiters[i%2].Allow(ctx, "", 1)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if a.Allowed {
-					passed.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	took := micros() - began
-	require.LessOrEqual(t, passed.Load(), int64(burst)+took*rate/1_000_000+1)
-	require.Positive(t, passed.Load())
-}
-
-func TestRetriesNeverLetMorePass(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		const burst = 40
-		o := ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: burst}
-		var mu sync.Mutex
-		rnd := rand.New(rand.NewPCG(1, 2))
-		lose := func() bool { mu.Lock(); defer mu.Unlock(); return rnd.IntN(3) == 0 }
-		var passed atomic.Int64
-		var wg sync.WaitGroup
-		for range 4 {
-			l := on(t, newLossy(t, srv, lose), patient).Limiter("l", o)
-			wg.Go(func() {
-				for range 30 {
-					a, err := l.Allow(ctx, "k", 1)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if a.Allowed {
-						passed.Add(1)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		require.LessOrEqual(t, passed.Load(), int64(burst))
-		require.Positive(t, passed.Load())
-	})
-}
-
-func TestWaitSleepsExactlyUntilItsTurn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := on(t, nowhere{}, patient).Limiter("l", ratelimit.LimiterOptions{Rate: 4, Burst: 2, PerProcess: true})
-		began := time.Now()
-		for _, want := range []time.Duration{0, 0, 250, 500, 750} {
-			require.NoError(t, only(l.Wait(ctx, "", 1)))
-			require.Equal(t, want*time.Millisecond, time.Since(began))
-		}
-		require.NoError(t, only(l.Wait(ctx, "", 2)))
-		require.Equal(t, 1250*time.Millisecond, time.Since(began), "two units are two spacings")
-		require.NoError(t, only(l.Wait(ctx, "other", 2)))
-		require.Equal(t, 1250*time.Millisecond, time.Since(began), "another key has a limit of its own")
-
-		// those who wait at the same time have turns one after the other
-		var mu sync.Mutex
-		var turns []time.Duration
-		var wg sync.WaitGroup
-		began = time.Now()
-		for range 4 {
-			wg.Go(func() {
-				if only(l.Wait(ctx, "", 1)) == nil {
-					mu.Lock()
-					turns = append(turns, time.Since(began))
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		require.Equal(t, []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond,
-			time.Second}, turns)
-	})
-}
-
-func TestWaitOnAServerComesNoEarlierThanItsTurnAndAsksOnce(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		wire := &counting{Client: srv.Client(t)}
-		l := on(t, wire, patient).Limiter("l", ratelimit.LimiterOptions{Rate: 20, Burst: 1})
-		require.NoError(t, only(l.Wait(ctx, "warm", 1)))
-		wire.Sent.Store(0)
-		began := time.Now()
-		for range 4 {
-			require.NoError(t, only(l.Wait(ctx, "k", 1)))
-		}
-		require.GreaterOrEqual(t, time.Since(began), 150*time.Millisecond-time.Millisecond, "three spacings")
-		require.EqualValues(t, 4, wire.Sent.Load(), "one call each")
-	})
-}
-
-func TestAWaitThatCannotBeInTimeTakesNothing(t *testing.T) {
+func TestWait_CannotBeInTime_TakesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
@@ -317,85 +177,30 @@ func TestAWaitThatCannotBeInTimeTakesNothing(t *testing.T) {
 			require.Zero(t, after.Remaining)
 			require.NoError(t, func() error { _, err := l.Allow(ctx, "k", 1); return err }())
 		}
-		// beyond what the level can count: refused too, not rounded
+		// Beyond what the level can count: refused too, not rounded. The bucket takes more than an hour to fill, so that what
+		// a busy machine takes does not count.
 		const most = 1 << 52 / 1_000_000
 		for _, local := range []bool{false, true} {
-			l := c.Limiter("huge", ratelimit.LimiterOptions{Rate: 1_000_000_000, Burst: most, PerProcess: local})
+			l := c.Limiter("huge", ratelimit.LimiterOptions{Rate: 1_000_000, Burst: most, PerProcess: local})
 			require.NoError(t, only(l.Wait(ctx, "", most)))
-			brief, cancel := context.WithTimeout(ctx, time.Hour)
+			long, cancel := context.WithTimeout(ctx, 24*time.Hour)
 			var wg sync.WaitGroup
-			wg.Go(func() { only(l.Wait(brief, "", most)) })
-			redistest.Eventually(t, 10*time.Second, "another waits", func() bool {
+			wg.Go(func() { only(l.Wait(long, "", most)) })
+			redistest.Eventually(t, time.Minute, "another waits", func() bool {
 				a, err := l.Peek(ctx, "")
 				require.NoError(t, err)
-				return a.ResetAfter > 5*time.Second
+				return a.ResetAfter > 2*time.Hour
 			})
-			time.AfterFunc(300*time.Millisecond, cancel)
-			require.ErrorIs(t, only(l.Wait(brief, "", most)), ratelimit.ErrLimited)
+			stop := time.AfterFunc(time.Minute, cancel) // of one that is not refused
+			require.ErrorIs(t, only(l.Wait(long, "", most)), ratelimit.ErrLimited)
+			stop.Stop()
 			cancel()
 			wg.Wait()
 		}
 	})
 }
 
-func TestAWaitGivenUpGivesItsTurnToTheNext(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		for wire, c := range map[string]*ratelimit.Client{"once": on(t, srv.Client(t), patient),
-			"twice": on(t, twice{Client: srv.Client(t)}, patient), "local": on(t, nowhere{}, patient)} {
-			l := c.Limiter(wire, ratelimit.LimiterOptions{Rate: 1, Per: time.Minute, Burst: 3, PerProcess: wire == "local"})
-			stands := func() time.Duration {
-				a, err := l.Peek(ctx, "k")
-				require.NoError(t, err)
-				return a.ResetAfter.Round(time.Minute)
-			}
-			giveUp := func(then func()) error {
-				waiting, cancel := context.WithCancelCause(ctx)
-				ended := make(chan error, 1)
-				go func() { ended <- only(l.Wait(waiting, "k", 3)) }()
-				redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return stands() == 6*time.Minute })
-				then()
-				cancel(errors.New("gone home"))
-				return <-ended
-			}
-			require.NoError(t, only(l.Wait(ctx, "k", 3)))
-			require.Equal(t, 3*time.Minute, stands())
-			err := giveUp(func() {})
-			require.ErrorIs(t, err, context.Canceled)
-			require.ErrorContains(t, err, "gone home")
-			// in the background, if the reply was still on its way
-			redistest.Eventually(t, 10*time.Second, "they are given back", func() bool { return stands() == 3*time.Minute })
-
-			if wire == "twice" { // what comes between the two copies of a call has them count twice
-				continue
-			}
-
-			// somebody has come after
-			var wg sync.WaitGroup
-			other, stop := context.WithCancel(ctx)
-			err = giveUp(func() {
-				wg.Go(func() { only(l.Wait(other, "k", 1)) })
-				redistest.Eventually(t, 10*time.Second, "the other waits", func() bool { return stands() == 7*time.Minute })
-			})
-			require.ErrorIs(t, err, context.Canceled)
-			// its turn is free for the next, and the other keeps its own
-			redistest.Eventually(t, 10*time.Second, "the first one's are given back", func() bool {
-				brief, cancel := context.WithTimeout(ctx, time.Second)
-				defer cancel()
-				a, err := l.Wait(brief, "k", 3)
-				require.ErrorIs(t, err, ratelimit.ErrLimited)
-				return a.RetryAfter <= 3*time.Minute
-			})
-			stop()
-			wg.Wait()
-			redistest.Eventually(t, 10*time.Second, "the last one's are given back", func() bool {
-				return stands() == 3*time.Minute
-			})
-		}
-	})
-}
-
-func TestAWaitEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
+func TestWait_ServerSilent_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
@@ -413,7 +218,7 @@ func TestAWaitEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return taken() == 2*time.Hour })
 	must(t, admin, "PING")
 	srv.Stop(t)
-	defer srv.Process.Signal(syscall.SIGCONT)
+	defer srv.Process.Signal(redistest.SigCont)
 	cancel()
 	select {
 	case err := <-ended:
@@ -425,7 +230,7 @@ func TestAWaitEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
 	redistest.Eventually(t, 30*time.Second, "its unit is given back", func() bool { return taken() == time.Hour })
 }
 
-func TestAClockSetBackDoesNotCloseTheLimiter(t *testing.T) {
+func TestLimiter_ClockSetBack_StaysOpen(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Millisecond)
@@ -446,7 +251,7 @@ func TestAClockSetBackDoesNotCloseTheLimiter(t *testing.T) {
 	require.True(t, a.Allowed, "a second is a second again")
 }
 
-func TestOtherOptionsKeepWhatWasTaken(t *testing.T) {
+func TestLimiter_OtherOptions_KeepWhatWasTaken(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
@@ -469,42 +274,7 @@ func TestOtherOptionsKeepWhatWasTaken(t *testing.T) {
 	})
 }
 
-func TestNamesAndKeysOfLimitersDoNotMix(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Embedded(t)
-	raw := srv.Client(t)
-	c := on(t, raw, patient)
-	o := ratelimit.LimiterOptions{Rate: 1, Per: time.Hour}
-	pairs := [][2]string{{"a", ""}, {"a", "b"}, {"a", "b:c"}, {"a:b", "c"}, {"a:b:c", ""}, {"a:b", ""}, {"a", "b}:q1"},
-		{"a", "\u00ff\x01"}, {"a", "{x}"}, {"a", "x"},
-		{"a", "{x}:y"}, {"a:b", "{x}"}, {"a", "b:{x}"}, {"a", "{}"}, {"a", "{"}}
-	for _, p := range pairs {
-		a, err := c.Limiter(p[0], o).Allow(ctx, p[1], 1)
-		require.NoError(t, err)
-		require.True(t, a.Allowed, "%q", p)
-	}
-	require.Len(t, keys(t, raw), len(pairs))
-	for _, p := range pairs {
-		a, err := c.Limiter(p[0], o).Allow(ctx, p[1], 1)
-		require.NoError(t, err)
-		require.False(t, a.Allowed, "%q", p)
-	}
-	must(t, raw, "SET", "rc:{z}:q1", "something else")
-	_, err := c.Limiter("z", o).Allow(ctx, "", 1)
-	require.ErrorContains(t, err, "holds something else")
-	for _, make := range [][]string{{"RPUSH", "rc:{z}:q1", "x"}, {"ZADD", "rc:{z}:q1", "1", "x"}} {
-		must(t, raw, "DEL", "rc:{z}:q1")
-		must(t, raw, make...)
-		for _, o := range []ratelimit.LimiterOptions{o, {Rate: 1, Algorithm: ratelimit.SlidingWindow},
-			{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}} {
-			_, err = c.Limiter("z", o).Allow(ctx, "", 1)
-			require.ErrorIs(t, err, errs.ErrWrongType, make)
-		}
-		require.ErrorIs(t, only(c.Limiter("z", o).Wait(ctx, "", 1)), errs.ErrWrongType)
-	}
-}
-
-func TestALimiterOfTheProcessForgetsKeysThatNoLongerCount(t *testing.T) {
+func TestLimiter_PerProcess_ForgetsKeysThatDoNotCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := on(t, nowhere{}, patient)
@@ -520,7 +290,7 @@ func TestALimiterOfTheProcessForgetsKeysThatNoLongerCount(t *testing.T) {
 	})
 }
 
-func TestLimitersWorkInACluster(t *testing.T) {
+func TestLimiters_Cluster_SpreadTheirKeys(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Cluster(t)
 	l := on(t, srv.Client(t), patient).Limiter("l", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 2})
@@ -540,96 +310,74 @@ func TestLimitersWorkInACluster(t *testing.T) {
 	}
 }
 
-func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
+func TestWait_Turn_IsSleptForExactly(t *testing.T) {
 	t.Parallel()
-	wire := &counting{Client: redistest.Embedded(t).Client(t)}
-	c := on(t, wire, patient)
-	wire.Sent.Store(0)
-	verbs := func(l *ratelimit.Limiter) map[string]error {
-		_, err := l.Allow(ctx, "k", 1)
-		_, atMost := l.AllowAtMost(ctx, "k", 1)
-		_, peek := l.Peek(ctx, "k")
-		_, reserve := l.Reserve(ctx, "k", 1)
-		_, all := c.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "k", N: 1})
-		if l.PerProcess() {
-			all = err // refused for another reason
-		}
-		return map[string]error{"Allow": err, "Wait": only(l.Wait(ctx, "k", 1)), "AllowAtMost": atMost, "Peek": peek,
-			"Reserve": reserve, "Reset": l.Reset(ctx, "k"), "AllowAll": all}
-	}
-	good := ratelimit.LimiterOptions{Rate: 1, Burst: 3}
-	for _, name := range []string{"", "a{b", "a\xff", strings.Repeat("x", 64<<10+1)} {
-		for verb, err := range verbs(c.Limiter(name, good)) {
-			require.ErrorIs(t, err, errs.ErrInvalidName, verb)
-		}
-	}
-	for _, tc := range []struct {
-		o    ratelimit.LimiterOptions
-		says string
-	}{
-		{ratelimit.LimiterOptions{}, "Rate is 0"},
-		{ratelimit.LimiterOptions{Rate: -1}, "Rate is -1"},
-		{ratelimit.LimiterOptions{Rate: 1_000_000_001}, "Rate is 1000000001"},
-		{ratelimit.LimiterOptions{Rate: 1, Per: -time.Second}, "Per is -1s"},
-		{ratelimit.LimiterOptions{Rate: 1, Per: 1500}, "Per is 1.5µs"},
-		{ratelimit.LimiterOptions{Rate: 1, Per: 367 * 24 * time.Hour}, "Per is 8808h0m0s"},
-		{ratelimit.LimiterOptions{Rate: 1, Burst: -1}, "Burst is -1"},
-		{ratelimit.LimiterOptions{Rate: 1_000_000_000, Per: time.Hour}, "Rate is 1000000000, must be at most 1250999"},
-		{ratelimit.LimiterOptions{Rate: 1, Algorithm: "gcra"}, `Algorithm is "gcra"`},
-		{ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.SlidingWindow, Burst: 2},
-			"Burst is 2, must be 0 with SlidingWindow"},
-		{ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow}, `Unit is ""`},
-		{ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, Per: time.Hour},
-			"Per is 1h0m0s"},
-		{ratelimit.LimiterOptions{Rate: 1, Unit: ratelimit.Day}, `Unit is "Day"`},
-		{ratelimit.LimiterOptions{Rate: 1, Zone: time.UTC}, "Zone is UTC"},
-		{ratelimit.LimiterOptions{Rate: 1, WhenDown: "open"}, `WhenDown is "open"`},
-		{ratelimit.LimiterOptions{Rate: 1, WhenDown: ratelimit.Local}, "Share is 0"},
-		{ratelimit.LimiterOptions{Rate: 1, WhenDown: ratelimit.Local, Share: 1.5}, "Share is 1.5"},
-		{ratelimit.LimiterOptions{Rate: 1, Share: .5}, "Share is 0.5, must be 0 with Fail"},
-		{ratelimit.LimiterOptions{Rate: 1, PerProcess: true, WhenDown: ratelimit.Open}, `WhenDown is "Open"`},
-		{ratelimit.LimiterOptions{Rate: 1, PerProcess: true, Stored: true}, "Stored is true"},
-		{ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 1_250_999_896_491}, "Burst is"},
-		{ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 1<<63 - 1, PerProcess: true},
-			"Burst is 9223372036854775807"},
-	} {
-		for verb, err := range verbs(c.Limiter("l", tc.o)) {
-			require.ErrorIs(t, err, errs.ErrInvalidOption, verb)
-			require.ErrorContains(t, err, tc.says, verb)
-		}
-	}
 	for _, local := range []bool{false, true} {
-		good.PerProcess = local
-		l := c.Limiter("l", good)
-		for _, n := range []int64{-1, 0, 4} {
-			_, err := l.Allow(ctx, "k", n)
-			require.ErrorIs(t, err, errs.ErrInvalidOption)
-			require.ErrorContains(t, err, "n is "+dec(n))
-			require.ErrorContains(t, only(l.Wait(ctx, "k", n)), "n is "+dec(n))
-		}
-		require.ErrorContains(t, only(l.Wait(ctx, "k", 0)), "n is 0")
-		require.ErrorIs(t, only(l.Wait(ctx, strings.Repeat("x", 1024+1), 1)), errs.ErrInvalidName)
-		ended, cancel := context.WithCancel(ctx)
-		cancel()
-		_, err := l.Allow(ended, "k", 1)
-		require.ErrorIs(t, err, errs.ErrUnavailable)
-		require.ErrorIs(t, err, context.Canceled)
-		defer func() {
-			for verb, err := range verbs(l) {
-				require.ErrorIs(t, err, errs.ErrClosed, verb)
+		redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+			l := on(t, servers[0].Client(t), patient).Limiter("l",
+				ratelimit.LimiterOptions{Rate: 4, Burst: 2, PerProcess: local})
+			began := time.Now()
+			waited := func(want time.Duration, key string, n int64) {
+				t.Helper()
+				require.NoError(t, only(l.Wait(ctx, key, n)))
+				require.Equal(t, want, time.Since(began).Round(10*time.Millisecond))
 			}
-		}()
-	}
-	require.Zero(t, wire.Sent.Load())
-	require.NoError(t, c.Close(ctx))
-}
+			for _, want := range []time.Duration{0, 0, 250, 500, 750} {
+				waited(want*time.Millisecond, "", 1)
+			}
+			waited(1250*time.Millisecond, "", 2)      // two units are two spacings
+			waited(1250*time.Millisecond, "other", 2) // which has a limit of its own
 
-func BenchmarkRateLimiter(b *testing.B) {
-	for _, local := range []bool{false, true} {
-		l := on(b, redistest.Start(b).Client(b), patient).Limiter("l",
-			ratelimit.LimiterOptions{Rate: 1_000_000_000, Burst: 1_000_000_000, PerProcess: local})
-		b.Run(map[bool]string{true: "process", false: "server"}[local], func(b *testing.B) {
-			both(b, func() error { _, err := l.Allow(ctx, "k", 1); return err })
+			// those who wait at the same time have turns one after the other
+			var mu sync.Mutex
+			var turns []time.Duration
+			var wg sync.WaitGroup
+			began = time.Now()
+			for range 4 {
+				wg.Go(func() {
+					if only(l.Wait(ctx, "", 1)) == nil {
+						mu.Lock()
+						turns = append(turns, time.Since(began).Round(10*time.Millisecond))
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			require.Equal(t, []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond,
+				time.Second}, turns)
 		})
 	}
+}
+
+// Names and keys of one limiter are kept apart, whatever they contain, and Reset ends what counts of a key.
+func TestLimiterKeys_AreApart_AndReset(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	c := on(t, srv.Client(t), patient)
+	pairs := [][2]string{{"a", ""}, {"a", "b"}, {"a", "b:c"}, {"a:b", "c"}, {"a:b:c", ""}, {"a:b", ""}, {"a", "b}:q1"},
+		{"a", "\u00ff\x01"}, {"a", "{x}"}, {"a", "x"},
+		{"a", "{x}:y"}, {"a:b", "{x}"}, {"a", "b:{x}"}, {"a", "{}"}, {"a", "{"}}
+	for i, o := range []ratelimit.LimiterOptions{{Rate: 1, Per: time.Hour}, {Rate: 1, Per: time.Hour, PerProcess: true},
+		{Rate: 1, Per: time.Hour, Algorithm: ratelimit.SlidingWindow},
+		{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year}} {
+		for _, want := range []bool{true, false} {
+			for _, p := range pairs {
+				a, err := c.Limiter(p[0], o).AllowAtMost(ctx, p[1], 1)
+				require.NoError(t, err)
+				require.Equal(t, []bool{want, want, !want}, []bool{a.Allowed, a.N == 1, a.RetryAfter > 0}, "%q", p)
+			}
+		}
+		if i == 0 {
+			require.Len(t, keys(t, srv.Client(t)), len(pairs))
+		}
+		for _, p := range pairs {
+			require.NoError(t, c.Limiter(p[0], o).Reset(ctx, p[1]))
+			a, err := c.Limiter(p[0], o).Peek(ctx, p[1])
+			require.NoError(t, err)
+			require.True(t, a.Allowed, "%q", p)
+		}
+	}
+	must(t, srv.Client(t), "SET", "rc:{z}:q1", "something else")
+	_, err := c.Limiter("z", ratelimit.LimiterOptions{Rate: 1}).Allow(ctx, "", 1)
+	require.ErrorContains(t, err, "holds something else")
 }

@@ -1,19 +1,24 @@
 package ratelimit_test
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/oracle/judges"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/stretchr/testify/require"
 )
 
-func TestALateCopyOfACallThatWasGivenBackTakesNothing(t *testing.T) {
+func TestReserve_LateCopyOfGivenBack_TakesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		l := on(t, srv.Client(t), patient).Limiter("l", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 10})
@@ -45,7 +50,7 @@ func TestALateCopyOfACallThatWasGivenBackTakesNothing(t *testing.T) {
 }
 
 // A line of four waiters, 1 s apart, of whom some leave.
-func TestATurnThatWasGivenBackGoesToTheNextThatReserves(t *testing.T) {
+func TestLine_TurnGivenBack_GoesToTheNext(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Second)
@@ -131,39 +136,39 @@ func TestATurnThatWasGivenBackGoesToTheNextThatReserves(t *testing.T) {
 	})
 }
 
-// passing is units that passed at an instant, us.
-type passing struct{ at, n int64 }
+// passedAt is units that passed at an instant, us. Of two instants that are both in whole us, the first may have been
+// up to one earlier.
+func passedAt(at, n int64) judges.Passed {
+	to := time.Duration(at) * time.Microsecond
+	return judges.Passed{From: to - time.Microsecond, To: to, N: n}
+}
 
-// requireKept fails if in some stretch of time more units passed than were promised. Of two instants that are both in
-// whole us, the first may have been up to one earlier.
-func requireKept(t *testing.T, all []passing, o ratelimit.LimiterOptions, seed uint64) {
-	t.Helper()
-	slices.SortStableFunc(all, func(a, b passing) int { return int(a.at - b.at) })
-	for i := range all {
-		units := int64(0)
-		for _, p := range all[i:] {
-			units += p.n
-			span := p.at - all[i].at + 1
-			if most := o.Burst + span*o.Rate/o.Per.Microseconds() + 1; units > most {
-				t.Fatalf("seed %d, %+v: %d units passed in %d us, %d were promised", seed, o, units, span, most)
+// Callers come, wait, and leave at random, and now and then none asks for a while. The server and the process answer
+// alike, unless each call reads two turns of the line only; the promise is kept to the us, whoever leaves; and when
+// everybody has left, the limiter is not closed.
+func TestLine_CallersLeave_KeepsThePromise(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	for name, parts := range map[string]bool{"read at once": false, "read in parts": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Embedded(t)
+			wire := srv.Client(t)
+			if parts {
+				wire = inParts(t, wire)
 			}
-		}
+			walkLine(t, srv, on(t, wire, patient), parts)
+		})
 	}
 }
 
-// Callers come, wait, and leave at random. The server and the process answer alike; the promise is kept to the us,
-// whoever leaves; and when everybody has left, the limiter is not closed.
-func TestReservationsOfCallersThatLeaveKeepThePromise(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	srv := redistest.Embedded(t)
-	c := on(t, srv.Client(t), patient)
-	rounds := redistest.Sized(6, 6, 1000)
+// walkLine has a line walked at random. parts: what a call answers is not what the process would.
+func walkLine(t *testing.T, srv *redistest.Server, c *ratelimit.Client, parts bool) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	at := time.Now().Truncate(time.Millisecond)
 	turns, holes := 0, 0
-	for round := range rounds {
+	for round := range redistest.Sized(6, 8, 1000) {
 		o := rates(rnd)
 		o.Burst += rnd.Int64N(3) * 5
 		l := c.Limiter("l"+strconv.Itoa(round), o)
@@ -176,27 +181,37 @@ func TestReservationsOfCallersThatLeaveKeepThePromise(t *testing.T) {
 			place string
 		}
 		var waiting []waiter
-		var passed []passing
+		var passed []judges.Passed
 		last := int64(0)
-		for i := range 120 {
-			at = at.Add(time.Duration(rnd.Int64N(2*spacing)) * time.Microsecond / time.Duration(1+rnd.IntN(3)))
+		for i := range 130 {
+			step := rnd.Int64N(2*spacing) / int64(1+rnd.IntN(3))
+			if rnd.IntN(20) == 0 {
+				step *= 20
+			}
+			at = at.Add(time.Duration(step) * time.Microsecond)
 			srv.Embedded.SetTime(at)
 			now := at.UnixMicro()
 			for len(waiting) > 0 && waiting[0].turn <= now {
-				passed = append(passed, passing{waiting[0].turn, waiting[0].n})
+				passed = append(passed, passedAt(waiting[0].turn, waiting[0].n))
 				waiting = waiting[1:]
 			}
 			n := 1 + rnd.Int64N(o.Burst)
 			if rnd.IntN(3) > 0 {
 				n = 1
 			}
+			same := func(what string, want, got any) {
+				t.Helper()
+				if !parts {
+					require.Equal(t, want, got, "seed %d, round %d, step %d: %s %d of %+v", seed, round, i, what, n, o)
+				}
+			}
 			switch what := rnd.IntN(10); {
-			case what < 4:
+			case what < 4 || parts && what < 6:
 				id := strconv.Itoa(i)
-				want := m.Reserve(now, id, n, 40*spacing)
-				got, place, err := l.ReserveAs(ctx, id, "", n, time.Duration(40*spacing)*time.Microsecond)
+				want := m.Reserve(now, id, n, 50*spacing)
+				got, place, err := l.ReserveAs(ctx, id, "", n, time.Duration(50*spacing)*time.Microsecond)
 				require.NoError(t, err)
-				require.Equal(t, want, got, "seed %d, round %d, step %d: reserve %d of %+v", seed, round, i, n, o)
+				same("reserve", want, got)
 				if got.Done {
 					turn := now + got.Wait.Microseconds()
 					if turn < last {
@@ -212,11 +227,12 @@ func TestReservationsOfCallersThatLeaveKeepThePromise(t *testing.T) {
 			case what < 8 && len(waiting) > 0:
 				j := rnd.IntN(len(waiting))
 				w := waiting[j]
-				want := m.Cancel(now, w.id, w.n)
-				got, err := l.CancelAs(ctx, w.id, "", w.n, w.place)
+				n = w.n
+				want := m.Cancel(now, w.id, n)
+				got, err := l.CancelAs(ctx, w.id, "", n, w.place)
 				require.NoError(t, err)
-				require.Equal(t, want, got, "seed %d, round %d, step %d: cancel %d of %+v", seed, round, i, w.n, o)
-				require.True(t, got.Done, "its turn had not come")
+				same("cancel", want, got)
+				require.True(t, got.Done, "seed %d, round %d, step %d: its turn had not come", seed, round, i)
 				waiting = slices.Delete(waiting, j, j+1)
 			default:
 				upTo := rnd.IntN(3) == 0
@@ -229,18 +245,18 @@ func TestReservationsOfCallersThatLeaveKeepThePromise(t *testing.T) {
 					got, err = l.Allow(ctx, "", n)
 				}
 				require.NoError(t, err)
-				require.Equal(t, want, got, "seed %d, round %d, step %d: take %d of %+v", seed, round, i, n, o)
+				same("take", want, got)
 				if got.N > 0 {
-					passed = append(passed, passing{now, got.N})
+					passed = append(passed, passedAt(now, got.N))
 				}
 			}
 		}
-		for _, w := range waiting {
+		for _, w := range waiting { // what was promised them counts, though they leave
+			passed = append(passed, passedAt(w.turn, w.n))
 			_, err := l.CancelAs(ctx, w.id, "", w.n, w.place)
 			require.NoError(t, err)
-			m.Cancel(at.UnixMicro(), w.id, w.n)
 		}
-		requireKept(t, passed, o, seed)
+		require.Empty(t, judges.Rate{N: o.Rate, Per: o.Per, Burst: o.Burst}.Exceeded(passed, 0), "seed %d, %+v", seed, o)
 		a, err := l.Peek(ctx, "")
 		require.NoError(t, err)
 		require.LessOrEqual(t, a.ResetAfter.Microseconds(), (o.Burst*o.Per.Microseconds()-1)/o.Rate+2,
@@ -248,6 +264,67 @@ func TestReservationsOfCallersThatLeaveKeepThePromise(t *testing.T) {
 		at = at.Add(time.Hour)
 	}
 	require.Positive(t, turns)
-	require.Positive(t, holes, "some got the turn of one that had left")
+	require.True(t, parts || holes > 0, "some got the turn of one that had left")
 	t.Logf("%d turns, %d of them of those that had left", turns, holes)
+}
+
+// A thousand callers wait without a deadline and leave, as clients do that disconnect. Those that wait do so for
+// MaxWait at most; and when they have left, the limiter is where it was.
+func TestWait_CrowdLeaves_ClosesNoLimiter(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	const callers, burst, rate, waiting = 500, 10, 10, 20
+	srv := redistest.Embedded(t)
+	srv.Embedded.SetTime(time.Now()) // and there it stands
+	for _, perProcess := range []bool{false, true} {
+		o := ratelimit.LimiterOptions{Rate: rate, Per: time.Hour, Burst: burst, MaxWait: waiting * time.Hour / rate,
+			PerProcess: perProcess}
+		l := on(t, srv.Client(t), patient).Limiter("l", o)
+		r := context.WithoutCancel(ctx)
+		leaving, leave := context.WithCancel(r)
+		defer leave()
+		var refused atomic.Int64
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				a, err := l.Wait(leaving, "", 1)
+				switch {
+				case errors.Is(err, ratelimit.ErrLimited):
+					if a.RetryAfter <= o.MaxWait {
+						t.Error("refused before MaxWait:", a, err)
+					}
+					if refused.Add(1) >= callers-burst-waiting {
+						leave()
+					}
+				case err != nil && !errors.Is(err, context.Canceled):
+					t.Error(err)
+				}
+			})
+			if perProcess && refused.Load() > 0 {
+				leave() // its clock goes on
+			}
+		}
+		wg.Wait()
+		require.Positive(t, refused.Load())
+		redistest.Eventually(t, 20*time.Second, "their turns are given back", func() bool {
+			a, err := l.Peek(r, "")
+			require.NoError(t, err)
+			return a.ResetAfter <= burst*time.Hour/rate
+		})
+	}
+	l := on(t, srv.Client(t), patient).Limiter("one",
+		ratelimit.LimiterOptions{Rate: 1, Per: time.Minute, MaxWait: time.Second})
+	require.NoError(t, only(l.Wait(ctx, "", 1)))
+	before, err := l.Peek(ctx, "")
+	require.NoError(t, err)
+	err = only(l.Wait(ctx, "", 1))
+	require.ErrorIs(t, err, ratelimit.ErrLimited)
+	require.ErrorContains(t, err, "longer than MaxWait, 1s")
+	after, err := l.Peek(ctx, "")
+	require.NoError(t, err)
+	require.Equal(t, before, after, "nothing was taken")
+	for _, d := range []time.Duration{-1, time.Microsecond, 25 * time.Hour} {
+		l := on(t, srv.Client(t), patient).Limiter("bad", ratelimit.LimiterOptions{Rate: 1, MaxWait: d})
+		require.ErrorIs(t, only(l.Wait(ctx, "", 1)), errs.ErrInvalidOption)
+	}
 }

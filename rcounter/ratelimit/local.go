@@ -23,6 +23,7 @@ type localLimit struct {
 	algorithm Algorithm
 	rate, per int64
 	full      int64
+	whole     int64 // units: the largest request that passes
 	at        int64 // us
 	by        string
 
@@ -95,17 +96,16 @@ func (l *localLimits) takeAll(parts []part) []reply {
 				all[i] = reply{taken: p.n, free: p.t.burst}
 				continue
 			}
-			t := p.t.share(p.l.o.Share)
-			wants := min(p.n, t.burst)
-			all[i] = l.on(t, "down:"+p.key, func(k *localLimit, now int64) reply {
-				if room := k.room(); n == 0 && wants > room {
-					return k.answer(tookNone, k.wait(wants, now), now)
+			all[i] = l.on(p.t.share(p.l.o.Share), "down:"+p.key, func(k *localLimit, now int64) reply {
+				if n == 0 && !k.admits(p.n) {
+					return k.answer(tookNone, k.wait(p.n, now), now)
 				}
-				return k.take(n*wants, false, now)
+				return k.take(n*p.n, false, now)
 			})
 			if n == 0 && all[i].taken >= 0 {
 				all[i].taken = p.n
 			}
+			all[i].wait = p.patience(all[i].wait)
 			passes = passes && all[i].taken >= 0
 		}
 		if !passes {
@@ -142,13 +142,13 @@ func (k *localLimit) pass(t *terms, now int64) {
 		if k.per != 0 && (k.rate != t.rate || k.per != t.per || k.full != full) {
 			k.drain(now)
 			// whole units: of what no limit is kept
-			k.level, k.line, k.credit, k.freed = ceilDiv(k.level, k.per)*t.per, nil, 0, 0
+			k.level, k.line, k.credit, k.freed = product(ceilDiv(k.level, k.per), t.per), nil, 0, 0
 			if k.level > full {
 				wait := ceilDiv(k.level-full, t.rate)
 				k.line, k.most = []localTurn{{"!", now + wait, k.level - full, wait*t.rate - (k.level - full)}}, full
 			}
 		}
-		k.rate, k.per, k.full = t.rate, t.per, full
+		k.rate, k.per, k.full, k.whole = t.rate, t.per, full, cmp.Or(t.whole, t.burst)
 		k.advance(now)
 	case SlidingWindow:
 		k.rate, k.per = t.rate, t.per
@@ -236,6 +236,16 @@ func (k *localLimit) room() int64 {
 	return max(0, k.rate-k.count)
 }
 
+// admits reports whether n units pass now. A request of more units than the burst, which a share of a limit gets,
+// passes a full bucket, and all of its units count. The level stands above full then, so that the next request waits
+// until as many units have drained: to count fewer would let large requests pass at any rate.
+func (k *localLimit) admits(n int64) bool {
+	return n <= k.room() || k.algorithm == GCRA && k.level == 0 && len(k.line) == 0 && n <= k.whole
+}
+
+// product is n * per, but at most 1<<61, which no bucket holds, so that a sum with a level does not overflow.
+func product(n, per int64) int64 { return min(n, 1<<61/per) * per }
+
 // turn is where the next n units pass: see limit.lua.
 func (k *localLimit) turn(n int64) (position, hole int64, here bool) {
 	need, credit := n*k.per, k.credit
@@ -258,10 +268,10 @@ func (k *localLimit) wait(n, now int64) int64 {
 	case n <= room:
 		return 0
 	case k.algorithm == GCRA && len(k.line) > 0:
-		position, _, _ := k.turn(n)
+		position, _, _ := k.turn(min(n, k.full/k.per))
 		return ceilDiv(position, k.rate)
 	case k.algorithm == GCRA:
-		return max(0, ceilDiv(k.level+n*k.per-k.full, k.rate))
+		return max(0, ceilDiv(k.level+min(product(n, k.per)-k.full, 0), k.rate))
 	case k.algorithm == FixedWindow:
 		return k.end - now
 	}
@@ -316,14 +326,14 @@ func (k *localLimit) take(n int64, upTo bool, now int64) reply {
 		k.add(n, now)
 		return k.answer(n, wait, now)
 	}
-	if n > room {
+	if !k.admits(n) {
 		return k.answer(-1, k.wait(n, now), now)
 	}
 	k.add(n, now)
 	return k.answer(n, 0, now)
 }
 
-// add takes n units, of which there is room for so many.
+// add takes n units, which admits has let pass.
 func (k *localLimit) add(n, now int64) {
 	if n == 0 {
 		return
@@ -340,7 +350,7 @@ func (k *localLimit) add(n, now int64) {
 	case len(k.line) > 0:
 		k.credit -= n * k.per
 	default:
-		k.level += n * k.per
+		k.level += product(n, k.per)
 	}
 }
 

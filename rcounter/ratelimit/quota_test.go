@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
-func TestAQuotaIsWhatALimiterLetsPassInAWindow(t *testing.T) {
+func TestQuota_EveryAlgorithm_IsWhatPassesInAWindow(t *testing.T) {
 	t.Parallel()
 	c := on(t, nowhere{}, patient)
 	for _, tc := range []struct {
@@ -33,7 +33,7 @@ func TestAQuotaIsWhatALimiterLetsPassInAWindow(t *testing.T) {
 	}
 }
 
-func TestAQuotaIsWhatIsKnownOfALimitOfTheServer(t *testing.T) {
+func TestQuota_Stored_IsWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	c := on(t, redistest.Embedded(t).Client(t), patient)
 	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 3, Stored: true})
@@ -48,7 +48,7 @@ func TestAQuotaIsWhatIsKnownOfALimitOfTheServer(t *testing.T) {
 	require.Equal(t, time.Minute, window)
 }
 
-func TestAReservationIsCanceledOnce(t *testing.T) {
+func TestReservation_CanceledTwice_GivesBackOnce(t *testing.T) {
 	t.Parallel()
 	c := on(t, redistest.Embedded(t).Client(t), patient)
 	for _, perProcess := range []bool{false, true} {

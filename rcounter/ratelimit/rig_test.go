@@ -21,7 +21,6 @@ var (
 	keys     = rig.Keys
 	newLossy = rig.NewLossy
 	dec      = rig.Dec
-	both     = rig.Both
 )
 
 type (

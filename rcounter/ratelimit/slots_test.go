@@ -17,7 +17,7 @@ import (
 // A server behind a proxy that wants one slot in each call. The first shared call is refused, and nobody notices: every
 // unit is taken once, and from then on no call is refused. What has to be one step over several slots is refused as in
 // a Cluster, and costs those who share the call with it nothing.
-func TestLimitsOfSeveralSlotsThatAreRefusedAreTakenInParts(t *testing.T) {
+func TestLimits_SeveralSlotsRefused_AreTakenInParts(t *testing.T) {
 	t.Parallel()
 	_, far, p := redistest.Away(t)
 	_, refused := p.RefuseSeveralSlots(redistest.CrossSlot)

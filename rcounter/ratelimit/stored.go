@@ -41,6 +41,10 @@ type LimitState struct {
 // the other. A process that has just started, and does not get an answer within Options.AllowTimeout, goes by its
 // program's options until it does.
 //
+// A limit may be set below what some requests take. Allow and AllowAll refuse those then, with a RetryAfter of the time
+// in which the whole burst passes; AllowAtMost takes what may pass, and Wait and Reserve return ErrLimited. Wait and
+// Reserve need GCRA, so a limit of another Algorithm makes them fail.
+//
 // A time zone must have a name that all processes know. Set is sent once: after ErrUnknownOutcome look with Inspect.
 func (l *Limiter) Set(ctx context.Context, by string) (err error) {
 	defer edge(&err)
@@ -48,7 +52,11 @@ func (l *Limiter) Set(ctx context.Context, by string) (err error) {
 		return err
 	}
 	if l.terms.algorithm == FixedWindow {
-		if _, err := time.LoadLocation(l.terms.zone.String()); err != nil {
+		_, err := time.LoadLocation(l.terms.zone.String())
+		if l.terms.zone == time.Local {
+			err = errors.New("each process has one of its own")
+		}
+		if err != nil {
 			return fmt.Errorf("%w: Zone is %q, which has no name that others know: %w", errs.ErrInvalidOption, l.terms.zone, err)
 		}
 	}
@@ -66,7 +74,7 @@ func (l *Limiter) Unset(ctx context.Context) (err error) {
 
 var (
 	setScript     = script.Load("set", files, "set")
-	inspectScript = script.Load("inspect", files, "inspect")
+	inspectScript = script.Load("inspect", files, "inspect").Reads()
 	storedScript  = script.Plain("get")
 )
 
@@ -186,41 +194,73 @@ type storedLimit struct {
 	next  atomic.Int64 // ns after the client's base: then it is looked at again
 	terms atomic.Pointer[terms]
 
-	mu     sync.Mutex // one looks, others go by what was known
-	text   string
-	looked atomic.Bool // at least once
+	text string // of the terms; of the look under way
+
+	mu     sync.Mutex // not held while the server is asked
+	under  *look      // way; nil: none
+	looked bool       // at least once, in vain or not
 }
 
-// stored are the terms that count now: the server's if they are known, otherwise the program's.
-func (l *Limiter) stored(ctx context.Context) *terms {
+// look is a read of the limit that the server keeps. It runs in the background, because its caller may leave before the
+// read has ended, and the next caller uses the result.
+type look struct {
+	done chan struct{}
+	err  error // the server did not answer; set before done is closed
+}
+
+// stored are the terms that count now: the server's if they are known, otherwise the program's. The error says that the
+// server did not answer a look for which the caller has waited as long as for a request.
+func (l *Limiter) stored(ctx context.Context) (*terms, error) {
 	key := l.storedKey()
 	v, ok := l.c.known.Load(key)
 	if !ok {
-		v, _ = l.c.known.LoadOrStore(key, &storedLimit{read: l.c.calls.Hub.Client().B().Get().Key(key).Cache().Pin()})
+		read := l.c.calls.Hub.Client().B().Get().Key(key).Cache().ToStaticTTL().Pin()
+		v, _ = l.c.known.LoadOrStore(key, &storedLimit{read: read})
 	}
 	s := v.(*storedLimit)
+	var silent error
 	if l.c.calls.Now() >= s.next.Load() {
-		if !s.looked.Load() {
-			s.mu.Lock() // the first requests of a process wait for the answer
-			s.look(ctx, l)
-			s.mu.Unlock()
-		} else if s.mu.TryLock() {
-			s.look(ctx, l)
-			s.mu.Unlock()
-		}
+		silent = s.refresh(ctx, l)
 	}
 	if t := s.terms.Load(); t != nil {
-		return t
+		return t, silent
 	}
-	return l.terms
+	return l.terms, silent
 }
 
-// look reads what is kept. Called with mu held.
-func (s *storedLimit) look(ctx context.Context, l *Limiter) {
-	if l.c.calls.Now() < s.next.Load() { // another has looked meanwhile
-		return
+// refresh has a look made, and waits for it until ctx ends. The first requests of a process wait for the same look;
+// later requests use the known terms while a look is under way. A first look that fails is not repeated for each of
+// them: each request would wait for AllowTimeout, though the server is silent.
+func (s *storedLimit) refresh(ctx context.Context, l *Limiter) error {
+	s.mu.Lock()
+	under := s.under
+	switch {
+	case under != nil && s.looked, under == nil && l.c.calls.Now() < s.next.Load(): // another has looked meanwhile
+		s.mu.Unlock()
+		return nil
+	case under == nil:
+		under = &look{done: make(chan struct{})}
+		s.under = under
+		l.c.calls.Finish(func() {
+			under.err = s.look(context.WithoutCancel(ctx), l)
+			s.mu.Lock()
+			s.under, s.looked = nil, true
+			s.mu.Unlock()
+			close(under.done)
+		})
 	}
-	m, err := l.c.allows.Attempt(context.WithoutCancel(ctx),
+	s.mu.Unlock()
+	select {
+	case <-under.done: // after AllowTimeout at the latest
+		return under.err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// look reads the limit that the server keeps. The error says that the server did not answer.
+func (s *storedLimit) look(ctx context.Context, l *Limiter) error {
+	m, err := l.c.allows.Attempt(ctx,
 		script.Call{Script: storedScript, Keys: []string{l.storedKey()}, Cached: s.read, CachedFor: storedFor})
 	now := l.c.calls.Now()
 	text := ""
@@ -231,32 +271,33 @@ func (s *storedLimit) look(ctx context.Context, l *Limiter) {
 	}
 	if err != nil && !errors.Is(err, rueidis.Nil) {
 		s.next.Store(now + int64(l.c.allowTimeout))
-		if !script.NotAnswered(err) {
-			l.c.calls.Complain(notRead, l.name, err)
+		if script.NotAnswered(err) {
+			return err
 		}
-		return
+		l.c.calls.Complain(notRead, l.name, err)
+		return nil
 	}
-	s.looked.Store(true)
 	s.next.Store(now + int64(storedAsk))
 	if m.IsCacheHit() {
 		s.next.Store(now + int64(storedLook))
 	}
 	if text == s.text {
-		return
+		return nil
 	}
 	if text == "" {
 		s.text = text
 		s.terms.Store(nil)
-		return
+		return nil
 	}
 	terms, _, _, _ := storedParts(text)
 	t, err := readTerms(terms)
 	if err != nil { // what is known goes on
 		l.c.calls.Complain(notRead, l.name, l.unreadable(text))
-		return
+		return nil
 	}
 	s.text = text
 	s.terms.Store(t)
+	return nil
 }
 
 const notRead = "the limit that is kept on the server cannot be read, and the one that was known counts"

@@ -2,6 +2,8 @@ package ratelimit_test
 
 import (
 	"cmp"
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +17,7 @@ import (
 )
 
 // Limits of a name are changed while processes use it, with a client-side cache and without.
-func TestALimitSetOnTheServerCountsInAllProcesses(t *testing.T) {
+func TestStored_LimitSet_CountsInAllProcesses(t *testing.T) {
 	t.Parallel()
 	rig.EachCache(t, func(t *testing.T, _ *redistest.Server, wire func() rueidis.Client) {
 		users := []*ratelimit.Client{on(t, wire(), patient), on(t, wire(), patient)}
@@ -66,8 +68,23 @@ func TestALimitSetOnTheServerCountsInAllProcesses(t *testing.T) {
 	})
 }
 
+// A limit that is kept has no end, so a look does not ask for one: that takes two commands in place of five, and no
+// right to MULTI.
+func TestStored_Look_AsksForNoExpiry(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	c := on(t, srv.Client(t), patient)
+	before := redistest.CommandCalls(t, admin)
+	_, err := c.Limiter("api", ratelimit.LimiterOptions{Rate: 5, Stored: true}).Peek(ctx, "k")
+	require.NoError(t, err)
+	after := redistest.CommandCalls(t, admin)
+	require.Positive(t, after["client|caching"]-before["client|caching"])
+	require.Equal(t, before["multi"], after["multi"])
+}
+
 // Each second a client asks for the limits that it uses; here a second is a moment.
-func TestEveryAlgorithmCanBeSetOnTheServer(t *testing.T) {
+func TestStored_EveryAlgorithm_CanBeSet(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		user, operator := on(t, servers[0].Client(t), patient), on(t, servers[0].Client(t), patient)
@@ -95,7 +112,7 @@ func TestEveryAlgorithmCanBeSetOnTheServer(t *testing.T) {
 }
 
 // What cannot be read changes nothing, and what cannot be asked leaves the program's limit.
-func TestALimitOfTheServerThatCannotBeReadLeavesTheOneThatIsKnown(t *testing.T) {
+func TestStored_UnreadableLimit_LeavesTheKnownOne(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
@@ -134,22 +151,159 @@ func TestALimitOfTheServerThatCannotBeReadLeavesTheOneThatIsKnown(t *testing.T) 
 	})
 }
 
-func TestWhatSetRefusesIsNotSent(t *testing.T) {
+// The server is silent from the start, then after it has answered. A caller waits for its own context, or for
+// AllowTimeout, and not for those who ask before it: the longest call of each is counted, to the nanosecond.
+func TestStored_ServerSilent_NoCallerWaitsForOthers(t *testing.T) {
 	t.Parallel()
-	wire := &counting{Client: redistest.Embedded(t).Client(t)}
-	c := on(t, wire, patient)
-	wire.Sent.Store(0)
-	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1})
-	require.ErrorIs(t, l.Set(ctx, string(make([]byte, 257))), errs.ErrInvalidOption)
-	require.ErrorIs(t, c.Limiter("l", ratelimit.LimiterOptions{}).Set(ctx, ""), errs.ErrInvalidOption)
-	nowhere := c.Limiter("l",
-		ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day,
-			Zone: time.FixedZone("here", 3600)})
-	require.ErrorContains(t, nowhere.Set(ctx, ""), `Zone is "here"`)
-	require.NoError(t, c.Close(ctx))
-	require.ErrorIs(t, l.Set(ctx, ""), errs.ErrClosed)
-	require.ErrorIs(t, l.Unset(ctx), errs.ErrClosed)
-	_, err := l.Inspect(ctx)
-	require.ErrorIs(t, err, errs.ErrClosed)
-	require.Zero(t, wire.Sent.Load())
+	const impatient, allow = 5 * time.Millisecond, 50 * time.Millisecond
+	for _, answeredFirst := range []bool{false, true} {
+		for _, policy := range []ratelimit.Policy{ratelimit.Fail, ratelimit.Open, ratelimit.Closed, ratelimit.Local} {
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+				proxy := redistest.NewProxy(t, servers[0])
+				o := proxy.Server().Option()
+				o.DisableCache = true // each look asks the server
+				wire, err := rueidis.NewClient(o)
+				require.NoError(t, err)
+				t.Cleanup(wire.Close)
+				c := on(t, wire, ratelimit.Options{AllowTimeout: allow, RefusalTrust: -1})
+				limit := ratelimit.LimiterOptions{Rate: 1000, Stored: true, WhenDown: policy}
+				if policy == ratelimit.Local {
+					limit.Share = 1
+				}
+				l := c.Limiter("l", limit)
+				if answeredFirst {
+					_, err := l.Allow(ctx, "k", 1)
+					require.NoError(t, err)
+					time.Sleep(2 * time.Second)
+				}
+				proxy.BlackHole(redistest.Up)
+				var mu sync.Mutex
+				longest := map[time.Duration]time.Duration{}
+				calls := 0
+				call := func(patience time.Duration, verb func(ctx context.Context) (down, err error)) {
+					ctx, cancel := context.WithTimeout(ctx, patience)
+					defer cancel()
+					began := time.Now()
+					down, err := verb(ctx)
+					took := time.Since(began)
+					mu.Lock()
+					defer mu.Unlock()
+					calls++
+					longest[patience] = max(longest[patience], took)
+					if policy == ratelimit.Fail && err == nil || policy != ratelimit.Fail && patience > allow && err != nil ||
+						err == nil && down == nil {
+						t.Errorf("%v: %v, %v", patience, down, err)
+					}
+				}
+				allowed := func(ctx context.Context) (down, err error) {
+					a, err := l.Allow(ctx, "k", 1)
+					return a.Down, err
+				}
+				several := func(ctx context.Context) (down, err error) {
+					d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "k", N: 1})
+					if err != nil {
+						return nil, err
+					}
+					return d.Each[0].Down, nil
+				}
+				var wg sync.WaitGroup
+				end := time.Now().Add(3 * time.Second)
+				for i := range 16 {
+					patience, verb := time.Minute, allowed
+					if i%2 == 0 {
+						patience = impatient
+					}
+					if i%4 > 1 {
+						verb = several
+					}
+					wg.Go(func() {
+						for time.Now().Before(end) {
+							call(patience, verb)
+							time.Sleep(time.Millisecond)
+						}
+					})
+				}
+				wg.Wait()
+				require.LessOrEqual(t, longest[impatient], impatient, "%v, answered first %v", policy, answeredFirst)
+				require.LessOrEqual(t, longest[time.Minute], allow, "%v, answered first %v", policy, answeredFirst)
+				t.Logf("%v, answered first %v: %d calls, the longest %v", policy, answeredFirst, calls, longest)
+			})
+		}
+	}
+}
+
+// An operator lowers a limit below what some requests take. Those are refused, whatever the new limit is, as are others
+// for which there is no room; they are no mistakes of their callers.
+func TestStored_LimitBelowARequest_Refuses(t *testing.T) {
+	t.Parallel()
+	for _, lowered := range []struct {
+		o     ratelimit.LimiterOptions
+		whole time.Duration // until all of it could pass again, at most
+	}{
+		{ratelimit.LimiterOptions{Rate: 5}, time.Second},
+		{ratelimit.LimiterOptions{Rate: 5, Per: 366 * 24 * time.Hour, Burst: 2}, 2 * 366 * 24 * time.Hour / 5},
+		{ratelimit.LimiterOptions{Rate: 5, Algorithm: ratelimit.SlidingWindow}, time.Second},
+		{ratelimit.LimiterOptions{Rate: 5, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Hour}, time.Hour},
+	} {
+		redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+			proxy := redistest.NewProxy(t, servers[0])
+			user, operator := on(t, proxy.Server().Client(t), patient), on(t, servers[0].Client(t), patient)
+			limiter := func(p ratelimit.Policy, share float64) *ratelimit.Limiter {
+				return user.Limiter("api", ratelimit.LimiterOptions{Rate: 100, Stored: true, WhenDown: p, Share: share})
+			}
+			l, other := limiter(ratelimit.Fail, 0), user.Limiter("other", ratelimit.LimiterOptions{Rate: 100})
+			a, err := l.Allow(ctx, "k", 10)
+			require.NoError(t, err)
+			require.True(t, a.Allowed)
+			require.NoError(t, operator.Limiter("api", lowered.o).Set(ctx, "an incident"))
+			require.NoError(t, operator.Limiter("api", lowered.o).Reset(ctx, "k"))
+			time.Sleep(2 * time.Second)
+
+			most := lowered.o.Rate
+			if lowered.o.Burst != 0 {
+				most = lowered.o.Burst
+			}
+			for n := most + 1; n <= 100; n++ {
+				a, err = l.Allow(ctx, "k", n)
+				require.NoError(t, err)
+				require.False(t, a.Allowed, "%d units", n)
+				require.Equal(t, most, a.Remaining)
+				require.GreaterOrEqual(t, a.RetryAfter, time.Second)
+				require.LessOrEqual(t, a.RetryAfter, lowered.whole)
+				_, err = l.Wait(ctx, "k", n)
+				if lowered.o.Algorithm == "" {
+					require.ErrorIs(t, err, ratelimit.ErrLimited)
+				}
+				require.Error(t, err)
+			}
+			d, err := user.AllowAll(ctx, ratelimit.Take{Limiter: other, Key: "k", N: 1},
+				ratelimit.Take{Limiter: l, Key: "k", N: 100})
+			require.NoError(t, err)
+			require.False(t, d.Allowed)
+			require.True(t, d.Each[0].Allowed)
+			require.GreaterOrEqual(t, d.RetryAfter, time.Second)
+			a, err = l.AllowAtMost(ctx, "k", 100)
+			require.NoError(t, err)
+			require.Equal(t, most, a.N, "as many as may pass")
+			_, err = l.Allow(ctx, "k", 101)
+			require.ErrorIs(t, err, errs.ErrInvalidOption, "the program never let as many pass")
+
+			proxy.BlackHole(redistest.Up)
+			for _, p := range []ratelimit.Policy{ratelimit.Open, ratelimit.Closed, ratelimit.Local} {
+				share := 0.
+				if p == ratelimit.Local {
+					share = 1
+				}
+				a, err = limiter(p, share).Allow(ctx, "down", 100)
+				require.NoError(t, err)
+				require.Error(t, a.Down)
+				require.Equal(t, p == ratelimit.Open, a.Allowed, p)
+				require.Equal(t, p == ratelimit.Open, a.N == 100, p)
+				require.Equal(t, p != ratelimit.Open, a.RetryAfter > 0, p)
+				d, err = user.AllowAll(ctx, ratelimit.Take{Limiter: limiter(p, share), Key: "down", N: 100})
+				require.NoError(t, err)
+				require.Equal(t, p == ratelimit.Open, d.Allowed, p)
+			}
+		})
+	}
 }

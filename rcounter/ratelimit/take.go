@@ -13,14 +13,21 @@ import (
 
 type asked = batch.Request[request, answers]
 
-var takeScript = script.Load("take", files, "take")
+var (
+	takeScript = script.Load("take", files, "take")
+	peekScript = takeScript.Reads() // of no units
+)
 
 // askAlone makes a call for one request.
 func (c *Client) askAlone(ctx context.Context, r request) (answers, error) {
 	if r.all == nil { // as the rest of the function would, and makes less that has to be collected
+		s := takeScript
+		if r.peeks() {
+			s = peekScript
+		}
 		args := r.t.args(append(make([]string, 0, 7), callID()))
 		m, err := c.within(ctx,
-			script.Call{Script: takeScript, Keys: []string{r.key}, Args: append(args, r.many(1), strconv.FormatInt(r.n, 10))})
+			script.Call{Script: s, Keys: []string{r.key}, Args: append(args, r.many(1), r.wants())})
 		if err != nil {
 			return answers{}, err
 		}
@@ -208,7 +215,7 @@ func (t *takeCall) writeRuns(requests []*asked) {
 		for k < len(requests) && requests[k].Ask.n == a.n && requests[k].Ask.upTo == a.upTo {
 			k++
 		}
-		t.call.Args = append(t.call.Args, a.many(k), strconv.FormatInt(a.n, 10))
+		t.call.Args = append(t.call.Args, a.many(k), a.wants())
 		t.runs = append(t.runs, requests[:k])
 		requests = requests[k:]
 	}
@@ -235,7 +242,7 @@ func (t *takeCall) writeAll() {
 				at = strconv.Itoa(len(t.call.Keys))
 				index[p.key] = at
 			}
-			rest = append(rest, at, strconv.FormatInt(p.n, 10))
+			rest = append(rest, at, p.wants())
 		}
 		t.replies += len(parts)
 	}

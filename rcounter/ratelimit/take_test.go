@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"context"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -36,7 +35,7 @@ func most(o ratelimit.LimiterOptions) int64 {
 
 // Requests in one call are answered as one after the other, whatever their limits, and a second run of the call answers
 // the same.
-func TestRequestsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
+func TestRequests_OneCall_AreAnsweredOneAfterTheOther(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	for wire, wrap := range map[string]func(c rueidis.Client) rueidis.Client{
@@ -127,7 +126,7 @@ func TestRequestsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 	}
 }
 
-func TestRequestsOfACrowdShareCallsAndTakeNoUnitTwice(t *testing.T) {
+func TestRequests_Crowd_ShareCallsAndTakeNoUnitTwice(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -168,41 +167,7 @@ func TestRequestsOfACrowdShareCallsAndTakeNoUnitTwice(t *testing.T) {
 	})
 }
 
-// A caller leaves a shared call when it likes, and nobody waits for longer than AllowTimeout.
-func TestACallerOfASharedAllowLeavesInItsOwnTime(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	c := on(t, srv.Client(t), ratelimit.Options{CallTimeout: time.Minute, AllowTimeout: 300 * time.Millisecond})
-	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1000})
-	redistest.Eventually(t, 20*time.Second, "the server is known", func() bool {
-		_, err := l.Allow(ctx, "", 1)
-		return err == nil
-	})
-	srv.Stop(t)
-	defer srv.Resume(t)
-	var wg sync.WaitGroup
-	for i := range 24 {
-		wg.Go(func() {
-			within := ctx
-			if i%3 > 0 {
-				var cancel context.CancelFunc
-				within, cancel = context.WithTimeout(ctx, []time.Duration{0, 30 * time.Millisecond, time.Hour}[i%3])
-				defer cancel()
-			}
-			began := time.Now()
-			_, err := l.Allow(within, "", 1)
-			if err == nil {
-				t.Error("an answer of a stopped server")
-			}
-			if took := time.Since(began); took > 20*time.Second { // of the hour that it would wait for
-				t.Errorf("%d took %v", i, took)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-func TestALoneAllowSaysThatItsOwnTimeIsOver(t *testing.T) {
+func TestAllow_Alone_SaysThatItsOwnTimeIsOver(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), ratelimit.Options{CallTimeout: time.Minute, AllowTimeout: 100 * time.Millisecond})
@@ -227,45 +192,7 @@ func TestALoneAllowSaysThatItsOwnTimeIsOver(t *testing.T) {
 	}
 }
 
-func TestAllowAtMostTakesWhatThereIs(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		c := on(t, srv.Client(t), patient)
-		for name, o := range map[string]ratelimit.LimiterOptions{
-			"gcra":    {Rate: 5, Per: time.Hour},
-			"sliding": {Rate: 5, Per: time.Hour, Algorithm: ratelimit.SlidingWindow},
-			"fixed":   {Rate: 5, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year},
-			"process": {Rate: 5, Per: time.Hour, PerProcess: true},
-		} {
-			l := c.Limiter(name, o)
-			a, err := l.AllowAtMost(ctx, "k", 3)
-			require.NoError(t, err)
-			require.True(t, a.Allowed)
-			require.EqualValues(t, 3, a.N)
-			require.Zero(t, a.RetryAfter)
-			a, err = l.AllowAtMost(ctx, "k", 3)
-			require.NoError(t, err)
-			require.True(t, a.Allowed)
-			require.EqualValues(t, 2, a.N, name)
-			a, err = l.AllowAtMost(ctx, "k", 3)
-			require.NoError(t, err)
-			require.False(t, a.Allowed)
-			require.Zero(t, a.N)
-			require.Positive(t, a.RetryAfter, name)
-			a, err = l.Peek(ctx, "k")
-			require.NoError(t, err)
-			require.False(t, a.Allowed)
-			require.Positive(t, a.ResetAfter)
-			require.NoError(t, l.Reset(ctx, "k"))
-			a, err = l.Peek(ctx, "k")
-			require.NoError(t, err)
-			require.True(t, a.Allowed)
-			require.EqualValues(t, 5, a.Remaining, name)
-		}
-	})
-}
-
-func TestAllowAllTakesAllOrNoneAndSaysWhichLimitRefused(t *testing.T) {
+func TestAllowAll_OneRefuses_TakesNoneAndSaysWhich(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
@@ -298,38 +225,19 @@ func TestAllowAllTakesAllOrNoneAndSaysWhichLimitRefused(t *testing.T) {
 	})
 }
 
-func TestAllowAllRefusesWhatCannotBeOneStepAndSendsNothing(t *testing.T) {
+func TestAllowAll_KeysOfTwoSlots_AreRefusedUnsent(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Cluster(t)
 	wire := &counting{Client: srv.Client(t)}
-	c, other := on(t, wire, patient), on(t, wire, patient)
+	c := on(t, wire, patient)
 	l := func(c *ratelimit.Client, name string) *ratelimit.Limiter {
 		return c.Limiter(name, ratelimit.LimiterOptions{Rate: 10})
 	}
 	a, b := l(c, "a"), l(c, "b")
 	wire.Sent.Store(0)
-	many := make([]ratelimit.Take, 17)
-	for name, tc := range map[string]struct {
-		takes []ratelimit.Take
-		is    error
-		says  string
-	}{
-		"none":           {nil, errs.ErrInvalidOption, "the number of limits is 0"},
-		"too many":       {many, errs.ErrInvalidOption, "the number of limits is 17"},
-		"no limiter":     {[]ratelimit.Take{{Key: "x", N: 1}}, errs.ErrInvalidOption, "Limiter is nil"},
-		"another client": {[]ratelimit.Take{{Limiter: l(other, "a"), N: 1}}, errs.ErrInvalidOption, "of another client"},
-		"twice":          {[]ratelimit.Take{{a, "x", 1}, {a, "x", 1}}, errs.ErrInvalidOption, `"x" of "a", twice`},
-		"too much": {[]ratelimit.Take{{a, "x", 1}, {b, "x", 11}}, errs.ErrInvalidOption,
-			`limit 1, "b": invalid option: n is 11`},
-		"of the process": {[]ratelimit.Take{{c.Limiter("p", ratelimit.LimiterOptions{Rate: 1, PerProcess: true}), "x", 1}},
-			errs.ErrInvalidOption, "PerProcess"},
-		"two slots": {[]ratelimit.Take{{a, "x", 1}, {b, "y", 1}}, errs.ErrInvalidName,
-			`the limits of "x" and "y" are in different slots`},
-	} {
-		_, err := c.AllowAll(ctx, tc.takes...)
-		require.ErrorIs(t, err, tc.is, name)
-		require.ErrorContains(t, err, tc.says, name)
-	}
+	_, err := c.AllowAll(ctx, ratelimit.Take{Limiter: a, Key: "x", N: 1}, ratelimit.Take{Limiter: b, Key: "y", N: 1})
+	require.ErrorIs(t, err, errs.ErrInvalidName)
+	require.ErrorContains(t, err, `the limits of "x" and "y" are in different slots`)
 	require.Zero(t, wire.Sent.Load())
 	for _, keys := range [][2]string{{"x", "x"}, {"{x}", "{x}:y"}, {"x", "{x}:y"}, {"a}b", "a}b"}} {
 		d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: a, Key: keys[0], N: 1},
@@ -341,7 +249,7 @@ func TestAllowAllRefusesWhatCannotBeOneStepAndSendsNothing(t *testing.T) {
 
 // A refusal is not asked for again until it ends, or is trusted no longer; and what gives units back in this process
 // ends it.
-func TestAKeyThatWasRefusedIsRefusedInTheProcess(t *testing.T) {
+func TestRefusal_AskedAgain_IsAnsweredByTheProcess(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		wire := &counting{Client: srv.Client(t)}

@@ -1,8 +1,12 @@
 package ratelimit_test
 
 import (
+	"archive/zip"
 	"fmt"
+	"go/build"
 	"math/rand/v2"
+
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,11 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
 // In no period do more units pass than the limit, and a unit counts for no longer than a period and a slice.
-func TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod(t *testing.T) {
+func TestSlidingWindow_AnyPeriod_LetsItsRatePassAtMost(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -32,7 +37,7 @@ func TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod(t *testing.T) {
 		m := l.NewModel()
 		per := o.Per.Microseconds()
 		slice := (per + 31) / 32
-		var passed []passing
+		var passed []struct{ at, n int64 }
 		for range 80 {
 			at = at.Add(time.Duration(rnd.Int64N(2*per/o.Rate+2)) * time.Microsecond)
 			srv.Embedded.SetTime(at)
@@ -53,7 +58,7 @@ func TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod(t *testing.T) {
 			}
 			if got.Allowed {
 				require.LessOrEqual(t, sure+n, o.Rate, "seed %d: %+v", seed, o)
-				passed = append(passed, passing{now, n})
+				passed = append(passed, struct{ at, n int64 }{now, n})
 				continue
 			}
 			require.Greater(t, mayBe+n, o.Rate, "seed %d: refused without need: %+v", seed, o)
@@ -64,7 +69,7 @@ func TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, a.Allowed, "seed %d: it was told to come now: %+v", seed, o)
 				m.Take(at.UnixMicro(), n, false)
-				passed = append(passed, passing{at.UnixMicro(), n})
+				passed = append(passed, struct{ at, n int64 }{at.UnixMicro(), n})
 			}
 		}
 	}
@@ -73,93 +78,160 @@ func TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod(t *testing.T) {
 	}
 }
 
-// nextUnit is when the local name of the unit changes, found by looking: every quarter of an hour begins all units but
-// minutes.
-func nextUnit(at time.Time, unit ratelimit.Unit, zone *time.Location) time.Time {
-	name := func(at time.Time) string {
-		at = at.In(zone)
-		switch unit {
-		case ratelimit.Minute:
-			return at.Format("2006-01-02 15:04")
-		case ratelimit.Hour:
-			return at.Format("2006-01-02 15")
-		case ratelimit.Day:
-			return at.Format("2006-01-02")
-		case ratelimit.Week:
-			y, w := at.ISOWeek()
-			return strconv.Itoa(y*100 + w)
-		case ratelimit.Month:
-			return at.Format("2006-01")
+// calendar is package time's, as a slow and obvious model: it looks at all instants at which a unit can begin. Those
+// are the quarters of an hour, because all offsets since 1980 are made of them, and the changes of the clocks.
+type calendar struct {
+	zone    *time.Location
+	changes []time.Time // since 1980
+}
+
+func calendarOf(zone *time.Location) calendar {
+	c, last := calendar{zone: zone}, time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
+	for at := time.Date(1980, 1, 1, 0, 0, 0, 0, zone); ; {
+		_, end := at.ZoneBounds()
+		if at = end; end.IsZero() || end.After(last) {
+			return c
 		}
-		return at.Format("2006")
+		c.changes = append(c.changes, end)
 	}
+}
+
+// name is the local name of the unit that lasts at an instant. Later units have greater names.
+func (c *calendar) name(at time.Time, unit ratelimit.Unit) string {
+	switch at = at.In(c.zone); unit {
+	case ratelimit.Minute: // one that comes twice is two
+		return at.UTC().Format("2006-01-02 15:04")
+	case ratelimit.Week:
+		y, w := at.ISOWeek()
+		return fmt.Sprintf("%d-%02d", y, w)
+	}
+	return at.Format(map[ratelimit.Unit]string{ratelimit.Hour: "2006-01-02 15", ratelimit.Day: "2006-01-02",
+		ratelimit.Month: "2006-01", ratelimit.Year: "2006"}[unit])
+}
+
+// next is the first instant after one at which a unit can begin.
+func (c *calendar) next(at time.Time, step time.Duration) time.Time {
+	n := at.Truncate(step).Add(step)
+	for _, change := range c.changes {
+		if change.After(at) && change.Before(n) {
+			n = change
+		}
+	}
+	return n
+}
+
+// end is when the unit ends that lasts at an instant. A unit whose name comes twice is one, and so a unit lasts until a
+// later one begins.
+func (c *calendar) end(at time.Time, unit ratelimit.Unit) time.Time {
 	step := 15 * time.Minute
 	if unit == ratelimit.Minute {
 		step = time.Minute
 	}
-	was := name(at)
-	for at = at.Truncate(step).Add(step); name(at) == was; at = at.Add(step) {
+	name := c.name(at, unit)
+	for _, change := range c.changes {
+		// A greater name may have come before the clocks were put back.
+		if !change.After(at) && at.Sub(change) < 26*time.Hour {
+			name = max(name, c.name(change.Add(-time.Second), unit))
+		}
+	}
+	here := at.In(c.zone)
+	switch unit { // no zone is further from UTC, and what lies before is skipped
+	case ratelimit.Month:
+		at = later(at, time.Date(here.Year(), here.Month()+1, -2, 0, 0, 0, 0, time.UTC))
+	case ratelimit.Year:
+		at = later(at, time.Date(here.Year()+1, 1, -2, 0, 0, 0, 0, time.UTC))
+	case ratelimit.Week:
+		at = later(at, at.AddDate(0, 0, 5-(int(here.Weekday())+6)%7))
+	}
+	for at = c.next(at, step); c.name(at, unit) <= name; at = c.next(at, step) {
 	}
 	return at
 }
 
-// The server's calendar is that of package time: in UTC for a century, in other zones around the changes of the clocks.
-func TestAFixedWindowEndsWithTheUnitOfTheCalendar(t *testing.T) {
-	redistest.SkipShort(t)
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// zoneNames are those of all zones that Go knows.
+func zoneNames(t *testing.T) (names []string) {
+	t.Helper()
+	r, err := zip.OpenReader(filepath.Join(build.Default.GOROOT, "lib", "time", "zoneinfo.zip"))
+	if err != nil {
+		t.Skip("no list of time zones: ", err)
+	}
+	defer r.Close()
+	for _, f := range r.File {
+		if !strings.HasSuffix(f.Name, "/") {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// Units of the calendar end on the server and in the process as package time says, in all zones, around each change of
+// the clocks since 1980 and at the beginning of years, also if the process's clock differs from the server's.
+func TestCalendar_EveryZone_EndsAsPackageTimeSays(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
-	c := on(t, srv.Client(t), patient)
-	rnd := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	wire := srv.Client(t)
+	calls := script.NewRunner(wire, time.Minute)
+	ends := ratelimit.CalendarScript()
+	c := on(t, wire, patient)
 	units := []ratelimit.Unit{ratelimit.Minute, ratelimit.Hour, ratelimit.Day, ratelimit.Week, ratelimit.Month,
 		ratelimit.Year}
-	names := 0
-	ends := func(t *testing.T, at time.Time, unit ratelimit.Unit, zone *time.Location) time.Time {
-		srv.Embedded.SetTime(at)
-		names++
-		l := c.Limiter("l"+strconv.Itoa(names),
-			ratelimit.LimiterOptions{Rate: 5, Algorithm: ratelimit.FixedWindow, Unit: unit, Zone: zone})
-		a, err := l.Allow(ctx, "", 1)
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	names := zoneNames(t)
+	cases, zones, changes := 0, 0, 0
+	for _, i := range rnd.Perm(len(names))[:redistest.Sized(5, 50, len(names))] {
+		zone, err := time.LoadLocation(names[i])
 		require.NoError(t, err)
-		require.True(t, a.Allowed)
-		return at.Add(a.ResetAfter)
-	}
-	for range redistest.Sized(40, 40, 5000) {
-		at := time.Unix(rnd.Int64N(130*365*86400), rnd.Int64N(1_000_000)*1000)
-		unit := units[rnd.IntN(len(units)-1)] // a year takes long to look through
-		require.Equal(t, nextUnit(at, unit, time.UTC).UTC(), ends(t, at, unit, nil).UTC(), "%v of %v", unit, at.UTC())
-	}
-	for _, year := range []int{1972, 1999, 2000, 2001, 2024, 2100, 2101} {
-		at := time.Date(year, 2, 29, 12, 0, 0, 0, time.UTC)
-		require.Equal(t, time.Date(year+1, 1, 1, 0, 0, 0, 0, time.UTC), ends(t, at, ratelimit.Year, nil).UTC())
-	}
-	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu",
-		"America/St_Johns", "Asia/Beirut", "America/Havana", "Pacific/Auckland", "Africa/Cairo"} {
-		zone, err := time.LoadLocation(name)
-		require.NoError(t, err)
-		table := c.Limiter("t",
-			ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, Zone: zone}).ZoneTable()
-		fields := strings.Split(table, ",")
-		around := []time.Time{time.Now().Truncate(time.Second)}
-		for _, i := range []int{1, 3} {
-			s, err := strconv.ParseInt(fields[i], 10, 64)
-			require.NoError(t, err)
-			if s > 0 && s < 1<<39 {
-				around = append(around, time.Unix(s, 0))
+		zones++
+		model := calendarOf(zone)
+		var instants []time.Time
+		for range redistest.Sized(10, 20, 20) {
+			year, day := 1981+rnd.IntN(58), 1+rnd.IntN(10)
+			instants = append(instants, time.Date(year, 1, day, rnd.IntN(24), 0, rnd.IntN(3600), 0, zone))
+			if len(model.changes) > 0 {
+				changes++
+				around := model.changes[rnd.IntN(len(model.changes))]
+				instants = append(instants, around.Add(-time.Second), around, around.Add(time.Duration(rnd.IntN(180))*time.Minute),
+					around.Add(time.Duration(rnd.Int64N(60*3600))*time.Second-30*time.Hour))
 			}
 		}
-		for range redistest.Sized(40, 40, 2000) {
-			at := around[rnd.IntN(len(around))].Add(time.Duration(rnd.Int64N(60*3600_000_000))*time.Microsecond - 30*time.Hour)
-			for _, unit := range []ratelimit.Unit{ratelimit.Day, ratelimit.Week} {
-				require.Equal(t, nextUnit(at, unit, zone).UTC(), ends(t, at, unit, zone).UTC(), "%v of %v (%v)", unit, at.In(zone),
-					table)
+		var args []string
+		var want, own []time.Time
+		var what []string
+		for _, at := range instants {
+			for _, unit := range units {
+				l := c.Limiter("l",
+					ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: unit, Zone: zone})
+				table := l.ZoneTableAt(at.Add(time.Duration(rnd.IntN(7)-3) * 4 * time.Hour))
+				args = append(args, ratelimit.Letter(unit), table, strconv.FormatInt(at.Unix(), 10))
+				want, own = append(want, model.end(at, unit)), append(own, l.EndAt(at))
+				what = append(what, fmt.Sprintf("%v of %v in %v (%v)", unit, at.In(zone), zone, table))
+			}
+		}
+		m, err := calls.Do(ctx, script.Call{Script: ends, Keys: []string{"none"}, Args: args})
+		require.NoError(t, err)
+		got, err := m.AsIntSlice()
+		require.NoError(t, err)
+		for i := range want {
+			if cases++; !time.Unix(got[i], 0).Equal(want[i]) || !own[i].Equal(want[i]) {
+				t.Errorf("%s: %v on the server, %v in the process, want %v (seed %d)", what[i], time.Unix(got[i], 0).In(zone),
+					own[i].In(zone), want[i].In(zone), seed)
 			}
 		}
 	}
+	t.Logf("%d units of %d zones, %d of them around a change of the clocks", cases, zones, changes*4*len(units))
 }
 
 // All of the limit may pass at the end of a window, and again with the next; the server's time counts, not the
 // process's.
-func TestAFixedWindowStartsAgainWithTheNext(t *testing.T) {
+func TestFixedWindow_NextUnit_StartsAgain(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	c := on(t, srv.Client(t), patient)
@@ -186,12 +258,41 @@ func TestAFixedWindowStartsAgainWithTheNext(t *testing.T) {
 	a, err = l.Allow(ctx, "k", 1)
 	require.NoError(t, err)
 	require.False(t, a.Allowed)
+	require.Equal(t, 24*time.Hour+time.Second, a.RetryAfter, "until the end of the window that goes on")
 	srv.Embedded.SetTime(day.Add(49 * time.Hour))
 	require.Empty(t, keys(t, srv.Client(t)))
 }
 
+// The clocks change more than once before the unit ends. A refusal writes nothing, so the key has to last until then.
+func TestFixedWindow_SeveralChangesAhead_LastsUntilItsEnd(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	wire := srv.Client(t)
+	c := on(t, wire, patient)
+	for _, name := range []string{"America/New_York", "Europe/Berlin", "Antarctica/Troll", "Australia/Lord_Howe",
+		"Africa/Casablanca"} {
+		zone, err := time.LoadLocation(name)
+		require.NoError(t, err)
+		year := time.Now().In(zone).Year() + 1
+		now := time.Date(year-1, 1, 5, 12, 0, 0, 0, zone)
+		srv.Embedded.SetTime(now)
+		l := c.Limiter("l"+name,
+			ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year, Zone: zone})
+		l.SetZoneTableAt(now)
+		left := time.Date(year, 1, 1, 0, 0, 0, 0, zone).Sub(now)
+		for _, allowed := range []bool{true, false} {
+			a, err := l.Allow(ctx, "", 1)
+			require.NoError(t, err)
+			require.Equal(t, allowed, a.Allowed)
+			require.Equal(t, left, a.ResetAfter, name)
+			require.True(t, allowed || a.RetryAfter == left, name)
+		}
+		require.GreaterOrEqual(t, srv.Embedded.TTL(l.Key("")), left, name)
+	}
+}
+
 // A limit of another algorithm starts anew under the same name.
-func TestAnotherAlgorithmStartsAnew(t *testing.T) {
+func TestLimiter_OtherAlgorithm_StartsAnew(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
@@ -222,7 +323,7 @@ func TestAnotherAlgorithmStartsAnew(t *testing.T) {
 }
 
 // A limiter of one process looks at a calendar of its own.
-func TestAWindowOfOneProcessEndsWithTheUnitOfTheCalendar(t *testing.T) {
+func TestFixedWindow_PerProcess_EndsWithItsUnit(t *testing.T) {
 	t.Parallel()
 	units := []ratelimit.Unit{ratelimit.Minute, ratelimit.Hour, ratelimit.Day, ratelimit.Week, ratelimit.Month,
 		ratelimit.Year}
@@ -230,14 +331,14 @@ func TestAWindowOfOneProcessEndsWithTheUnitOfTheCalendar(t *testing.T) {
 		zone, err := time.LoadLocation(name)
 		require.NoError(t, err)
 		synctest.Test(t, func(t *testing.T) {
-			c := on(t, nowhere{}, patient)
+			c, model := on(t, nowhere{}, patient), calendarOf(zone)
 			rnd := rand.New(rand.NewPCG(1, 1))
 			for round := range redistest.Sized(2, 2, 40) {
 				for _, unit := range units {
 					time.Sleep(time.Duration(rnd.Int64N(int64(30 * 24 * time.Hour))).Truncate(time.Microsecond))
 					l := c.Limiter(fmt.Sprint(unit, round),
 						ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: unit, Zone: zone, PerProcess: true})
-					left := time.Until(nextUnit(time.Now(), unit, zone))
+					left := time.Until(model.end(time.Now(), unit))
 					a, err := l.Allow(ctx, "", 2)
 					require.NoError(t, err)
 					require.True(t, a.Allowed)

@@ -2,6 +2,7 @@ package redpacket_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 
 // From Redis 7.2 on WAIT waits for nothing if its connection has written nothing. So a call that only finds what its
 // first copy, or another call, has done must write something, or its answer is confirmed by nobody.
-func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
+func TestAnswers_Confirmed_ComeWithAWrite(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Start(t, "--hz", "100") // by default WAIT ends with the next 100 ms, whatever its timeout
@@ -49,4 +50,26 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		require.ErrorIs(t, tc.call(), errs.ErrNotReplicated, tc.name)
 		require.Greater(t, rig.Writes(t, admin), before, tc.name)
 	}
+}
+
+// A refusal needs no replica, and what no replica had is confirmed once there is one.
+func TestShares_ReplicaIsThereLater_AreConfirmed(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := on(t, srv.Client(t), redpacket.Options{CallTimeout: 10 * time.Second, MinReplicas: 1,
+		ReplicaTimeout: 50 * time.Millisecond}).Packet("p")
+	sent(t, on(t, srv.Client(t), patient), "p", packet(10, 1))
+	s, err := p.Grab(ctx, "ann")
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
+	require.False(t, s.Won())
+	s, err = p.Grab(ctx, "bob")
+	require.NoError(t, err)
+	require.Equal(t, redpacket.SoldOut, s.Outcome)
+	host, port, _ := strings.Cut(srv.Addr(), ":")
+	redistest.Start(t, "--replicaof", host, port)
+	redistest.Eventually(t, 20*time.Second, "a replica has it", func() bool {
+		s, err = p.Grab(ctx, "ann")
+		return err == nil
+	})
+	require.Equal(t, redpacket.Replayed, s.Outcome)
 }

@@ -108,7 +108,7 @@ func (p *Packet) all(ctx context.Context, size int) ([]Share, error) {
 	return shares, nil
 }
 
-var statusScript = script.Load("redpacket_status", files, "status")
+var statusScript = script.Load("redpacket_status", files, "status").Reads()
 
 type packetPage struct {
 	status State

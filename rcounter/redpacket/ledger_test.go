@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
 )
@@ -143,7 +144,7 @@ func TestLedgerTable(t *testing.T) {
 }
 
 // A crowd whose replies get lost, and movers beside it: the database has what the packet has.
-func TestTheLedgerOfAPacketHasEveryShareOnce(t *testing.T) {
+func TestPacketLedger_CrowdAndMovers_HasEveryShareOnce(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
@@ -185,7 +186,7 @@ func TestTheLedgerOfAPacketHasEveryShareOnce(t *testing.T) {
 
 // Whatever takes entries out of the stream, or puts some in, or takes shares without an entry, every verb of the packet
 // says so and gives nothing. The numbers are in the error.
-func TestALedgerOfAPacketThatIsNotWholeEndsIt(t *testing.T) {
+func TestPacketLedger_NotWhole_EndsThePacket(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
@@ -238,7 +239,7 @@ func TestALedgerOfAPacketThatIsNotWholeEndsIt(t *testing.T) {
 }
 
 // What the ledger has of a packet that lost its records, or its hash, can be moved. Nothing is sent over it.
-func TestTheLedgerOfALostPacketIsReadAllTheSame(t *testing.T) {
+func TestPacketLedger_PacketLost_IsReadAllTheSame(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
@@ -265,19 +266,10 @@ func TestTheLedgerOfALostPacketIsReadAllTheSame(t *testing.T) {
 
 // A run may be broken off between any two of its writes. Then the ledger tells what the packet knows, or every next
 // call says that it does not.
-func TestAGrabThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
+func TestPacketScripts_BrokenOff_HideNoEntry(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
-	const cut = `local real, writes, left = redis, {HSET = 1, LPOP = 1, XADD = 1, XTRIM = 1, HINCRBY = 1, PEXPIRE = 1, UNLINK = 1}, %d
-local redis = {error_reply = real.error_reply, call = function(...)
-  if writes[({...})[1]] then
-    if left == 0 then error('broken off') end
-    left = left - 1
-  end
-  return real.call(...)
-end}
-`
 	for name, args := range map[string][]string{
 		"grab":   {"G", "0", "bob", "cid"},
 		"refund": {"R", "0"},
@@ -306,12 +298,8 @@ end}
 				})
 				require.ErrorIs(t, err, errReissued)
 			}
-			err = raw.Do(ctx, raw.B().Eval().Script(fmt.Sprintf(cut, k)+redpacket.Source(name)).Numkeys(4).
-				Key("rc:{p}:p", "rc:{p}:a", "rc:{p}:g", "rc:{p}:e").Arg(args...).Build()).Error()
-			whole := err == nil
-			if !whole {
-				require.ErrorContains(t, err, "broken off")
-			}
+			whole := rig.BrokenOff(t, raw, k, redpacket.Source(name),
+				[]string{"rc:{p}:p", "rc:{p}:a", "rc:{p}:g", "rc:{p}:e"}, args)
 			st, err := p.Inspect(ctx)
 			if errors.Is(err, errs.ErrCorrupt) {
 				require.False(t, whole, "%s: %v", name, err)
@@ -340,7 +328,7 @@ end}
 
 // A mover reads entries, and is slow. A replica that has not heard of the last of them is promoted, and gives its place
 // to another.
-func TestAMoverKeepsAnEntryThatAFailoverReplaced(t *testing.T) {
+func TestPacketMover_EntryReplaced_KeepsIt(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
@@ -369,23 +357,4 @@ func TestAMoverKeepsAnEntryThatAFailoverReplaced(t *testing.T) {
 	_, err = p.Ledger(ctx, 9, b.move)
 	require.ErrorIs(t, err, errReissued)
 	require.EqualValues(t, 2, number(t, raw, "XLEN", "rc:{p}:e"))
-}
-
-func TestALedgersBadInputIsRefusedAndNothingIsSent(t *testing.T) {
-	t.Parallel()
-	wire := &counting{Client: redistest.Embedded(t).Client(t)}
-	p := on(t, wire, patient).Packet("p")
-	sent := wire.Sent.Load()
-	nothing := func(context.Context, []redpacket.Entry) error { return nil }
-	for _, n := range []int{-1, 0, 10_001} {
-		_, err := p.Ledger(ctx, n, nothing)
-		require.EqualError(t, err, fmt.Sprintf("redpacket: invalid option: n is %d, must be between 1 and 10000", n))
-	}
-	_, err := p.Ledger(ctx, 1, nil)
-	require.EqualError(t, err, "redpacket: invalid option: fn is nil, must be a function")
-	require.ErrorIs(t, p.KeepLedger(ctx, 0, 1, nothing), errs.ErrInvalidOption)
-	require.ErrorIs(t, p.KeepLedger(ctx, time.Second, 1, nil), errs.ErrInvalidOption)
-	_, err = on(t, wire, patient).Packet("{p").Ledger(ctx, 1, nothing)
-	require.ErrorIs(t, err, errs.ErrInvalidName)
-	require.Equal(t, sent, wire.Sent.Load())
 }

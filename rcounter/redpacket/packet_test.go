@@ -2,22 +2,20 @@ package redpacket_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/oracle/judges"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,137 +32,16 @@ func sent(t testing.TB, c *redpacket.Client, name string, o redpacket.Spec) *red
 	return p
 }
 
-// purse is what users were told they took.
-type purse struct {
-	mu     sync.Mutex
-	byUser map[string]redpacket.Share
-	places map[int64]string
-	wrong  []string
-}
-
-func newPurse() *purse {
-	return &purse{byUser: map[string]redpacket.Share{}, places: map[int64]string{}}
-}
-
-func (p *purse) record(s redpacket.Share) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	old, known := p.byUser[s.User]
-	switch {
-	case known && (!s.Won() || s.Ordinal != old.Ordinal || s.Cents != old.Cents):
-		p.wrong = append(p.wrong,
-			fmt.Sprintf("%s was told %d: %d and %v %d: %d", s.User, old.Ordinal, old.Cents, s.Outcome, s.Ordinal, s.Cents))
-	case s.Won():
-		if u, ok := p.places[s.Ordinal]; ok && u != s.User {
-			p.wrong = append(p.wrong, fmt.Sprintf("place %d went to %s and %s", s.Ordinal, u, s.User))
-		}
-		p.byUser[s.User], p.places[s.Ordinal] = s, s.User
+// recorded takes in what a user was answered.
+func recorded(w *judges.Winners, s redpacket.Share) {
+	if s.Won() {
+		w.Won(s.User, judges.Unit{Ordinal: s.Ordinal, Worth: s.Cents})
+	} else {
+		w.Refused(s.User)
 	}
 }
 
-// requireAll fails unless n users took together total.
-func (p *purse) requireAll(t testing.TB, n int, total int64) {
-	t.Helper()
-	require.Empty(t, p.wrong)
-	require.Len(t, p.byUser, n)
-	var sum int64
-	for i := range n {
-		require.Contains(t, p.places, int64(i+1))
-		sum += p.byUser[p.places[int64(i+1)]].Cents
-	}
-	require.Equal(t, total, sum)
-}
-
-func TestACrowdTakesExactlyTheSharesOfAPacket(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		const n, total, callers, users = 100, 20_000, 64, 400
-		each := 60
-		if srv.Embedded != nil {
-			each = 10
-		}
-		c := srv.Client(t)
-		packets := []*redpacket.Packet{sent(t, on(t, c, patient), "p", packet(total, n)),
-			on(t, srv.Client(t), patient).Packet("p")}
-		got := newPurse()
-		var wg sync.WaitGroup
-		for i := range callers {
-			wg.Go(func() {
-				for range each {
-					s, err := packets[i%2].Grab(ctx, "u"+strconv.Itoa(rand.IntN(users)))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got.record(s)
-				}
-			})
-		}
-		wg.Wait()
-		got.requireAll(t, n, total)
-		i := 0
-		for s, err := range packets[1].Shares(ctx) {
-			require.NoError(t, err)
-			i++
-			require.EqualValues(t, i, s.Ordinal)
-			require.Equal(t, got.byUser[s.User].Cents, s.Cents)
-			require.Equal(t, got.places[s.Ordinal], s.User)
-		}
-		require.Equal(t, n, i)
-		st, err := packets[0].Inspect(ctx)
-		require.NoError(t, err)
-		require.Equal(t, redpacket.PhaseOpen, st.Phase)
-		require.EqualValues(t, []int64{n, n, total, total}, []int64{st.Shares, st.Taken, st.Total, st.TakenCents})
-		requireEnds(t, c)
-	})
-}
-
-func TestGrabsOverKilledConnectionsGiveEveryUserOneShare(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	control := srv.Client(t)
-	const n, total, users = 100, 5_000, 150
-	o := redpacket.Options{CallTimeout: 5 * time.Second}
-	sent(t, on(t, control, patient), "p", packet(total, n))
-	packets := []*redpacket.Packet{on(t, srv.Client(t), o).Packet("p"), on(t, srv.Client(t), o).Packet("p")}
-	got := newPurse()
-	during(func() {
-		raw(control, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-		raw(control, "SCRIPT", "FLUSH")
-		for range 50 {
-			raw(control, "PING")
-		}
-	}, func() {
-		next := make(chan string, 3*users)
-		for range 3 {
-			for _, i := range rand.Perm(users) {
-				next <- "u" + strconv.Itoa(i)
-			}
-		}
-		close(next)
-		var wg sync.WaitGroup
-		for i := range 16 {
-			wg.Go(func() {
-				for u := range next {
-					var s redpacket.Share
-					err := errors.New("not asked")
-					for end := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(end); {
-						s, err = packets[i%2].Grab(ctx, u)
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got.record(s)
-				}
-			})
-		}
-		wg.Wait()
-	})
-	got.requireAll(t, n, total)
-}
-
-func TestALargePacketIsSentInPartsAndOpensWithTheLast(t *testing.T) {
+func TestSend_LargePacket_OpensWithItsLastPart(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	wire := &counting{Client: srv.Client(t)}
@@ -233,7 +110,7 @@ func sumOf(t testing.TB, c rueidis.Client, list string) (sum int64) {
 	return sum
 }
 
-func TestASendingBrokenOffVanishesByItself(t *testing.T) {
+func TestSend_BrokenOff_VanishesByItself(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	began := time.Now().Truncate(time.Millisecond)
@@ -298,26 +175,13 @@ func (m *packetModel) grab(u string) (redpacket.Share, error) {
 	return s, nil
 }
 
-func TestRedPacketKeepsToItsModel(t *testing.T) {
+func TestRedPacket_RandomCalls_AnswersAsTheModel(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
-		"once": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },
-		"twice": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client {
-			return twice{Client: s.Client(t)}
-		},
-		"lossy": func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client {
-			return newLossy(t, s, func() bool { return rnd.IntN(3) == 0 })
-		},
-	} {
-		for range redistest.Sized(1, 1, 3) {
-			seed := rand.Uint64()
-			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
-				srv := redistest.Embedded(t)
-				walkPacket(t, srv, on(t, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), patient), rand.New(rand.NewPCG(seed, 1)))
-			})
-		}
-	}
+	rig.OverWires(t, redistest.Sized(1, 1, 3), func(t *testing.T, srv *redistest.Server, c rueidis.Client, rnd *rand.Rand,
+		_ string) {
+		walkPacket(t, srv, on(t, c, patient), rnd)
+	})
 }
 
 func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *rand.Rand) {
@@ -447,113 +311,44 @@ func packetVerbs(p *redpacket.Packet) map[string]func() error {
 	}
 }
 
-func TestARedPacketsBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
-	t.Parallel()
-	wire := &counting{Client: redistest.Embedded(t).Client(t)}
-	c := on(t, wire, patient)
-	wire.Sent.Store(0)
-	for what, name := range map[string]string{"empty": "", "braces": "a{b}", "not UTF-8": "a\xff",
-		"too long": strings.Repeat("x", 64<<10+1)} {
-		for verb, call := range packetVerbs(c.Packet(name)) {
-			require.ErrorIs(t, call(), errs.ErrInvalidName, what+" "+verb)
-		}
-	}
-	p := c.Packet("p")
-	for _, tc := range []struct {
-		o    redpacket.Spec
-		says []string
-	}{
-		{redpacket.Spec{}, []string{"Total is 0"}},
-		{redpacket.Spec{Total: 5, OpenFor: time.Hour}, []string{"Shares is 0"}},
-		{redpacket.Spec{Total: 5, Shares: 6, OpenFor: time.Hour}, []string{"Total is 5", "Shares * Min", "6 * 1"}},
-		{redpacket.Spec{Total: 5, Shares: 2, Min: -1, OpenFor: time.Hour}, []string{"Min is -1"}},
-		{redpacket.Spec{Total: 5, Shares: 2, Max: 2, OpenFor: time.Hour}, []string{"Total is 5", "Shares * Max", "2 * 2"}},
-		{redpacket.Spec{Total: 5, Shares: 2, Method: "fair", OpenFor: time.Hour}, []string{`Method is "fair"`}},
-		{redpacket.Spec{Total: 5, Shares: 2}, []string{"OpenFor is 0s"}},
-		{redpacket.Spec{Total: 5, Shares: 2, OpenFor: time.Microsecond}, []string{"OpenFor is 1µs"}},
-		{redpacket.Spec{Total: 5, Shares: 2, OpenFor: time.Hour, Retain: -1}, []string{"Retain is -1ns"}},
-		{redpacket.Spec{Total: 5, Shares: 2, OpenFor: time.Hour, Retain: time.Microsecond}, []string{"Retain is 1µs"}},
-		{redpacket.Spec{Total: 5, Shares: 2, OpenFor: lifetime, Retain: lifetime}, []string{"OpenFor + Retain"}},
-	} {
-		_, err := p.Send(ctx, tc.o)
-		require.ErrorIs(t, err, errs.ErrInvalidOption)
-		for _, s := range tc.says {
-			require.ErrorContains(t, err, s)
-		}
-	}
-	for _, u := range []string{"", strings.Repeat("x", 1024+1)} {
-		_, err := p.Grab(ctx, u)
-		require.ErrorIs(t, err, errs.ErrInvalidName)
-	}
-	require.NoError(t, c.Close(ctx))
-	for verb, call := range packetVerbs(p) {
-		require.ErrorIs(t, call(), errs.ErrClosed, verb)
-	}
-	require.Zero(t, wire.Sent.Load())
-}
-
-func TestAStockAndARedPacketOfOneNameAreTwoThings(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		p := sent(t, on(t, srv.Client(t), patient), "x", packet(5, 2))
-		stocks, err := stock.New(rig.Hub(t, srv.Client(t)), stock.Options{CallTimeout: patient.CallTimeout})
-		require.NoError(t, err)
-		t.Cleanup(func() { stocks.Close(ctx) })
-		s := stocks.Stock("x")
-		_, err = s.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour})
-		require.NoError(t, err)
-		g, err := s.Claim(ctx, "ann")
-		require.NoError(t, err)
-		require.Equal(t, stock.Granted, g.Outcome)
-		share, err := p.Grab(ctx, "ann")
-		require.NoError(t, err)
-		require.Equal(t, redpacket.Granted, share.Outcome)
-		g, err = s.Claim(ctx, "ann")
-		require.NoError(t, err)
-		require.EqualValues(t, 1, g.Ordinal)
-	})
-}
-
-// In a Cluster every part of a packet is in one slot.
-func TestRedPacketsWorkInACluster(t *testing.T) {
+func TestRedPackets_Cluster_HaveOneSlotEach(t *testing.T) {
 	t.Parallel()
 	c := on(t, redistest.Cluster(t).Client(t), patient)
 	for i := range 8 {
-		p := sent(t, c, "p"+strconv.Itoa(i), packet(100, 3))
-		var sum int64
-		for j := range 5 {
-			s, err := p.Grab(ctx, "u"+strconv.Itoa(j))
-			require.NoError(t, err)
-			sum += s.Cents
+		p := sent(t, c, "p"+strconv.Itoa(i), packet(100, 1))
+		verbs := packetVerbs(p)
+		delete(verbs, "Send")
+		for verb, call := range verbs {
+			if err := call(); verb == "Refund" {
+				require.ErrorIs(t, err, redpacket.ErrNotEnded)
+			} else {
+				require.NoError(t, err, verb)
+			}
 		}
-		require.EqualValues(t, 100, sum)
-		n := 0
-		for _, err := range p.Shares(ctx) {
-			require.NoError(t, err)
-			n++
-		}
-		require.Equal(t, 3, n)
-		_, err := p.Refund(ctx)
-		require.ErrorIs(t, err, redpacket.ErrNotEnded)
+		s, err := p.Grab(ctx, "u")
+		require.NoError(t, err)
+		require.EqualValues(t, 100, s.Cents)
 	}
 }
 
-// Grabs at the same time travel together, and each gets its own answer; those who leave early leave nothing behind.
-func TestGrabsOfAProcessShareCalls(t *testing.T) {
+// Grabs at the same time travel together, though each has a Packet value of its own, and each gets its own answer;
+// callers that leave early leave nothing behind.
+func TestGrabs_Crowd_ShareCalls(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	wire := &counting{Client: srv.Client(t)}
 	const users, n, total = 2000, 1200, 40_000
-	p := sent(t, on(t, wire, patient), "p", packet(total, n))
+	c := on(t, wire, patient)
+	p := sent(t, c, "p", packet(total, n))
 	for _, u := range []string{"warm", "warm"} {
 		_, err := p.Grab(ctx, u)
 		require.NoError(t, err)
 	}
 	wire.Sent.Store(0)
-	got := newPurse()
+	var got judges.Winners
 	warm, err := p.Grab(ctx, "warm")
 	require.NoError(t, err)
-	got.record(warm)
+	recorded(&got, warm)
 	var wg sync.WaitGroup
 	for i := range users {
 		wg.Go(func() {
@@ -561,12 +356,12 @@ func TestGrabsOfAProcessShareCalls(t *testing.T) {
 			if i%10 == 0 { // in a hurry; the share is then told to whoever asks again
 				hurried, cancel := context.WithTimeout(ctx, time.Duration(i%7)*100*time.Microsecond)
 				defer cancel()
-				if s, err := p.Grab(hurried, u); err == nil {
-					got.record(s)
+				if s, err := c.Packet("p").Grab(hurried, u); err == nil {
+					recorded(&got, s)
 				}
 			}
 			for range 2 {
-				s, err := p.Grab(ctx, u)
+				s, err := c.Packet("p").Grab(ctx, u)
 				if err != nil {
 					t.Error(err)
 					return
@@ -574,12 +369,12 @@ func TestGrabsOfAProcessShareCalls(t *testing.T) {
 				if s.User != u {
 					t.Errorf("%s was given the answer of %s", u, s.User)
 				}
-				got.record(s)
+				recorded(&got, s)
 			}
 		})
 	}
 	wg.Wait()
-	got.requireAll(t, n, total)
+	require.NoError(t, got.Exactly(n, total))
 	require.Less(t, wire.Sent.Load(), int64(2*users*3/4), "calls for more than twice as many grabs")
 
 	alone := on(t, srv.Client(t), redpacket.Options{CallTimeout: patient.CallTimeout, MaxBatch: -1}).Packet("p")
@@ -588,131 +383,30 @@ func TestGrabsOfAProcessShareCalls(t *testing.T) {
 	require.Equal(t, warm.Cents, s.Cents)
 }
 
-// An answer that gives money is confirmed by replicas where that is asked for, and so is its repetition.
-// replicaOf starts a replica, and returns when it has what the server has.
-func replicaOf(t *testing.T, srv *redistest.Server) *redistest.Server {
-	t.Helper()
-	host, port, _ := strings.Cut(srv.Addr(), ":")
-	replica := redistest.Start(t, "--replicaof", host, port)
-	control := srv.Client(t)
-	redistest.Eventually(t, 20*time.Second, "a replica", func() bool {
-		return strings.Contains(text(t, control, "INFO", "replication"), "state=online")
-	})
-	return replica
-}
-
-func TestSharesAreConfirmedByReplicas(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	calm := on(t, srv.Client(t), patient)
-	c := on(t, srv.Client(t),
-		redpacket.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
-	o := packet(10, 1)
-	_, err := c.Packet("q").Send(ctx, o)
-	require.ErrorIs(t, err, errs.ErrNotReplicated)
-	p := c.Packet("p")
-	sent(t, calm, "p", o)
+// A sending's requests stay in the network. The packet is sent by another copy of them, and is lost with all that it
+// has; then they arrive, after their caller has long had its answer. Nobody asked for what would be given out again.
+func TestSend_LateCopy_OpensNothing(t *testing.T) {
+	srv := redistest.Embedded(t)
+	at := time.Now()
+	srv.Embedded.SetTime(at)
+	admin := srv.Client(t)
+	wire := &recording{Client: admin}
+	c := on(t, wire, patient)
+	packet, o := c.Packet("p"), redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Hour}
+	_, err := packet.Send(ctx, o)
+	require.NoError(t, err)
+	sent := slices.Clone(wire.Sent)
+	srv.Embedded.FlushAll()
+	srv.Embedded.SetTime(at.Add(6 * patient.CallTimeout))
 	for range 2 {
-		s, err := p.Grab(ctx, "ann")
-		require.ErrorIs(t, err, errs.ErrNotReplicated)
-		require.False(t, s.Won())
+		for _, args := range sent {
+			raw(admin, args...) // some are EVALSHA that the server does not know now
+		}
+		share, err := packet.Grab(ctx, "bob")
+		require.NoError(t, err)
+		require.Equal(t, redpacket.NotOpen, share.Outcome)
+		if _, err = c.Packet("other").Send(ctx, o); err != nil { // loads the script
+			require.ErrorIs(t, err, errs.ErrAlreadyOpen)
+		}
 	}
-	s, err := p.Grab(ctx, "bob")
-	require.NoError(t, err, "a refusal needs no replica")
-	require.Equal(t, redpacket.SoldOut, s.Outcome)
-	s, err = calm.Packet("p").Grab(ctx, "ann")
-	require.NoError(t, err)
-	require.Equal(t, redpacket.Replayed, s.Outcome)
-	brief := packet(10, 1)
-	brief.OpenFor = 100 * time.Millisecond
-	sent(t, calm, "brief", brief)
-	redistest.Eventually(t, 20*time.Second, "it is over", func() bool {
-		_, err := c.Packet("brief").Refund(ctx)
-		return errors.Is(err, errs.ErrNotReplicated)
-	})
-
-	replicaOf(t, srv)
-	c = on(t, srv.Client(t),
-		redpacket.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 5 * time.Second})
-	s, err = c.Packet("p").Grab(ctx, "ann")
-	require.NoError(t, err)
-	require.Equal(t, redpacket.Replayed, s.Outcome)
-	r, err := c.Packet("brief").Refund(ctx)
-	require.NoError(t, err)
-	require.EqualValues(t, 10, r.Cents)
-}
-
-// A replica that has stopped: what others wrote meanwhile is not confirmed to those who come by a connection of their
-// own.
-func TestSharesThatOthersTookAreConfirmedByReplicas(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	calm := on(t, srv.Client(t), patient)
-	replica := replicaOf(t, srv)
-	c := on(t, srv.Client(t),
-		redpacket.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 5 * time.Second})
-	epoch, err := c.Packet("r").Send(ctx, packet(10, 1))
-	require.NoError(t, err)
-	brief := packet(10, 1)
-	brief.OpenFor = 100 * time.Millisecond
-	sent(t, c, "brief", brief)
-	replica.Stop(t)
-	s, err := calm.Packet("r").Grab(ctx, "ann")
-	require.NoError(t, err)
-	require.True(t, s.Won())
-	hasty := redpacket.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond}
-	_, err = on(t, srv.Client(t), hasty).Packet("r").Grab(ctx, "ann")
-	require.ErrorIs(t, err, errs.ErrNotReplicated)
-	redistest.Eventually(t, 20*time.Second, "it is over", func() bool {
-		_, err := calm.Packet("brief").Refund(ctx)
-		return err == nil
-	})
-	_, err = on(t, srv.Client(t), hasty).Packet("brief").Refund(ctx)
-	require.ErrorIs(t, err, errs.ErrNotReplicated)
-	replica.Resume(t)
-	st, err := c.Packet("r").Inspect(ctx)
-	require.NoError(t, err)
-	require.Equal(t, epoch, st.Epoch)
-}
-
-func BenchmarkGrab(b *testing.B) {
-	for name, most := range map[string]int{"combined": 0, "alone": -1} {
-		c := on(b, redistest.Start(b).Client(b), redpacket.Options{CallTimeout: patient.CallTimeout, MaxBatch: most})
-		b.Run(name, func(b *testing.B) {
-			p := sent(b, c, name, packet(maxTotal, maxShares))
-			var n atomic.Int64
-			both(b, func() error { _, err := p.Grab(ctx, strconv.FormatInt(n.Add(1), 10)); return err })
-		})
-	}
-}
-
-// A Packet value made for each request shares calls with the others of its name: losers of an empty packet do not cost
-// a script each.
-func TestGrabsShareCallsThoughEachHasAPacketValueOfItsOwn(t *testing.T) {
-	t.Parallel()
-	c := on(t, redistest.Start(t).Client(t), patient)
-	_, err := c.Packet("p").Send(ctx, redpacket.Spec{Total: 10, Shares: 1, OpenFor: time.Hour})
-	require.NoError(t, err)
-	first, err := c.Packet("p").Grab(ctx, "winner")
-	require.NoError(t, err)
-	before := c.Stats()
-	const callers, each = 64, 40
-	var wg sync.WaitGroup
-	for i := range callers {
-		wg.Go(func() {
-			for j := range each {
-				s, err := c.Packet("p").Grab(ctx, fmt.Sprint("u", i, "-", j))
-				if err != nil || s.Outcome != redpacket.SoldOut {
-					t.Error(s, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	is := c.Stats()
-	require.Greater(t, is.SharedRequests-before.SharedRequests, int64(callers*each/2))
-	require.Less(t, is.SharedCalls-before.SharedCalls, int64(callers*each/4))
-	again, err := c.Packet("p").Grab(ctx, "winner")
-	require.NoError(t, err)
-	require.Equal(t, first.Ordinal, again.Ordinal)
 }

@@ -25,21 +25,15 @@ var (
 	serverNow   = rig.ServerNow
 	newLossy    = rig.NewLossy
 	dec         = rig.Dec
-	during      = rig.During
-	both        = rig.Both
 )
 
 type (
 	counting  = rig.Counting
-	twice     = rig.Twice
 	recording = rig.Recording
 )
 
 // hour is in ms.
 const hour = 3600_000
-
-// testEpoch is one that no server gives.
-const testEpoch = 1_700_000_000_000_001
 
 // patient are options for tests that are not about time: a busy machine may take its while.
 var patient = redpacket.Options{CallTimeout: 10 * time.Second}
@@ -60,5 +54,4 @@ func on(t testing.TB, c rueidis.Client, o redpacket.Options) *redpacket.Client {
 const (
 	maxTotal  = 1<<53 - 1
 	maxShares = 1_000_000
-	lifetime  = 100 * 365 * 24 * time.Hour
 )

@@ -60,7 +60,7 @@ func Split(total, n, lo, hi int64, m Method, r *rand.Rand) (parts []int64, err e
 	case LineCutting:
 		lineCutting(shares, surplus, room, r)
 		// Of whole cents two cuts meet more seldom than a cut and an end: without this, of one cent in three shares the
-		// one in the middle would get it half of the time (TestSharesHaveTheDistributionOfTheirMethodAtEveryPlace).
+		// one in the middle would get it half of the time (TestSplit_EveryPlace_HasTheDistributionOfItsMethod).
 		shuffle(shares, r)
 	case Equal:
 		for i := range shares {
@@ -78,7 +78,8 @@ func Split(total, n, lo, hi int64, m Method, r *rand.Rand) (parts []int64, err e
 
 // checkSplit refuses what cannot be split, under the names that the caller knows, and returns hi: total if it was 0.
 func checkSplit(total, n, lo, hi int64, m Method, name [5]string) (int64, error) {
-	if hi == 0 {
+	given := hi != 0
+	if !given {
 		hi = total
 	}
 	switch {
@@ -88,7 +89,7 @@ func checkSplit(total, n, lo, hi int64, m Method, name [5]string) (int64, error)
 		return 0, errs.InvalidOption(name[1], n, fmt.Sprintf("between 1 and %d", maxShares))
 	case lo < 0:
 		return 0, errs.InvalidOption(name[2], lo, "at least 0")
-	case hi < lo:
+	case given && hi < lo:
 		return 0, errs.InvalidOption(name[3], hi, fmt.Sprintf("at least %s, which is %d, or 0 for none", name[2], lo))
 	case lessThanProduct(total, n, lo):
 		return 0, errs.InvalidOption(name[0], total,

@@ -1,12 +1,8 @@
 package redpacket_test
 
 import (
-	"flag"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/redlatch/redlatch/rcounter/redpacket"
@@ -84,7 +80,7 @@ func chiSquare(counts []int, law []float64, draws int) float64 {
 }
 
 // The seeds are fixed, so the test says the same every time.
-func TestSharesHaveTheDistributionOfTheirMethodAtEveryPlace(t *testing.T) {
+func TestSplit_EveryPlace_HasTheDistributionOfItsMethod(t *testing.T) {
 	t.Parallel()
 	const draws = 20_000
 	for _, tc := range []struct {
@@ -122,74 +118,4 @@ func TestSharesHaveTheDistributionOfTheirMethodAtEveryPlace(t *testing.T) {
 			}
 		})
 	}
-}
-
-var update = flag.Bool("update", false, "write the chart of the docs anew")
-
-// The chart of docs/stocks.md is drawn from the laws above.
-func TestTheChartOfTheDocsIsThatOfTheDistributions(t *testing.T) {
-	t.Parallel()
-	const file = "../../docs/stocks/split.svg"
-	want := splitChart()
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(want), 0o644))
-	}
-	got, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, want, string(got), "go test ./rcounter/redpacket -run TheChart -update")
-}
-
-// splitChart draws how likely each amount is when 20.00 are split into 10 shares of at least 0.01.
-func splitChart() string {
-	const (
-		cents, n, bin         = 2000, 10, 20
-		bins                  = 30 // up to 6.00
-		left, top, right, low = 56.0, 74.0, 736.0, 330.0
-		most                  = 0.105 // of a bin
-	)
-	x := func(amount float64) float64 { return left + (right-left)*amount/(bins*bin) }
-	y := func(p float64) float64 { return low - (low-top)*p/most }
-	var b strings.Builder
-	b.WriteString(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 380" width="760" height="380" role="img" aria-labelledby="t d">
-<title id="t">How large is a share?</title>
-<desc id="d">The probability of each amount, by 20 cents, when 20.00 are split into 10 shares of at least 0.01. Double mean: even up to 1.50, few shares above 4.00. Line cutting: small shares are the most likely, and large ones occur.</desc>
-<style>
-text{font:12px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2328}
-.h{font-size:15px;font-weight:600}.n{fill:#59636e}.bg{fill:#fff}.g{stroke:#d1d9e0}.m{stroke:#59636e;stroke-dasharray:4 4}
-.a{fill:#c2185b;fill-opacity:.22;stroke:#c2185b;stroke-width:2}.b{fill:#1d4ed8;fill-opacity:.12;stroke:#1d4ed8;stroke-width:2}
-@media(prefers-color-scheme:dark){text{fill:#e6edf3}.n{fill:#9198a1}.bg{fill:#0d1117}.g{stroke:#3d444d}.m{stroke:#9198a1}
-.a{fill:#ff6f9c;stroke:#ff6f9c}.b{fill:#79a8ff;stroke:#79a8ff}}
-</style>
-<rect class="bg" width="760" height="380" rx="6"/>
-<text x="16" y="26" class="h">How large is a share?</text>
-<text x="16" y="44" class="n">20.00 in 10 shares of at least 0.01: how many of 100 shares have an amount within 20 cents</text>
-`)
-	for p := 0; p <= 10; p += 2 {
-		fmt.Fprintf(&b, `<line class="g" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><text class="n" x="%.1f" y="%.1f" text-anchor="end">%d</text>`+"\n",
-			left, right, y(float64(p)/100), y(float64(p)/100), left-8, y(float64(p)/100)+4, p)
-	}
-	for a := 0; a <= bins*bin; a += 100 {
-		fmt.Fprintf(&b, `<text class="n" x="%.1f" y="%.1f" text-anchor="middle">%d.00</text>`+"\n", x(float64(a)), low+20,
-			a/100)
-	}
-	for _, curve := range []struct {
-		class string
-		law   []float64
-	}{{"b", lineCuttingLaw(cents-n, n)}, {"a", doubleMeanLaw(cents-n, n, cents-n)}} {
-		fmt.Fprintf(&b, `<path class="%s" d="M%.1f %.1f`, curve.class, x(0), y(0))
-		for i := range bins {
-			sum := 0.0
-			for s := i * bin; s < (i+1)*bin; s++ {
-				sum += curve.law[s] // of one cent more, the least share
-			}
-			fmt.Fprintf(&b, "V%.1fH%.1f", y(sum), x(float64((i+1)*bin)))
-		}
-		fmt.Fprintf(&b, `V%.1f"/>`+"\n", y(0))
-	}
-	fmt.Fprintf(&b, `<line class="m" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><text class="n" x="%.1f" y="%.1f">Equal: all 2.00</text>`+"\n", x(200), x(200), top-6, low, x(200)+8, top)
-	for i, name := range []string{"DoubleMean", "LineCutting"} {
-		fmt.Fprintf(&b, `<rect class="bg" x="592" y="%d" width="144" height="20"/><rect class="%c" x="600" y="%d" width="22" height="12"/><text x="630" y="%d">%s</text>`+"\n", 92+i*20, "ab"[i], 96+i*20, 106+i*20, name)
-	}
-	fmt.Fprintf(&b, `<text class="n" x="%.1f" y="368" text-anchor="middle">the share</text>`+"\n</svg>\n", (left+right)/2)
-	return b.String()
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheEndOfABigRedPacketHoldsNobodyUp(t *testing.T) {
+func TestPacket_BigOneEnds_HoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)

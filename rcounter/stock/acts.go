@@ -57,8 +57,11 @@ type done struct {
 	sent                              time.Time
 }
 
-// grants reports whether a replica must know of it.
-func (d done) grants() bool { return outcome(d.front) == Granted || outcome(d.front) == Replayed }
+// decides reports whether replicas must confirm the answer, because money moves upon it. A refusal for now needs no
+// replica: a failover forgets no decision with it.
+func (d done) decides(v verb) bool {
+	return (v == actCancel || v == actReturn) && d.front == 0 || outcome(d.front).Final()
+}
 
 // again is what the second of two equal acts is answered in a call that has done the first: it has done nothing itself.
 func (d done) again(v verb) done {
@@ -127,7 +130,7 @@ func (s *Stock) runActs(ctx context.Context, requests []*batch.Request[act, done
 			at := took[i]
 			switch {
 			case at < 0:
-			case answers == nil || err != nil && answers[at].grants():
+			case answers == nil || err != nil && answers[at].decides(r.Ask.verb):
 				r.Err = err
 			case answers[at].front == actTooLate:
 				r.Err = s.tooLate()
@@ -143,7 +146,7 @@ func (s *Stock) runActs(ctx context.Context, requests []*batch.Request[act, done
 // act makes a call for one act.
 func (s *Stock) act(ctx context.Context, call string, a act) (done, error) {
 	answers, err := s.acts(ctx, call, []act{a}, nil)
-	if answers == nil || err != nil && answers[0].grants() {
+	if answers == nil || err != nil && answers[0].decides(a.verb) {
 		return done{}, err
 	}
 	return answers[0], nil

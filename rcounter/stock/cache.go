@@ -104,7 +104,7 @@ func flagged(r rueidis.RedisResult) int64 {
 // into rueidis' cache, unless another did, and the second tells whether there is a cache.
 //
 // This process returns a unit, and must sell it at once, before the news of it comes back from the server
-// (TestAReturnIsSeenAtOnceByItsOwnProcess): an answer that was asked for before forget says nothing about the time
+// (TestSoldOut_OwnReturn_EndsItAtOnce): an answer that was asked for before forget says nothing about the time
 // after it, and neither does an older flag in the cache.
 func (m *cache) observe(g Grant, turns int64) {
 	now := m.c.calls.Now()

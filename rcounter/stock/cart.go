@@ -175,7 +175,7 @@ func (g *Group) Extend(ctx context.Context, id string, ttl time.Duration, stocks
 // confirmed by themselves stay sold. stocks are as in Extend. Repeated until answered.
 //
 // Errors: ErrMismatch: the cart has other stocks, or the id is that of a Claim in one of them; nothing was given back.
-// And those of Claim.
+// And those of Stock.Cancel.
 func (g *Group) Cancel(ctx context.Context, id string, stocks ...string) (done bool, err error) {
 	defer edge(&err)
 	n, err := g.undo(ctx, actCancel, id, stocks)
@@ -219,7 +219,7 @@ func (g *Group) undo(ctx context.Context, v verb, id string, stocks []string) (n
 // changes nothing. What a stock does not know, or has forgotten (Spec.Remember), has the Outcome 0. stocks are as in
 // Extend. One round trip, repeated until answered.
 //
-// Errors: ErrMismatch if the cart has other stocks; ErrInvalidOption; and those of Claim.
+// Errors: ErrMismatch if the cart has other stocks; ErrInvalidOption; and those of Stock.Lookup.
 func (g *Group) Lookup(ctx context.Context, id string, stocks ...string) (held map[string]Holding, err error) {
 	defer edge(&err)
 	t, err := g.named(id, stocks)
@@ -261,9 +261,12 @@ func (t *cartStocks) holdings(m rueidis.RedisMessage, sent time.Time) (map[strin
 		if err != nil {
 			return nil, malformed("find", t.at.keys[0])
 		}
-		if f.record == "" {
+		switch f.record {
+		case "":
 			all[name] = Holding{Epoch: f.epoch}
 			continue
+		case recordDoubtful:
+			return nil, t.stocks[i].verdict([]int64{stockRestoring, 0, 0})
 		}
 		h, ok := f.holding(t.id, f.record)
 		if !ok {
@@ -324,7 +327,7 @@ func (g *Group) named(id string, stocks []string) (*cartStocks, error) {
 
 var (
 	cartScript = script.Load("cart", files, "cart")
-	cartFind   = script.Load("cart find", files, "cartfind")
+	cartFind   = script.Load("cart find", files, "cartfind").Reads()
 )
 
 // send runs cart.lua.
@@ -382,7 +385,8 @@ func (t *cartStocks) grants(ctx context.Context, v verb, args ...string) (Cart, 
 			break
 		}
 	}
-	if err != nil && c.Won() { // unconfirmed; what was refused is forgotten by no failover
+	decided := slices.ContainsFunc(c.Lines, func(l LineGrant) bool { return l.Grant.Outcome.Final() })
+	if err != nil && decided { // unconfirmed
 		return Cart{}, err
 	}
 	return c, failed

@@ -115,9 +115,6 @@ func (s *Stock) change(ctx context.Context, what []string) (time.Duration, error
 		if v == nil {
 			return 0, err
 		}
-		if v[0] == stockNone {
-			return 0, fmt.Errorf("%w: %q", ErrNotOpen, s.keys[0])
-		}
 		if err := s.verdict(v); err != nil {
 			return 0, err
 		}

@@ -23,10 +23,11 @@ type Options struct {
 	// answer or refuses, as during a failover. The context may end it sooner, and never later. At least CallTimeout.
 	// Defaults to CallTimeout.
 	RetryTimeout time.Duration
-	// MinReplicas is how many replicas must confirm every answer that grants units or repeats a grant (WAIT, once for all
-	// claims that share a call). If they do not within ReplicaTimeout, the call returns ErrNotReplicated. A failover is
-	// then less likely to forget a grant, but it still can: it may promote a replica that did not confirm. Defaults to 0:
-	// none.
+	// MinReplicas is how many replicas must confirm every answer upon which money moves: each Outcome that is Final,
+	// given for the first time or again, and each Cancel and Return (WAIT, once for all calls that are sent as one). If
+	// they do not within ReplicaTimeout, the call returns ErrNotReplicated. A failover is then less likely to forget the
+	// answer, but it still can: it may promote a replica that did not confirm. No replica confirms what is only read
+	// (Lookup, Inspect, Holders), nor Open, Change, EndSale, Delete, Reap and Restore. Defaults to 0: none.
 	MinReplicas int
 	// ReplicaTimeout bounds that wait, at least a millisecond and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration

@@ -2,16 +2,14 @@ package stock_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/oracle/judges"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -43,7 +41,7 @@ func raise(v *atomic.Int64, to int64) {
 	}
 }
 
-func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
+func TestClaims_Crowd_ShareCalls(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -69,7 +67,7 @@ func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
 			require.NoError(t, err)
 			wire.calls.Store(0)
 			wire.words.Store(0)
-			l := newLedger()
+			var l judges.Winners
 			var units atomic.Int64
 			crowd(callers, each, func(caller, i int) {
 				u := strconv.Itoa(caller*each + i)
@@ -77,7 +75,7 @@ func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				l.record(u, g)
+				recorded(&l, u, g)
 			})
 			claims := wire.calls.Swap(0)
 			taken := make([]atomic.Bool, 3*callers*each+1)
@@ -97,7 +95,7 @@ func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
 				units.Add(g.N)
 			})
 			anys := wire.calls.Load()
-			l.requireExactly(t, 300)
+			require.NoError(t, l.Exactly(300, 0))
 			require.EqualValues(t, callers*2*(1+2+3), units.Load())
 			require.LessOrEqual(t, wire.most.Load(), tc.most, "flights")
 			require.LessOrEqual(t, wire.words.Load(), tc.batch+12, "EVALSHA sha 7, seven keys, two arguments, the claimants")
@@ -113,7 +111,7 @@ func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
 }
 
 // The sum of what callers were given is what the stock says is sold, whoever leaves and whatever is lost.
-func TestACallerWhoLeavesItsBatchLosesNoUnit(t *testing.T) {
+func TestClaimAny_CallerLeavesItsBatch_LosesNoUnit(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -167,66 +165,24 @@ func TestACallerWhoLeavesItsBatchLosesNoUnit(t *testing.T) {
 	})
 }
 
-func TestAClaimantWhoLeavesFindsItsUnit(t *testing.T) {
+func TestClaimAny_GivenUp_NeverRuns(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	c := on(t, &gauge{Client: srv.Client(t), hold: time.Millisecond}, exact)
-	s := opened(t, c, "s", 1000)
-	l := newLedger()
-	crowd(32, 20, func(caller, i int) {
-		u := strconv.Itoa(caller*20 + i)
-		short, cancel := context.WithTimeout(ctx, rand.N(3*time.Millisecond))
-		g, err := s.Claim(short, u)
-		cancel()
-		if err == nil {
-			l.record(u, g)
-		}
-		g, err = s.Claim(ctx, u)
-		if err != nil {
-			t.Error(err)
-		}
-		l.record(u, g)
-	})
-	l.requireExactly(t, 640)
-	st, err := s.Inspect(ctx)
-	require.NoError(t, err)
-	require.EqualValues(t, 640, st.Seq, "and no second one")
-}
-
-func TestACallerWithoutADeadlineEndsThoughItsBatchWaits(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	c := on(t, srv.Client(t), stock.Options{CallTimeout: 20 * time.Millisecond, MaxCalls: 2})
-	opened(t, on(t, srv.Client(t), patient), "s", 5)
-	s := c.Stock("s")
-	srv.Stop(t)
-	long, cancel := context.WithCancel(ctx)
-	longer, end := context.WithTimeout(long, time.Hour)
-	defer end()
-	var wg sync.WaitGroup
-	for range 3 { // the first in the air by itself, the others in a batch
-		wg.Go(func() {
-			if _, err := s.Claim(longer, "patient"); err == nil {
-				t.Error("an answer from a stopped server")
-			}
-		})
-	}
-	_, err := s.Claim(ctx, "ann")
-	require.Error(t, err)
-	hurried, stop := context.WithTimeout(ctx, 30*time.Millisecond)
-	defer stop()
-	_, err = s.Claim(hurried, "bob")
-	// where the machine is busy, the batch may have been sent, and given up after its call timeout
-	require.True(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errs.ErrUnknownOutcome), "%v", err)
-	cancel()
-	wg.Wait()
-	closed := make(chan error, 1)
-	go func() { closed <- c.Close(ctx) }()
-	select {
-	case err := <-closed:
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		s := opened(t, on(t, srv.Client(t), patient), "s", 10)
+		_, err := s.GiveUp(ctx, "late")
 		require.NoError(t, err)
-	case <-time.After(20 * time.Second):
-		t.Fatal("a flight goes on though its last caller has left")
-	}
-	srv.Resume(t)
+		g, err := s.AnyAs(ctx, "late", 3)
+		require.NoError(t, err)
+		require.Equal(t, stock.Returned, g.Outcome)
+		_, err = s.AnyAs(ctx, "early", 3)
+		require.NoError(t, err)
+		for _, want := range []int64{3, 0} {
+			n, err := s.GiveUp(ctx, "early")
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		}
+		st, err := s.Inspect(ctx)
+		require.NoError(t, err)
+		require.Zero(t, st.Sold)
+	})
 }

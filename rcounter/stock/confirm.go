@@ -33,8 +33,9 @@ type Paid int64
 //
 // What is decided is remembered for as long as Spec.Remember says; what is sold, until the retention is over.
 //
-// Errors: ErrNotFound if there is no stock: nothing is decided, and only the caller's own records can tell. ErrMismatch
-// if the id is that of a Claim; ErrInvalidName; ErrInvalidOption for paid; ErrNotReplicated; and those of Claim.
+// Errors: ErrNotOpen if there is no stock: nothing is decided, and only the caller's own records can tell.
+// ErrOutOfRange as for Cancel. ErrMismatch if the id is that of a Claim; ErrInvalidName; ErrInvalidOption for paid;
+// ErrNotReplicated; and those of Claim.
 func (s *Stock) Confirm(ctx context.Context, id string, paid ...Paid) (grant Grant, err error) {
 	defer edge(&err)
 	n, refused := onePaid(paid)
@@ -74,7 +75,7 @@ func (g Grant) paid(n int64) Grant {
 // answered. Until the end of the call the hold may be longer than ttl, by a copy that the network delivers late, but
 // never by more than the caller's patience.
 //
-// Errors: ErrNotFound if there is no reservation of that id, or none any more (Spec.Remember), or no stock; ErrMismatch
+// Errors: ErrNotFound if there is no reservation of that id, or none any more (Spec.Remember); ErrNotOpen; ErrMismatch
 // if the id is that of a Claim; ErrInvalidName; ErrInvalidOption for ttl; ErrNotReplicated; and those of Claim.
 func (s *Stock) Extend(ctx context.Context, id string, ttl time.Duration) (grant Grant, err error) {
 	defer edge(&err)

@@ -2,7 +2,6 @@ package stock_test
 
 import (
 	"context"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,14 +14,14 @@ import (
 
 // From Redis 7.2 on WAIT waits for nothing if its connection has written nothing. So a call that only finds what its
 // first copy, or another call, has done must write something, or its answer is confirmed by nobody.
-func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
+func TestAnswers_Confirmed_ComeWithAWrite(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Start(t, "--hz", "100") // by default WAIT ends with the next 100 ms, whatever its timeout
 	admin := srv.Client(t)
 	c := on(t, srv.Client(t),
 		stock.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
-	s := c.Stock("s")
+	s, plain := c.Stock("s"), on(t, admin, exact).Stock("s")
 	o := spec(100)
 	o.PerUser = 10
 	o.Ledger = true
@@ -37,7 +36,7 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		{"Claim", func() error { _, err := s.ClaimAs(ctx, "C", "ann"); return err }},
 		{"Claim, by another call", func() error { _, err := s.ClaimAs(ctx, "D", "ann"); return err }},
 		{"Claim, returned meanwhile", func() error {
-			_, err := s.ReturnAs(ctx, "R", "ann", 1)
+			_, err := plain.ReturnAs(ctx, "R", "ann", 1)
 			require.NoError(t, err)
 			_, err = s.ClaimAs(ctx, "C", "ann")
 			return err
@@ -45,7 +44,7 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		{"ClaimOnce", func() error { _, err := s.OnceAs(ctx, "C", "r", "bob", 2); return err }},
 		{"ClaimOnce, by another call", func() error { _, err := s.OnceAs(ctx, "D", "r", "bob", 2); return err }},
 		{"ClaimOnce, returned meanwhile", func() error {
-			_, err := s.Return(ctx, stock.Units{Request: "r"})
+			_, err := plain.Return(ctx, stock.Units{Request: "r"})
 			require.NoError(t, err)
 			_, err = s.OnceAs(ctx, "C", "r", "bob", 2)
 			return err
@@ -60,6 +59,27 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 			return err
 		}},
 		{"Group.Confirm", func() error { _, err := g.Confirm(ctx, "cart", lines(0, "a", "b")...); return err }},
+		{"Group.Return", func() error { _, err := g.Return(ctx, "cart", "a", "b"); return err }},
+		{"Group.Confirm, returned meanwhile", func() error {
+			_, err := g.Confirm(ctx, "cart", lines(0, "a", "b")...)
+			return err
+		}},
+		{"Group.Cancel", func() error { _, err := g.Cancel(ctx, "none", "a", "b"); return err }},
+		{"Return", func() error { _, err := s.Return(ctx, stock.Units{Request: "h"}); return err }},
+		{"Confirm, returned meanwhile", func() error { _, err := s.Confirm(ctx, "h"); return err }},
+		{"Return of a claim", func() error { _, err := s.ReturnAs(ctx, "T", "ann", 1); return err }},
+		{"Return of a claim, by another call", func() error {
+			_, err := s.Return(ctx, stock.Units{Claimant: "ann", Ordinal: 1})
+			return err
+		}},
+		{"Return of any", func() error {
+			_, err := s.Return(ctx, stock.Units{Request: "A", Ordinal: 4, N: 2})
+			return err
+		}},
+		{"Cancel", func() error { _, err := s.Cancel(ctx, "none"); return err }},
+		{"Confirm of what is cancelled", func() error { _, err := s.Confirm(ctx, "none"); return err }},
+		{"Reserve of what is cancelled", func() error { _, err := s.ReserveAs(ctx, "E", "none", "bob", 1); return err }},
+		{"Confirm of what is unknown", func() error { _, err := s.Confirm(ctx, "other"); return err }},
 		{"Ledger", func() error {
 			_, err := s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error {
 				t.Error("moved what no replica has")
@@ -73,34 +93,4 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		require.ErrorIs(t, tc.call(), errs.ErrNotReplicated, tc.name)
 		require.Greater(t, rig.Writes(t, admin), before, tc.name)
 	}
-}
-
-// The first copy of a request ran, its connection broke while it waited for a replica that confirms nothing, and the
-// second copy comes by another.
-func TestARetryOverANewConnectionIsNotConfirmedByNobody(t *testing.T) {
-	t.Parallel()
-	p := newPair(t)
-	o := stock.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 300 * time.Millisecond}
-	proxy := redistest.NewProxy(t, p.primary)
-	opened(t, on(t, p.primary.Client(t), exact), "s", 1000)
-	s := on(t, proxy.Server().Client(t), o).Stock("s")
-	redistest.Eventually(t, 30*time.Second, "confirmed", func() bool {
-		_, err := s.Claim(ctx, "w", stock.Request{ID: "warm", N: 1})
-		return err == nil
-	})
-	p.replica.Stop(t) // connected, and confirms nothing
-	defer p.replica.Process.Signal(syscall.SIGCONT)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(time.Millisecond) {
-			if ran, err := raw(p.admin, "HEXISTS", "rc:{s}:r", "r:order").AsInt64(); err == nil && ran == 1 {
-				break
-			}
-		}
-		proxy.Cut() // while WAIT waits
-	}()
-	_, err := s.Claim(ctx, "ann", stock.Request{ID: "order", N: 1})
-	<-done
-	require.ErrorIs(t, err, errs.ErrNotReplicated)
 }

@@ -27,8 +27,8 @@
 //   - Units that a reservation does not sell return to the stock exactly once, by the server's clock. The first answer
 //     of Confirm is final.
 //   - A cart is held, sold and given back as a whole.
-//   - A stock fails closed. Without its key every claim is NotOpen, and only Open creates the key. If records are
-//     missing, every call returns ErrCorrupt.
+//   - A stock fails closed. Without its keys every claim is NotOpen and every other call by an id is ErrNotOpen, and
+//     only Open creates them. If some keys or records are missing, every call returns ErrCorrupt.
 //
 // # What is not guaranteed
 //

@@ -8,13 +8,16 @@ import (
 
 // These are answers of the server, by which nothing was changed there. All other errors are those of package redlatch.
 var (
-	// ErrNotOpen: there is no stock to change or restore. (A claim on it is not an error: NotOpen.)
+	// ErrNotOpen: there is no stock of that name. It was never opened, its retention is over, or the server has lost it.
+	// So nothing is known of what the call names, and nothing was decided: look in your own records. A claim, a request
+	// and a reservation are answered by the Outcome NotOpen instead, which is not final.
 	ErrNotOpen = errs.New("not_open", "no such stock")
 	// ErrRestoring: of Restore, another call of it began later; that one goes on, this one has ended. Of other calls: a
-	// Restore is writing the records at this moment, or was broken off less than a minute ago. Nothing was changed, so the
-	// call can be made again.
+	// Restore is writing the records at this moment, or was broken off less than a minute ago; or the stock is Suspended
+	// and does not know what the call names, since the record may be lost. Nothing was changed, so the call can be made
+	// again.
 	ErrRestoring = errs.New("restoring", "restored by another call")
-	// ErrNotFound: the stock has no reservation of that id, or there is no stock.
+	// ErrNotFound: the stock has no reservation of that id to extend.
 	ErrNotFound = errs.New("not_found", "no such reservation")
 )
 

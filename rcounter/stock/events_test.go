@@ -63,7 +63,7 @@ func (p *page) says(all ...string) {
 	}
 }
 
-func TestBetweenTwoGapsEventsComeOnceAndInOrderWithoutAHole(t *testing.T) {
+func TestEvents_BetweenGaps_ComeOnceInOrderWithoutAHole(t *testing.T) {
 	t.Parallel()
 	c := redistest.Embedded(t).Client(t)
 	hub := rig.Hub(t, c)
@@ -106,7 +106,7 @@ func TestBetweenTwoGapsEventsComeOnceAndInOrderWithoutAHole(t *testing.T) {
 	p.says("9/4")
 }
 
-func TestManyEntriesGoInMessagesOfBoundedSizeAndComeAsTheyWere(t *testing.T) {
+func TestPublish_ManyEntries_AreMessagesOfBoundedSize(t *testing.T) {
 	t.Parallel()
 	c := redistest.Embedded(t).Client(t)
 	hub := rig.Hub(t, c)
@@ -146,7 +146,7 @@ func TestManyEntriesGoInMessagesOfBoundedSizeAndComeAsTheyWere(t *testing.T) {
 }
 
 // The hub's buffer is full, and what is dropped is a gap. Its other subscriptions go on meanwhile.
-func TestASlowPageDelaysNobodyAndSeesAGap(t *testing.T) {
+func TestEvents_SlowReader_SeesAGapAndDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	c := redistest.Embedded(t).Client(t)
 	hub, err := pubsub.New(c, pubsub.Options{Buffer: 4})
@@ -169,7 +169,7 @@ func TestASlowPageDelaysNobodyAndSeesAGap(t *testing.T) {
 	p.says("1/21")
 }
 
-func TestAPageIsToldOfALostConnectionAndHearsWhatComesAfterIt(t *testing.T) {
+func TestEvents_ConnectionLost_SeesAGapAndGoesOn(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	proxy := redistest.NewProxy(t, srv)
@@ -202,7 +202,7 @@ func TestAPageIsToldOfALostConnectionAndHearsWhatComesAfterIt(t *testing.T) {
 }
 
 // Nobody publishes, or the channel is never silent, or there is no server: the page looks now and then.
-func TestAPageLooksAtLeastAsOftenAsItWants(t *testing.T) {
+func TestEvents_Every_BoundsTheTimeBetweenGaps(t *testing.T) {
 	t.Parallel()
 	type rig struct {
 		hub    *pubsub.Hub
@@ -244,7 +244,7 @@ func TestAPageLooksAtLeastAsOftenAsItWants(t *testing.T) {
 	})
 }
 
-func TestAPageLooksThoughItCannotSubscribeAndHearsOnceItCan(t *testing.T) {
+func TestEvents_CannotSubscribe_SeesGapsUntilItCan(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	proxy := redistest.NewProxy(t, srv)
@@ -263,7 +263,7 @@ func TestAPageLooksThoughItCannotSubscribeAndHearsOnceItCan(t *testing.T) {
 	}
 }
 
-func TestEventsEndWithTheirContextTheirClientOrTheirHub(t *testing.T) {
+func TestEvents_ContextClientOrHubEnds_End(t *testing.T) {
 	t.Parallel()
 	enough := errors.New("enough")
 	for name, tc := range map[string]struct {

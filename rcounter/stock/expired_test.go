@@ -11,7 +11,7 @@ import (
 )
 
 // A script ends only so many holds at once. Those that it leaves must refuse nobody.
-func TestHoldsThatAreOverRefuseNobodyHoweverMany(t *testing.T) {
+func TestHolds_ManyAreOver_RefuseNoClaim(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	const users = 1200 // more than a script ends at once
@@ -96,7 +96,7 @@ func overdue(t *testing.T, users, per int64, call func(t *testing.T, s *stock.St
 	require.Equal(t, st.Seq, st.Sold, "what was refused on the way left nothing")
 }
 
-func TestConfirmsLeaveASoldOutStocksFlagAsItIs(t *testing.T) {
+func TestConfirm_SoldOut_LeavesTheFlag(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		admin := srv.Client(t)

@@ -31,7 +31,7 @@ type Holding struct {
 	// Until is the instant, on this machine's monotonic clock, at which units that are held go back; zero for all others.
 	// It is never later than the server's.
 	Until time.Time
-	// Epoch is the opening that answered; 0 if there is no stock.
+	// Epoch is the opening that answered.
 	Epoch int64
 }
 
@@ -43,8 +43,8 @@ func (h Holding) Won() bool { return h.Outcome == Replayed }
 // records in any case, 1000 in a round trip, so it is for reports and repairs and not for every page view.
 //
 // It is not a snapshot. What has units from its beginning to its end is yielded at least once, and in rare cases twice;
-// what gets or returns units meanwhile may be yielded or not. An error ends it: ErrCorrupt and those of Claim. If there
-// is not a stock, it yields nothing.
+// what gets or returns units meanwhile may be yielded or not. An error ends it: ErrNotOpen, ErrCorrupt and those of
+// Claim.
 func (s *Stock) Holders(ctx context.Context, claimants ...string) iter.Seq2[Holding, error] {
 	return func(yield func(Holding, error) bool) {
 		err := s.usable()
@@ -66,7 +66,7 @@ var errEnough = errors.New("enough")
 // holders tells of all that has units, or of what claimants have, until each is false: then the error is errEnough.
 func (s *Stock) holders(ctx context.Context, claimants []string, each func(Holding) bool) error {
 	f, err := s.find(ctx, "")
-	if err != nil || f.epoch == 0 {
+	if err != nil {
 		return err
 	}
 	tell := func(h Holding) error {
@@ -105,6 +105,9 @@ func (s *Stock) holders(ctx context.Context, claimants []string, each func(Holdi
 	})
 }
 
+// recordDoubtful stands for the record of an id that may be lost: the stock is suspended.
+const recordDoubtful = "-"
+
 // found is what find.lua replies of one id.
 type found struct {
 	record    string
@@ -126,7 +129,7 @@ func (f found) eachOfAny(id, text string, tell func(Holding) error) error {
 	return nil
 }
 
-var findScript = script.Load("find", files, "find")
+var findScript = script.Load("find", files, "find").Reads()
 
 // find is the record with that id, read in a call that it may share with others.
 func (s *Stock) find(ctx context.Context, id string) (found, error) {
@@ -154,14 +157,11 @@ func (s *Stock) findAll(ctx context.Context, ids []string) ([]found, error) {
 		return nil, err
 	}
 	all, records := make([]found, len(ids)), parts[3:]
-	if len(records) != len(ids) && v[1] != 0 {
+	if len(records) != len(ids) {
 		return nil, malformed("find", s.keys[0])
 	}
 	for i := range all {
 		all[i] = found{epoch: v[1], at: v[2], sent: sent}
-		if v[1] == 0 { // no stock
-			continue
-		}
 		if all[i].record, err = records[i].ToString(); err != nil {
 			return nil, malformed("find", s.keys[0])
 		}

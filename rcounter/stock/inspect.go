@@ -41,8 +41,8 @@ type State struct {
 }
 
 // Inspect reads the stock. If there is none, the State is zero, but for PhaseAbsent. If records or entries of the
-// ledger are missing, the error is ErrCorrupt and the State is what the stock's own numbers say. One round trip,
-// repeated until answered.
+// ledger are missing, the error is ErrCorrupt and the State is what the stock's own numbers say: PhaseAbsent if these
+// were lost, and the records were not. One round trip, repeated until answered.
 func (s *Stock) Inspect(ctx context.Context) (now State, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -51,7 +51,7 @@ func (s *Stock) Inspect(ctx context.Context) (now State, err error) {
 	return s.status(ctx)
 }
 
-var statusScript = script.Load("status", files, "status")
+var statusScript = script.Load("status", files, "status").Reads()
 
 // status runs status.lua.
 func (s *Stock) status(ctx context.Context) (State, error) {

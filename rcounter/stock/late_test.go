@@ -41,7 +41,7 @@ func (g *gate) count() int {
 	return g.held
 }
 
-func TestAnActOfASharedCallIsNotDoneAfterItsCallerGaveUp(t *testing.T) {
+func TestActs_CallerGaveUp_AreNotDoneAfterwards(t *testing.T) {
 	t.Parallel()
 	g := &gate{Client: redistest.Start(t).Client(t)}
 	s := opened(t, on(t, g, stock.Options{CallTimeout: 20 * time.Second, BatchWindow: 10 * time.Second}), "s", 100)
@@ -87,7 +87,7 @@ func TestAnActOfASharedCallIsNotDoneAfterItsCallerGaveUp(t *testing.T) {
 	require.Equal(t, "16", hash(t, g.Client, "rc:{s}")["sold"])
 }
 
-func TestALateActIsNotDoneAndItsCompanionsAre(t *testing.T) {
+func TestActs_OneLate_OthersAreDone(t *testing.T) {
 	t.Parallel()
 	c := redistest.Start(t).Client(t)
 	for verb, deed := range map[string]stock.Deed{

@@ -22,11 +22,14 @@ const (
 	KindGrant     Kind = "grant"     // units are sold: claimed, or their reservation was confirmed
 	KindLate      Kind = "late"      // units are sold, by a Confirm after the time of the reservation
 	KindReturn    Kind = "return"    // sold units came back: all of a grant, or a part of it
+	// KindNothing: it is decided that the id gets no units. Its reservation of N units was over, and confirmed in vain or
+	// cancelled; or nothing was known of it (N is 0) when it was confirmed or cancelled. No units move by it.
+	KindNothing Kind = "nothing"
 )
 
 func (k Kind) known() bool {
 	switch k {
-	case KindHeld, KindExtended, KindExpired, KindCancelled, KindGrant, KindLate, KindReturn:
+	case KindHeld, KindExtended, KindExpired, KindCancelled, KindGrant, KindLate, KindReturn, KindNothing:
 		return true
 	}
 	return false

@@ -141,71 +141,9 @@ func first(text string) (n int64) {
 	return n
 }
 
-func TestTheLedgerHasEveryEventInItsOrder(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Embedded(t)
-	raw := srv.Client(t)
-	began := time.Now().Truncate(time.Millisecond)
-	srv.Embedded.SetTime(began)
-	s := on(t, raw, exact).Stock("s")
-	epoch, err := s.Open(ctx, stock.Spec{Limit: 20, PerUser: 9, OpenFor: 1000 * time.Hour, Ledger: true})
-	require.NoError(t, err)
-	do := func(_ any, err error) {
-		t.Helper()
-		require.NoError(t, err)
-	}
-	do(s.Reserve(ctx, "ann", stock.Request{ID: "a", N: 2}, time.Hour))
-	do(s.Reserve(ctx, "bob", stock.Request{ID: "b", N: 1}, time.Hour))
-	do(s.Reserve(ctx, "cid", stock.Request{ID: "c", N: 3}, time.Second))
-	do(s.Confirm(ctx, "a"))
-	do(s.Cancel(ctx, "b"))
-	do(s.Cancel(ctx, "never")) // holds nothing, and is not an entry
-	srv.Embedded.SetTime(began.Add(time.Minute))
-	do(s.Reap(ctx))
-	do(s.Claim(ctx, "dan"))
-	do(s.Claim(ctx, "dan")) // has it
-	do(s.Claim(ctx, "eve", stock.Request{ID: "d", N: 2}))
-	any, err := s.ClaimAny(ctx, 3)
-	require.NoError(t, err)
-	part := any
-	part.Ordinal, part.N = any.Ordinal+1, 1
-	do(s.Return(ctx, stock.Units{Request: part.Request, Ordinal: part.Ordinal, N: part.N}))
-	do(s.Return(ctx, stock.Units{Claimant: "dan", Ordinal: 3}))
-	do(s.Return(ctx, stock.Units{Request: "a"}))
-	do(s.Confirm(ctx, "c"))
-	do(s.Reserve(ctx, "gil", stock.Request{ID: "g", N: 3}, time.Hour))
-	do(s.Extend(ctx, "g", 2*time.Hour))
-	do(s.Confirm(ctx, "g", stock.Paid(2)))
-	do(s.Return(ctx, stock.Units{Request: "g", Keep: 1}))
-	do(s.ActsAs(ctx, "call", stock.Deed{Verb: "R", ID: "e", Claimant: "eve", N: 1, TTL: time.Hour},
-		stock.Deed{Verb: "B", ID: "d"}, stock.Deed{Verb: "R", ID: "f", Claimant: "eve", N: 2, TTL: time.Hour}))
-	var got []string
-	n, err := s.Ledger(ctx, 100, func(_ context.Context, entries []stock.Entry) error {
-		for i, e := range entries {
-			require.EqualValues(t, i+1, e.Serial)
-			require.Equal(t, epoch, e.Epoch)
-			require.WithinRange(t, e.At, began.Add(-time.Millisecond), began.Add(time.Minute+time.Millisecond))
-			got = append(got, strings.TrimSpace(fmt.Sprintln(e.Kind, e.Ordinal, e.N, e.Claimant,
-				strings.ReplaceAll(e.Request, any.Request, "any"))))
-		}
-		return nil
-	})
-	require.NoError(t, err)
-	require.Equal(t, []string{"held 0 2 ann a", "held 0 1 bob b", "held 0 3 cid c", "grant 1 2 ann a",
-		"cancelled 0 1 bob b", "expired 0 3 cid c", "grant 3 1 dan",
-		"grant 4 2 eve d", "grant 6 3  any", "return 7 1  any", "return 3 1 dan", "return 1 2 ann a",
-		"late 9 3 cid c", "held 0 3 gil g", "extended 0 3 gil g", "cancelled 0 1 gil g", "grant 12 2 gil g",
-		"return 13 1 gil g", "held 0 1 eve e", "return 4 2 eve d", "held 0 2 eve f"}, got)
-	require.Equal(t, len(got), n)
-	n, err = s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error { t.Error("nothing is there"); return nil })
-	require.NoError(t, err)
-	require.Zero(t, n)
-	requireEnds(t, raw)
-}
-
 // Whatever takes entries out of the stream, or puts some in, every verb of the stock says so, and sells nothing. The
 // numbers are in the error.
-func TestALedgerThatIsNotWholeStopsTheSaleUntilItIsRestored(t *testing.T) {
+func TestLedger_NotWhole_StopsTheSaleUntilRestore(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
@@ -259,90 +197,9 @@ func TestALedgerThatIsNotWholeStopsTheSaleUntilItIsRestored(t *testing.T) {
 	}
 }
 
-// A run may be broken off between any two of its writes. Then the ledger tells what the stock knows, or every next call
-// says that it does not.
-func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	raw := srv.Client(t)
-	far := "9007199254740991"
-	for name, args := range map[string][]string{
-		"acts": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far, "0", "B",
-			"return", far, "0", "O", "more", far, "d", "2", "X", "forbidden", far,
-			"C", "late", far, "0", "C", "part", far, "1", "E", "extend", far, "7200000", "B", "keep", far, "1"},
-		"acts back": {"call", "0", far, "X", "cancel", far, "B", "return", far, "0"},
-		"acts in a straight": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm",
-			far, "0", "O", "more", far, "d", "2"},
-		"acts reserve": {"call", "0", far, "R", "new", far, "c", "1", "3600000"},
-		"acts confirm": {"call", "0", far, "C", "confirm", far, "0"},
-		"acts cancel":  {"call", "0", far, "X", "cancel", far},
-		"claim":        {"call", "0", "ann", "bob"},
-		"any":          {"call", "0", "2"},
-		"return":       {"call", "one", "7"},
-		"returnany":    {"call", "any", "0", "0"},
-		"reap":         {"128"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			noticed := 0
-			for k := 0; ; k++ {
-				must(t, raw, "FLUSHALL")
-				s := on(t, raw, exact).Stock("s")
-				epoch, err := s.Open(ctx, stock.Spec{Limit: 40, PerUser: 5, OpenFor: time.Hour, Ledger: true})
-				require.NoError(t, err)
-				_, err = s.Reserve(ctx, "l", stock.Request{ID: "late", N: 2}, time.Hour)
-				require.NoError(t, err)
-				must(t, raw, "ZADD", "rc:{s}:h", "1", "late")
-				_, err = s.Reap(ctx)
-				require.NoError(t, err)
-				_, err = s.ActsAs(ctx, "before", stock.Deed{Verb: "R", ID: "cancel", Claimant: "a", N: 3, TTL: time.Hour},
-					stock.Deed{Verb: "R", ID: "confirm", Claimant: "a", N: 2, TTL: time.Hour},
-					stock.Deed{Verb: "R", ID: "part", Claimant: "p", N: 3, TTL: time.Hour},
-					stock.Deed{Verb: "R", ID: "extend", Claimant: "e", N: 1, TTL: time.Hour},
-					stock.Deed{Verb: "O", ID: "return", Claimant: "b", N: 4}, stock.Deed{Verb: "O", ID: "keep", Claimant: "k", N: 2})
-				require.NoError(t, err)
-				claimed(t, s, "one")
-				_, err = s.AnyAs(ctx, "any", 2)
-				require.NoError(t, err)
-				b := newBooks()
-				if k%2 == 0 {
-					b.drain(t, s)
-				}
-				if name == "reap" {
-					must(t, raw, "ZADD", "rc:{s}:h", "1", "cancel", "2", "confirm", "3", "part")
-				}
-				file, _, _ := strings.Cut(name, " ")
-				err = raw.Do(ctx, raw.B().Eval().Script(brokenOff(k)+stock.Source(file)).Numkeys(7).Key(keysOf("rc:{s}")...).
-					Arg(args...).Build()).Error()
-				whole := err == nil
-				if !whole {
-					require.ErrorContains(t, err, "broken off")
-				}
-				st, err := s.Inspect(ctx)
-				if errors.Is(err, errs.ErrCorrupt) {
-					require.False(t, whole, err)
-					noticed++
-					continue
-				}
-				require.NoError(t, err)
-				b.drain(t, s)
-				units, _, held := b.units(epoch)
-				require.Equal(t, hasUnits(t, raw), units, "before write %d", k)
-				require.GreaterOrEqual(t, st.Sold, int64(len(units)), "before write %d", k) // it may sell too little
-				require.GreaterOrEqual(t, st.Held, held, "before write %d", k)
-				if whole {
-					require.EqualValues(t, len(units), st.Sold)
-					require.Equal(t, held, st.Held)
-					break
-				}
-			}
-			require.Positive(t, noticed)
-		})
-	}
-}
-
 // A mover reads entries, and is slow. A replica that has not heard of the last of them is promoted, and sells on: other
 // entries have their numbers now.
-func TestAMoverRemovesNothingThatAFailoverReplaced(t *testing.T) {
+func TestMover_EntryReplaced_RemovesNothing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
@@ -373,7 +230,7 @@ func TestAMoverRemovesNothingThatAFailoverReplaced(t *testing.T) {
 	require.Equal(t, map[int64]string{1: "ann/", 2: "bob/", 3: "dan/"}, units)
 }
 
-func TestMoversSideBySideRemoveEachEntryOnce(t *testing.T) {
+func TestMovers_SideBySide_RemoveEachEntryOnce(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
@@ -404,83 +261,6 @@ func TestMoversSideBySideRemoveEachEntryOnce(t *testing.T) {
 	claimed(t, s, "another")
 	b.drain(t, s)
 	require.EqualValues(t, 11, b.next[epoch])
-}
-
-// Failovers to an older replica, streams that are deleted or trimmed, and movers that are ahead or behind: once the
-// stock is restored from the database, the ledger tells that what it does not know, with numbers that follow on, and
-// both have the same.
-func TestTheLedgerOfARestoredStockTellsWhatTheWinnersDoNotKnow(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	raw := srv.Client(t)
-	for range redistest.Sized(5, 6, 100) {
-		seed := rand.Uint64()
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed, 1))
-			must(t, raw, "FLUSHALL")
-			s := on(t, raw, exact).Stock("s")
-			epoch, err := s.Open(ctx, stock.Spec{Limit: 1000, PerUser: 9, OpenFor: time.Hour, Ledger: true})
-			require.NoError(t, err)
-			b := newBooks()
-			n := 0
-			act := func() {
-				n++
-				id := fmt.Sprint(n)
-				var err error
-				switch rnd.IntN(8) {
-				case 0, 1:
-					_, err = s.Claim(ctx, id)
-				case 2:
-					_, err = s.Claim(ctx, "buyer", stock.Request{ID: id, N: 2})
-					err = errors.Join(err, s.Change(ctx, stock.Change{Limit: 1000 + rnd.Int64N(10)}))
-				case 3:
-					_, err = s.ClaimAny(ctx, 3)
-				case 4:
-					_, err = s.Reserve(ctx, id, stock.Request{ID: id, N: 2}, time.Hour)
-				default:
-					err = undo(s, rnd, hasUnits(t, raw), hash(t, raw, "rc:{s}:r"))
-				}
-				require.NoError(t, err)
-			}
-			walk := func(steps int) {
-				for range steps {
-					act()
-					if rnd.IntN(6) == 0 {
-						_, err := s.Ledger(ctx, 1+rnd.IntN(5), b.move)
-						require.NoError(t, err)
-					}
-				}
-			}
-			for round := range 4 {
-				walk(rnd.IntN(30))
-				old := snapshot(t, raw)
-				walk(rnd.IntN(20))
-				damage := rnd.IntN(4)
-				switch damage {
-				case 0: // a failover, and the new master sells on
-					old()
-					for range rnd.IntN(15) {
-						act()
-					}
-				case 1:
-					must(t, raw, "DEL", "rc:{s}:l")
-				case 2:
-					must(t, raw, "XTRIM", "rc:{s}:l", "MAXLEN", fmt.Sprint(rnd.IntN(5)))
-				case 3: // nothing is wrong
-				}
-				out, err := s.Restore(ctx, b.winners(epoch))
-				require.NoError(t, err)
-				requireEnds(t, raw)
-				walk(rnd.IntN(5))
-				b.drain(t, s)
-				units, _, _ := b.units(epoch)
-				require.Equal(t, hasUnits(t, raw), units, "round %d, damage %d", round, damage)
-				st, err := s.Inspect(ctx)
-				require.NoError(t, err)
-				require.EqualValues(t, st.Sold, len(units)+int(out.Unaccounted), "round %d, damage %d", round, damage)
-			}
-		})
-	}
 }
 
 // undo returns or ends something that there is.

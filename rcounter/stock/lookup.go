@@ -14,7 +14,8 @@ import (
 // does not know, or has forgotten (Spec.Remember), is not an error: the Outcome is 0. That is also so of a claimant
 // whose unit was returned. One round trip, repeated until answered.
 //
-// Errors: ErrInvalidName; ErrInvalidOption if u names anything else; and those of Claim.
+// Errors: ErrNotOpen if there is no stock; ErrRestoring if it is suspended and does not know u; ErrInvalidName;
+// ErrInvalidOption if u names anything else; and those of Claim.
 func (s *Stock) Lookup(ctx context.Context, u Units) (held Holding, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), u.holder(), u.whole()); err != nil {
@@ -24,8 +25,13 @@ func (s *Stock) Lookup(ctx context.Context, u Units) (held Holding, err error) {
 		return s.lookup(ctx, u.Claimant)
 	}
 	f, err := s.find(ctx, u.Request)
-	if err != nil || f.record == "" {
-		return Holding{Epoch: f.epoch}, err
+	switch {
+	case err != nil:
+		return Holding{}, err
+	case f.record == "":
+		return Holding{Epoch: f.epoch}, nil
+	case f.record == recordDoubtful:
+		return Holding{}, s.verdict([]int64{stockRestoring, 0, 0})
 	}
 	h, ok := f.holding(u.Request, f.record)
 	if !ok {
@@ -43,7 +49,7 @@ func (u Units) whole() error {
 	return nil
 }
 
-var lookupScript = script.Load("lookup", files, "lookup")
+var lookupScript = script.Load("lookup", files, "lookup").Reads()
 
 // lookup runs lookup.lua.
 func (s *Stock) lookup(ctx context.Context, claimant string) (Holding, error) {

@@ -198,6 +198,7 @@ func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) 
 	if o.Ledger {
 		keeps = "1"
 	}
+	before := false // o.Opened says so, and the server is asked once more
 	for until := ""; ; {
 		v, err := s.ints(ctx, 3, openScript, id, decimal(o.Limit), decimal(o.PerUser), script.Millis(o.StartIn),
 			script.Millis(o.OpenFor), script.Millis(o.Retain), keeps, state, script.Millis(o.Remember), until)
@@ -205,23 +206,33 @@ func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) 
 			return openReply{}, err
 		}
 		if v[0] == stockChanged {
+			if before {
+				return openReply{}, fmt.Errorf("%w: %q was open before, and the server has lost it", errs.ErrCorrupt, s.name)
+			}
 			if until == "" && o.Opened != nil {
-				if before, err := o.Opened(ctx); err != nil {
+				// A has asked the server and finds no stock. B opens it and tells the database. Now A asks the database, and the
+				// stock is not lost (TestOpenOrJoin_OpenedMeanwhile_Joins).
+				if before, err = o.Opened(ctx); err != nil {
 					return openReply{}, err
 				} else if before {
-					return openReply{}, fmt.Errorf("%w: %q was open before, and the server has lost it", errs.ErrCorrupt, s.name)
+					continue
 				}
 			}
 			until = script.NotAfter(v[1], s.c.calls.Wanted(ctx))
 			continue
 		}
-		if err := s.verdict(v); err != nil {
-			return openReply{}, err
-		}
-		s.processState().cache.forget()
-		if v[2] == 1 {
-			s.removeAfter(o)
-		}
-		return openReply{epoch: v[1], opened: v[2] == 1, stands: v[3:]}, nil
+		return s.opened(v, o)
 	}
+}
+
+// opened is the answer of open.lua that there is a stock, or that its keys are wrong.
+func (s *Stock) opened(v []int64, o Spec) (openReply, error) {
+	if err := s.verdict(v); err != nil {
+		return openReply{}, err
+	}
+	s.processState().cache.forget()
+	if v[2] == 1 {
+		s.removeAfter(o)
+	}
+	return openReply{epoch: v[1], opened: v[2] == 1, stands: v[3:]}, nil
 }

@@ -47,7 +47,7 @@ func newProcessState(c *Client, s *Stock) *processState {
 		SplitInHalf: true,
 		Calls:       s.usefulCalls}
 	d.looks = batch.Batcher[string, found]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish,
-		Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience, What: "find", Key: s.keys[0],
+		Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience, What: "find", Key: s.keys[0], Reads: true,
 		Run: batch.Each(s.findAll, func(found) bool {
 			return false
 		}), MinInFlight: shareActsFrom, SplitInHalf: true, Calls: s.usefulCalls}

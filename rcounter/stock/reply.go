@@ -93,10 +93,12 @@ const (
 	stockMismatch  = -3  // the id is that of something else
 	stockParts     = -4  // too many parts of one grant were returned one by one
 	stockTooSmall  = -5  // followed by how many are sold and held
-	stockNone      = -6  // no stock, or no such reservation
+	stockNone      = -6  // no stock
+	stockUnknown   = -7  // no such reservation
 	stockLedger    = -13 // followed by how many entries the ledger should have, and has
 	stockMore      = -12 // more holds are over than the script has ended: the call is made again (11 is in restore.go)
-	stockRestoring = -10 // Restore goes on, or another round of it
+	stockForbids   = -9  // more unknown ids are forbidden than may be
+	stockRestoring = -10 // Restore goes on, or another round of it; or the record may be lost, and Restore has not begun
 )
 
 // verdict turns the front of a script's reply into an error.
@@ -111,14 +113,18 @@ func (s *Stock) verdict(v []int64) error {
 	case stockLedger:
 		return ledgerMismatch(s.keys[5], v[1], v[2])
 	case stockUsedUp:
-		return fmt.Errorf("%w: %q has given out ordinal %d", errs.ErrOverflow, s.keys[0], maxLimit)
+		return fmt.Errorf("%w: %q has given out ordinal %d", errs.ErrOverflow, s.keys[0], int64(maxLimit))
 	case stockMismatch:
 		return fmt.Errorf("%w: on %q", errs.ErrMismatch, s.keys[0])
 	case stockParts:
 		return fmt.Errorf("%w: %q keeps no more than 1024 returned parts of one grant", errs.ErrOutOfRange, s.keys[0])
+	case stockForbids:
+		return fmt.Errorf("%w: %q remembers a million ids that it does not know", errs.ErrOutOfRange, s.keys[0])
 	case stockTooSmall:
 		return fmt.Errorf("%w: %q has %d units sold and held", errs.ErrOutOfRange, s.keys[0], v[1])
 	case stockNone:
+		return fmt.Errorf("%w %q", ErrNotOpen, s.keys[0])
+	case stockUnknown:
 		return fmt.Errorf("%w: on %q", ErrNotFound, s.keys[0])
 	}
 	return malformed("a stock's script", s.keys[0])

@@ -39,6 +39,11 @@ func (s *Stock) Reserve(ctx context.Context, claimant string, r Request, ttl tim
 // was confirmed (and stays so) or cancelled before. It is also false if its time was over, or there was no such
 // reservation; then no later Confirm or Reserve of that id gets units, for as long as Spec.Remember says. One round
 // trip, repeated until answered.
+//
+// Errors: ErrNotOpen if there is no stock, and ErrRestoring if it is suspended and does not know the id: then nothing
+// is cancelled and no id is forbidden. ErrOutOfRange if a million ids of no reservation are remembered already, some
+// 200 bytes each: where anybody may name ids, call Lookup first, and cancel only what is there. ErrMismatch if the id
+// is that of a Claim; ErrInvalidName; ErrNotReplicated; and those of Claim.
 func (s *Stock) Cancel(ctx context.Context, id string) (done bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {

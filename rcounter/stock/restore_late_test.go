@@ -29,7 +29,7 @@ func sequence(entries ...stock.Entry) iter.Seq2[stock.Entry, error] {
 }
 
 // A sale that goes on must not be suspended by a request that the network held back.
-func TestALateRestoreSuspendsNothing(t *testing.T) {
+func TestRestore_LateCopy_SuspendsNothing(t *testing.T) {
 	t.Parallel()
 	ann := stock.Entry{Claimant: "ann", Ordinal: 1}
 	for name, tc := range map[string]struct {
@@ -73,7 +73,7 @@ func TestALateRestoreSuspendsNothing(t *testing.T) {
 	}
 }
 
-func TestLateCopiesOfARestoreChangeNothing(t *testing.T) {
+func TestRestore_LateCopies_ChangeNothing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
@@ -132,136 +132,7 @@ func TestLateCopiesOfARestoreChangeNothing(t *testing.T) {
 	}
 }
 
-func TestACloseWhileAStockIsRestoredStands(t *testing.T) {
-	t.Parallel()
-	for _, when := range []string{"before the winners are read", "before the last step"} {
-		t.Run(when, func(t *testing.T) {
-			srv := redistest.Start(t)
-			s := opened(t, on(t, srv.Client(t), exact), "s", 10)
-			claimed(t, s, "ann")
-			r, err := s.Reserve(ctx, "bob", stock.Request{ID: "h", N: 1}, time.Hour)
-			require.NoError(t, err)
-			require.True(t, r.Won())
-			shut := func() {
-				require.NoError(t, s.EndSale(ctx))
-				require.Equal(t, stock.Ended, claimed(t, s, "cid").Outcome, "at once")
-				g, err := s.Confirm(ctx, "h")
-				require.NoError(t, err)
-				require.Equal(t, stock.Suspended, g.Outcome, "its ordinal may be out already, for all the stock knows")
-			}
-			step := once(has("end"))
-			wire := &recording{Client: srv.Client(t), Before: func(args []string) {
-				if when == "before the last step" && step(args) {
-					shut()
-				}
-			}}
-			_, err = on(t, wire, exact).Stock("s").Restore(ctx, func(yield func(stock.Entry, error) bool) {
-				if when == "before the winners are read" {
-					shut()
-				}
-				yield(stock.Entry{Claimant: "ann", Ordinal: 1}, nil)
-			})
-			require.NoError(t, err)
-			require.Equal(t, stock.Ended, claimed(t, s, "cid").Outcome, "for good")
-			st, err := s.Inspect(ctx)
-			require.NoError(t, err)
-			require.Equal(t, stock.PhaseClosed, st.Phase)
-			g, err := s.Confirm(ctx, "h")
-			require.NoError(t, err)
-			require.Equal(t, stock.Granted, g.Outcome)
-			require.EqualValues(t, 2, g.Ordinal)
-		})
-	}
-}
-
-func TestAResizeWhileAStockIsRestoredStands(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	s := opened(t, on(t, srv.Client(t), exact), "s", 10)
-	claimed(t, s, "ann")
-	step := once(has("end"))
-	wire := &recording{Client: srv.Client(t), Before: func(args []string) {
-		if step(args) {
-			require.NoError(t, s.Change(ctx, stock.Change{Limit: 3}))
-		}
-	}}
-	_, err := on(t, wire, exact).Stock("s").Restore(ctx, sequence(stock.Entry{Claimant: "ann", Ordinal: 1}))
-	require.NoError(t, err)
-	st, err := s.Inspect(ctx)
-	require.NoError(t, err)
-	require.EqualValues(t, 3, st.Limit)
-	require.NoError(t, s.Change(ctx, stock.Change{Limit: 4}), "and another one works")
-}
-
-func TestWinnersAreRightAboutHowManyUnitsARequestHasAndWhose(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	c := on(t, srv.Client(t), exact)
-	for name, tc := range map[string]struct {
-		winners   []stock.Entry
-		displaced []stock.Entry
-	}{
-		// the server knows: order has 1 to 5 for ann
-		"fewer units": {
-			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 3}, {Claimant: "bob", Ordinal: 4}},
-			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 4, N: 2}},
-		},
-		"more units": {
-			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 6}, {Claimant: "bob", Ordinal: 7}}, nil,
-		},
-		"another claimant": {
-			[]stock.Entry{{Claimant: "eve", Request: "order", Ordinal: 1, N: 5}, {Claimant: "bob", Ordinal: 6}},
-			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 5}},
-		},
-		"other units": {
-			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 4},
-				{Claimant: "ann", Request: "order", Ordinal: 5, N: 3}, {Claimant: "bob", Ordinal: 1}},
-			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 3}},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := c.Stock(name)
-			_, err := s.Open(ctx, stock.Spec{Limit: 20, PerUser: 9, OpenFor: time.Hour})
-			require.NoError(t, err)
-			g, err := s.Claim(ctx, "ann", stock.Request{ID: "order", N: 5})
-			require.NoError(t, err)
-			require.EqualValues(t, 5, g.N)
-			for range 2 { // and again: what is right stays so
-				out, err := s.Restore(ctx, sequence(tc.winners...))
-				require.NoError(t, err)
-				require.Equal(t, tc.displaced, out.Displaced)
-				tc.displaced = nil
-
-				first, n, claimant := tc.winners[0].Ordinal, int64(0), tc.winners[0].Claimant
-				for _, e := range tc.winners {
-					if e.Request == "" {
-						require.Equal(t, e.Ordinal, claimed(t, s, e.Claimant).Ordinal, "a winner")
-						continue
-					}
-					n += max(1, e.N)
-				}
-				g, err = s.Claim(ctx, claimant, stock.Request{ID: "order", N: 5})
-				require.NoError(t, err)
-				require.Equal(t, []any{stock.Replayed, first, n}, []any{g.Outcome, g.Ordinal, g.N})
-			}
-			ok, err := s.Return(ctx, stock.Units{Request: "order"})
-			require.NoError(t, err)
-			require.Positive(t, ok)
-			_, err = s.Restore(ctx, sequence(tc.winners...))
-			require.NoError(t, err)
-			g, err = s.Claim(ctx, tc.winners[0].Claimant, stock.Request{ID: "order", N: 5})
-			require.NoError(t, err)
-			require.Equal(t, stock.Returned, g.Outcome, "what was returned here stays returned")
-		})
-	}
-	s := opened(t, c, "torn", 10)
-	_, err := s.Restore(ctx,
-		sequence(stock.Entry{Claimant: "ann", Request: "r", Ordinal: 1}, stock.Entry{Claimant: "bob", Ordinal: 2},
-			stock.Entry{Claimant: "ann", Request: "r", Ordinal: 3}))
-	require.ErrorIs(t, err, errs.ErrCorrupt, "a request's units are in one piece")
-}
-
-func TestRestoreCostsAsMuchAsThereAreRecordsNotUnits(t *testing.T) {
+func TestRestore_ManyUnits_CostsByRecords(t *testing.T) {
 	srv := redistest.Start(t)
 	s := opened(t, on(t, srv.Client(t), exact), "s", int64(1<<53-1))
 	n := int64(10_000_000) // would have taken a gigabyte
@@ -287,28 +158,7 @@ func TestRestoreCostsAsMuchAsThereAreRecordsNotUnits(t *testing.T) {
 	require.EqualValues(t, 2*n, st.Seq)
 }
 
-func TestRestoreEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Embedded(t)
-	s := opened(t, on(t, srv.Client(t), exact), "s", 10)
-	ctx, cancel := context.WithCancel(ctx)
-	asked := 0
-	_, err := s.Restore(ctx, func(yield func(stock.Entry, error) bool) {
-		for o := int64(1); o < 1000; o++ {
-			if asked++; asked == 10 {
-				cancel()
-			}
-			if !yield(stock.Entry{Claimant: dec(o), Ordinal: o}, nil) {
-				return
-			}
-		}
-	})
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, err, errs.ErrUnavailable)
-	require.Equal(t, 10, asked)
-}
-
-func TestAFieldThatIsNoRecordIsCorruptToRestoreToo(t *testing.T) {
+func TestRestore_FieldNoRecord_IsCorrupt(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		admin := srv.Client(t)
@@ -329,7 +179,7 @@ func TestAFieldThatIsNoRecordIsCorruptToRestoreToo(t *testing.T) {
 // A stock is lost with all that it has, and opened anew to be restored. Copies of what was asked of the one before
 // arrive in their order, within the time that a caller may wait for an answer: none of them gives the new one another
 // limit, or lets it sell.
-func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
+func TestOpen_LateCopiesOfAnotherOpening_ChangeNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		admin := srv.Client(t)
@@ -381,31 +231,9 @@ func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
 	})
 }
 
-// The database knows of a unit that was returned after the replica fell behind that was promoted: its ordinal is not
-// given out again in this opening, and the database has no second row for it.
-func TestRestoreGivesOutNoOrdinalOfAUnitThatWasReturned(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		s := opened(t, on(t, srv.Client(t), exact), "s", 10)
-		restored, err := s.Restore(ctx, sequence(
-			stock.Entry{Claimant: "ann", Ordinal: 1},
-			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3},
-			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Kind: stock.KindReturn}))
-		require.ErrorIs(t, err, errs.ErrCorrupt, "held and returned")
-		require.Zero(t, restored)
-		restored, err = s.Restore(ctx, sequence(
-			stock.Entry{Claimant: "ann", Ordinal: 1},
-			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Kind: stock.KindReturn}))
-		require.NoError(t, err)
-		require.Equal(t, stock.Restored{Added: 1}, restored)
-		g := claimed(t, s, "bob")
-		require.Equal(t, []int64{5, 8}, []int64{g.Ordinal, g.Remaining})
-	})
-}
-
 // An opening's requests stay in the network. The stock is opened by another copy of them, sells, and is lost with all
 // that it has; then they arrive, after their caller has long had its answer. Nobody asked for what would sell again.
-func TestALateCopyOfAnOpenOpensNothing(t *testing.T) {
+func TestOpen_LateCopy_OpensNothing(t *testing.T) {
 	srv := redistest.Embedded(t)
 	at := time.Now()
 	srv.Embedded.SetTime(at)
@@ -446,69 +274,10 @@ func errOf(err, may error) error {
 	return err
 }
 
-// A failover forgets that units were returned, or gives out their ordinals a second time. The database knows of the
-// returns, so nobody has those units: whoever has one by the stock loses it, and all of them are for sale.
-func TestRestoreTakesBackWhatTheWinnersSayWasReturned(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		wire := &recording{Client: srv.Client(t)}
-		c := on(t, wire, exact)
-		s := opened(t, c, "s", 20)
-		require.EqualValues(t, 1, claimed(t, s, "ann").Ordinal)
-		_, err := s.Claim(ctx, "bob", stock.Request{ID: "r", N: 1})
-		require.NoError(t, err)
-		require.EqualValues(t, 3, claimed(t, s, "cid").Ordinal)
-		a, err := s.ClaimAny(ctx, 4)
-		require.NoError(t, err)
-		require.EqualValues(t, 4, a.Ordinal)
-		require.EqualValues(t, 8, claimed(t, s, "dan").Ordinal)
-		require.EqualValues(t, 9, claimed(t, s, "eve").Ordinal)
-
-		other, done := on(t, srv.Client(t), exact).Stock("s"), false
-		wire.Before = func(args []string) {
-			if !done && has("unhold")(args) { // eve's is returned as well, and another is: begin again
-				done = true
-				for who, ordinal := range map[string]int64{"dan": 8, "eve": 9} {
-					_, err := other.Return(ctx, stock.Units{Claimant: who, Ordinal: ordinal})
-					require.NoError(t, err)
-				}
-			}
-		}
-		out, err := s.Restore(ctx, sequence(
-			stock.Entry{Ordinal: 1, Kind: stock.KindReturn},
-			stock.Entry{Ordinal: 2, N: 1, Kind: stock.KindReturn},
-			stock.Entry{Ordinal: 2, N: 1, Kind: stock.KindReturn}, // twice
-			stock.Entry{Ordinal: 3, Claimant: "cid"},
-			stock.Entry{Ordinal: 5, N: 2, Kind: stock.KindReturn},
-			stock.Entry{Ordinal: 9, Kind: stock.KindReturn}))
-		require.NoError(t, err)
-		require.True(t, done)
-		require.Zero(t, out.Unaccounted)
-		var ordinals []int64
-		for _, e := range out.Displaced {
-			ordinals = append(ordinals, e.Ordinal)
-		}
-		require.Equal(t, []int64{1, 2, 5, 9}, ordinals)
-		st, err := s.Inspect(ctx)
-		require.NoError(t, err)
-		require.Equal(t, []int64{3, 17, 9}, []int64{st.Sold, st.Remaining, st.Seq}, "3, 4 and 7 are sold")
-		require.Equal(t, []int64{3, 10}, []int64{claimed(t, s, "cid").Ordinal, claimed(t, s, "ann").Ordinal})
-		_, had, err := lookup(s, "eve")
-		require.NoError(t, err)
-		require.False(t, had)
-
-		_, err = s.Restore(ctx, sequence(stock.Entry{Ordinal: 1, N: 2, Kind: stock.KindReturn}))
-		require.NoError(t, err)
-		st, err = s.Inspect(ctx)
-		require.NoError(t, err)
-		require.EqualValues(t, 4, st.Sold, "what was taken back is so once")
-	})
-}
-
 // While Restore has written some records and not the numbers, others hear that the stock is being restored, and not
 // that something deletes keys. Whoever gives back what is over goes on. A Restore that was broken off is over after a
 // minute.
-func TestWhileAStockIsRestoredOthersHearSo(t *testing.T) {
+func TestRestore_UnderWay_OthersHearSo(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	at := time.Now()
@@ -550,7 +319,7 @@ func TestWhileAStockIsRestoredOthersHearSo(t *testing.T) {
 
 // Units come back all the time, so something changes in each round. From the second on nobody else changes anything,
 // and it ends.
-func TestRestoreEndsWhileReturnsGoOn(t *testing.T) {
+func TestRestore_ReturnsGoOn_Ends(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
@@ -585,4 +354,68 @@ func TestRestoreEndsWhileReturnsGoOn(t *testing.T) {
 	ok, err := other.Return(ctx, stock.Units{Claimant: won[sold-1].Claimant, Ordinal: won[sold-1].Ordinal})
 	require.NoError(t, err)
 	require.Positive(t, ok)
+}
+
+// What changes a sale while it is restored, before the winners are read or before a later step, stands afterwards.
+func TestRestore_SaleChangedMeanwhile_KeepsTheChange(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(s *stock.Stock) error
+		then   stock.Outcome
+		limit  int64
+	}{
+		"closed":  {func(s *stock.Stock) error { return s.EndSale(ctx) }, stock.Ended, 10},
+		"paused":  {func(s *stock.Stock) error { return s.Change(ctx, stock.Change{Pause: true}) }, stock.Paused, 10},
+		"resumed": {func(s *stock.Stock) error { return s.Change(ctx, stock.Change{Resume: true}) }, stock.Granted, 10},
+		"returned": {func(s *stock.Stock) error {
+			return second(s.Return(ctx, stock.Units{Claimant: "ann", Ordinal: 1}))
+		}, stock.Granted, 10},
+		"resized": {func(s *stock.Stock) error { return s.Change(ctx, stock.Change{Limit: 3}) }, stock.Granted, 3},
+	} {
+		for _, when := range []string{"", "unhold", "end"} {
+			if name == "returned" && when == "end" {
+				continue // TestRestore_ReturnsGoOn_Ends
+			}
+			srv := redistest.Embedded(t)
+			s := opened(t, on(t, srv.Client(t), exact), "s", 10)
+			claimed(t, s, "ann")
+			_, err := s.Reserve(ctx, "bob", stock.Request{ID: "h", N: 1}, time.Hour)
+			require.NoError(t, err)
+			if name == "resumed" {
+				require.NoError(t, s.Change(ctx, stock.Change{Pause: true}))
+			}
+			change := func() {
+				require.NoError(t, tc.change(s))
+				want := stock.Suspended
+				if name == "closed" {
+					want = stock.Ended
+				}
+				require.Equal(t, want, claimed(t, s, "cid").Outcome, "at once")
+				g, err := s.Confirm(ctx, "h")
+				require.NoError(t, err)
+				require.Equal(t, stock.Suspended, g.Outcome, "its ordinal may be out already, for all the stock knows")
+			}
+			step := once(has(when))
+			wire := &recording{Client: srv.Client(t), Before: func(args []string) {
+				if when != "" && step(args) {
+					change()
+				}
+			}}
+			_, err = on(t, wire, exact).Stock("s").Restore(ctx, func(yield func(stock.Entry, error) bool) {
+				if when == "" {
+					change()
+				}
+				yield(stock.Entry{Claimant: "ann", Ordinal: 1}, nil)
+			})
+			require.NoError(t, err)
+			require.Equal(t, tc.then, claimed(t, s, "cid").Outcome, "for good")
+			g, err := s.Confirm(ctx, "h")
+			require.NoError(t, err)
+			require.Equal(t, stock.Granted, g.Outcome)
+			st, err := s.Inspect(ctx)
+			require.NoError(t, err)
+			require.Equal(t, tc.limit, st.Limit)
+			require.NoError(t, s.Change(ctx, stock.Change{Limit: 12}), "another change works")
+		}
+	}
 }

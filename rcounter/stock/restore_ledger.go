@@ -22,7 +22,7 @@ import (
 //
 // Between "relist" and "end" the hash has numbers by which every other script refuses, returns too. Restore may end
 // there, or a copy of a step come late: the next Restore compares what is there with the records again
-// (TestTheLedgerOfARestoredStockTellsWhatTheWinnersDoNotKnow).
+// (TestRestore_RandomLosses_ChangesNoAnswer).
 
 var xrangeScript = script.Plain("xrange")
 

@@ -42,7 +42,8 @@ type Units struct {
 //     returned once: if it overlaps what was returned before, nothing is returned. A grant can be returned in at most
 //     1024 parts; one more is ErrOutOfRange.
 //
-// Errors: ErrInvalidName, ErrInvalidOption for anything else in u, and those of Claim.
+// Errors: ErrNotOpen if there is no stock, and ErrRestoring if it is suspended and does not know the units: then
+// nothing came back. ErrInvalidName, ErrInvalidOption for anything else in u, ErrNotReplicated, and those of Claim.
 func (s *Stock) Return(ctx context.Context, u Units) (returned int64, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), u.check()); err != nil {
@@ -52,7 +53,7 @@ func (s *Stock) Return(ctx context.Context, u Units) (returned int64, err error)
 	case u.Request == "":
 		return s.giveBack(ctx, session.CallID(), u.Claimant, u.Ordinal)
 	case u.Ordinal > 0:
-		return s.giveBackAny(ctx, session.CallID(), u.Request, u.Ordinal, u.N)
+		return s.returned(ctx, s.c.calls.Confirmed(s.returningAny(session.CallID(), u.Request, u.Ordinal, u.N)))
 	}
 	return s.undo(ctx, act{verb: actReturn, id: u.Request, n: u.Keep})
 }
@@ -95,19 +96,26 @@ var (
 
 // giveBack runs return.lua.
 func (s *Stock) giveBack(ctx context.Context, call, claimant string, ordinal int64) (int64, error) {
-	return s.returned(ctx, returnScript, call, claimant, decimal(ordinal))
+	return s.returned(ctx, s.c.calls.Confirmed(
+		s.call(returnScript, call, claimant, decimal(ordinal), s.c.calls.Mark())))
 }
 
-// giveBackAny runs returnany.lua. With first 0 it gives up the whole call, even if that has not run yet.
+// returningAny is returnany.lua. With first 0 it gives up the whole call, even if that has not run yet.
+func (s *Stock) returningAny(call, request string, first, n int64) script.Call {
+	return s.call(returnAnyScript, call, request, decimal(first), decimal(n), s.c.calls.Mark())
+}
+
+// giveBackAny runs it, and waits for no replica.
 func (s *Stock) giveBackAny(ctx context.Context, call, request string, first, n int64) (int64, error) {
-	return s.returned(ctx, returnAnyScript, call, request, decimal(first), decimal(n))
+	return s.returned(ctx, s.returningAny(call, request, first, n))
 }
 
 // returned decodes {0, n, 0}: this call returned n units.
-func (s *Stock) returned(ctx context.Context, sc *script.Script, args ...string) (n int64, err error) {
-	v, err := s.run(ctx, 3, sc, args...)
+func (s *Stock) returned(ctx context.Context, call script.Call) (n int64, err error) {
+	v, err := s.reply(ctx, 3, call)
 	if v != nil {
 		s.processState().cache.forget()
+		err = cmp.Or(s.verdict(v), err) // the latter: no replica confirms it
 	}
 	if err != nil {
 		return 0, err

@@ -33,11 +33,9 @@ var (
 	dec         = rig.Dec
 	during      = rig.During
 	crowd       = rig.Crowd
-	both        = rig.Both
 )
 
 type (
-	counting  = rig.Counting
 	twice     = rig.Twice
 	recording = rig.Recording
 )

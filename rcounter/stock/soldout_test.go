@@ -56,7 +56,7 @@ func claimed(t testing.TB, s *stock.Stock, claimant string) stock.Grant {
 	return g
 }
 
-func TestSoldOutIsAnsweredWithoutTheServerAndClaimantsByIt(t *testing.T) {
+func TestSoldOut_Known_IsAnsweredByTheProcess(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
@@ -111,7 +111,7 @@ func TestSoldOutIsAnsweredWithoutTheServerAndClaimantsByIt(t *testing.T) {
 	}
 }
 
-func TestWithoutACacheEveryClaimAsksTheServer(t *testing.T) {
+func TestSoldOut_NoCache_AsksTheServer(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
@@ -131,7 +131,7 @@ func TestWithoutACacheEveryClaimAsksTheServer(t *testing.T) {
 	require.Equal(t, 10, scripts(t, admin)-before)
 }
 
-func TestAReturnedUnitIsSoldByEveryProcess(t *testing.T) {
+func TestSoldOut_UnitReturned_IsSoldByEveryProcess(t *testing.T) {
 	t.Parallel()
 	for name, severed := range map[string]bool{"told by the server": false, "the server's messages are lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestAReturnedUnitIsSoldByEveryProcess(t *testing.T) {
 
 // Once the news of a unit that came back is in the process, no answer goes by what was known before: not even the
 // first.
-func TestNoAnswerIsOlderThanTheNewsOfAReturn(t *testing.T) {
+func TestSoldOut_NewsOfAReturn_EndsIt(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
@@ -220,7 +220,7 @@ func TestNoAnswerIsOlderThanTheNewsOfAReturn(t *testing.T) {
 }
 
 // A server that cannot be asked is not a stock that is sold out.
-func TestSoldOutIsNotSaidForLongerThanItIsTrusted(t *testing.T) {
+func TestSoldOut_TrustOver_IsNotSaid(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
@@ -249,13 +249,13 @@ func TestSoldOutIsNotSaidForLongerThanItIsTrusted(t *testing.T) {
 	})
 }
 
-func TestAReturnIsSeenAtOnceByItsOwnProcess(t *testing.T) {
+func TestSoldOut_OwnReturn_EndsItAtOnce(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	s := opened(t, on(t, srv.Client(t), patient), "s", 1)
 	g := claimed(t, s, "u0")
-	for i := range 10 {
+	for i := range 3 {
 		quiet(t, admin, func() { loses(t, s) })
 		ok, err := s.Return(ctx, stock.Units{Claimant: "u" + strconv.Itoa(i), Ordinal: g.Ordinal})
 		require.NoError(t, err)
@@ -263,15 +263,9 @@ func TestAReturnIsSeenAtOnceByItsOwnProcess(t *testing.T) {
 		g = freshly(t, s, "u"+strconv.Itoa(i+1))
 		require.Equal(t, stock.Granted, g.Outcome, "claim %d", i)
 	}
-	quiet(t, admin, func() { loses(t, s) })
-	require.NoError(t, s.Change(ctx, stock.Change{Limit: 2}))
-	require.Equal(t, stock.Granted, freshly(t, s, "late").Outcome)
-	quiet(t, admin, func() { loses(t, s) })
-	require.NoError(t, s.EndSale(ctx))
-	require.Equal(t, stock.Ended, freshly(t, s, "later").Outcome)
 }
 
-func TestTimeEndsSoldOut(t *testing.T) {
+func TestSoldOut_TimeOver_Ends(t *testing.T) {
 	t.Parallel()
 	redistest.SideBySide(t, map[string]func(t *testing.T, c *stock.Client, admin rueidis.Client){
 		"of a reservation": timeEndsAReservation, "of the sale": timeEndsASale,
@@ -308,7 +302,7 @@ func timeEndsASale(t *testing.T, c *stock.Client, admin rueidis.Client) {
 
 // A key that many track and many write makes the server send a message to each for every write: only the flag may be
 // tracked, and only once there is one.
-func TestOnlyTheFlagIsTracked(t *testing.T) {
+func TestSoldOut_Tracking_IsOfTheFlagOnly(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
@@ -330,7 +324,7 @@ func TestOnlyTheFlagIsTracked(t *testing.T) {
 }
 
 // Somebody else writes to the key that says "sold out".
-func TestAFlagThatIsSomethingElseIsNoFlag(t *testing.T) {
+func TestSoldOut_FlagIsSomethingElse_IsNone(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
@@ -343,5 +337,43 @@ func TestAFlagThatIsSomethingElseIsNoFlag(t *testing.T) {
 		require.Equal(t, stock.SoldOut, claimed(t, s, "bob").Outcome)
 		require.Equal(t, stock.Replayed, claimed(t, s, "ann").Outcome)
 		require.NoError(t, c.Close(ctx)) // waits for the look at the flag
+	}
+}
+
+// A process that knows a stock sold out must not say so when the server would say something else: not while the stock
+// is paused, not after an end that came sooner, not when there are more units.
+func TestSoldOut_PausedOrOver_IsNotSaid(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	mine := opened(t, on(t, srv.Client(t), patient), "s", 1)
+	theirs := on(t, srv.Client(t), patient).Stock("s")
+	claimed(t, mine, "winner")
+	for i, change := range []struct {
+		call func() error
+		want stock.Outcome
+	}{
+		{func() error { return mine.Change(ctx, stock.Change{Pause: true}) }, stock.Paused},
+		{func() error { return mine.Change(ctx, stock.Change{Resume: true}) }, stock.SoldOut},
+		{func() error { return mine.Change(ctx, stock.Change{EndIn: stock.In(0)}) }, stock.Ended},
+		{func() error { return mine.Change(ctx, stock.Change{EndIn: stock.In(time.Hour)}) }, stock.SoldOut},
+		{func() error { return mine.Change(ctx, stock.Change{Limit: 2}) }, stock.Granted},
+	} {
+		loser := "loser" + strconv.Itoa(i)
+		if i%2 == 0 {
+			for _, s := range []*stock.Stock{mine, theirs} {
+				quiet(t, admin, func() { loses(t, s) })
+			}
+		}
+		require.NoError(t, change.call())
+		require.Equal(t, change.want, freshly(t, mine, loser).Outcome, "at once where it was changed: %d", i)
+		want, ask := change.want, freshly
+		if want == stock.Granted {
+			want, ask = stock.Replayed, claimed
+		}
+		redistest.Eventually(t, 30*time.Second, "the others have the news", func() bool {
+			return ask(t, theirs, loser).Outcome == want
+		})
+		require.Equal(t, stock.Replayed, claimed(t, theirs, "winner").Outcome)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheEndOfABigStockHoldsNobodyUp(t *testing.T) {
+func TestStock_BigOneEnds_HoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)

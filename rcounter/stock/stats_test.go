@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestStatsCountTheCallsThatClaimsShare(t *testing.T) {
+func TestStats_ClaimsShareCalls_AreCounted(t *testing.T) {
 	t.Parallel()
 	const claims = 20
 	proxy := redistest.NewProxy(t, redistest.Embedded(t))

@@ -33,7 +33,7 @@ type Stock struct {
 // every verb of the result returns ErrInvalidName.
 //
 // The name has no braces because the keys of a stock have braces of their own, which put them into one slot
-// (TestStocksWorkOnEverySlotOfACluster).
+// (TestStocks_Cluster_EveryVerbWorks).
 func (c *Client) Stock(name string) *Stock {
 	s := &Stock{c: c, name: name}
 	key, refused := keyname.Braced(c.calls.KeyPrefix, name, "a stock")

@@ -26,10 +26,10 @@ local redis = {error_reply = real.error_reply, call = function(...)
 end}
 `
 
-// TestTheStraightLineDoesWhatTheRestDoes runs the same calls of acts on two stocks, once by the whole script, and once
-// without the straight line before its libraries. The replies are the same, and so is everything that is on the server
-// afterwards.
-func TestTheStraightLineDoesWhatTheRestDoes(t *testing.T) {
+// TestActs_StraightLine_DoesWhatTheRestDoes runs the same calls of acts on two stocks, once by the whole script, and
+// once without the straight line before its libraries. The replies are the same, and so is everything that is on the
+// server afterwards.
+func TestActs_StraightLine_DoesWhatTheRestDoes(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)

@@ -41,10 +41,6 @@ type Options struct {
 	// MaxHold ends every leadership after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to
 	// 0: no upper limit.
 	MaxHold time.Duration
-	// LockDelay is for how long no other candidate is elected after a leader was lost, because what it has sent may still
-	// arrive: see rlock.Options. A candidate then takes over three Heartbeats and the LockDelay after the last heartbeat.
-	// 10 ms to 1 min, and at most 40.95 s less three Heartbeats. Defaults to 0: off.
-	LockDelay time.Duration
 	// MinReplicas is for how many replicas each election and each renewal waits, for ReplicaTimeout at most. A failover
 	// then forgets a leader less easily. Defaults to 0: off.
 	MinReplicas int
@@ -56,9 +52,8 @@ type Options struct {
 	// announce itself, and when an observer cannot look. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer is called with what happens to the locks under the elections: EventAcquired is an election won,
-	// EventReleased a resignation, EventEnded a leadership that was lost, EventTakenOver a crashed leader. A candidate
-	// that stands aside for a preferred one (WithPriority) acquires and releases the lock without being elected. Defaults
-	// to none.
+	// EventReleased a resignation, EventEnded a leadership that was lost, EventTakenOver a crashed leader. Defaults to
+	// none.
 	Observer rlock.Observer
 }
 
@@ -68,8 +63,7 @@ type Client struct {
 	session *session.Session
 	locks   *rlock.Client
 	waiters *wait.Waiters // of observers
-	resting resting
-	trust   time.Duration // for how long after its last sign of life a candidate is believed to be there
+	trust   time.Duration // for how long after its last sign of life a worker is believed to be there
 	closing session.Once
 }
 
@@ -92,7 +86,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		rlock.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap,
 			CallTimeout:  o.CallTimeout,
 			RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout,
-			LockDelay: o.LockDelay, Logger: o.Logger,
+			Logger:   o.Logger,
 			Liveness: true, Heartbeat: o.Heartbeat, Process: o.Process, Observer: o.Observer})
 	if err != nil {
 		return nil, edge(err)
@@ -121,10 +115,7 @@ var files embed.FS
 var (
 	announceScript = script.Load("announce the leader", files, "announce")
 	retractScript  = script.Load("retract the leader", files, "retract")
-	standScript    = script.Load("stand as a candidate", files, "stand")
-	drainScript    = script.Load("ask the leader to resign", files, "drain")
 	workersScript  = script.Load("say which workers are there", files, "workers")
-	requestsScript = script.Load("read what the leader is asked", files, "requests")
 )
 
 // edge gives an error of package rlock this package's name, too.

@@ -14,7 +14,7 @@ import (
 )
 
 // On every node a leader is shown, followed and succeeded by who waits.
-func TestElectionsWorkInACluster(t *testing.T) {
+func TestElection_InACluster_IsFollowedOnEveryNode(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	first, second, third := start(t, s, patient), start(t, s, patient), start(t, s, patient)
@@ -61,7 +61,7 @@ var beating = election.Options{Heartbeat: 250 * time.Millisecond, WatchdogTimeou
 	CallTimeout: 10 * time.Second}
 
 // The shards of one name are on several nodes; whoever has them, they go to the next.
-func TestShardsWorkInACluster(t *testing.T) {
+func TestShards_InACluster_GoToTheNextWorker(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	const n = 6

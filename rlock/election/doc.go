@@ -34,9 +34,6 @@
 //
 //   - A value that [Leadership.Proclaim] has changed is not shown again.
 //
-//   - A leader that is asked to hand over, by [Election.Drain] or for a preferred candidate ([Election.WithPriority]),
-//     leads until its work has ended: no one else leads while it stops.
-//
 //   - At most one worker acts for a shard at a time, on the conditions of the first two.
 //
 //   - Once nothing has changed for ten heartbeats, and all functions have returned whose shards move, every shard has a
@@ -53,7 +50,6 @@
 //   - A leadership does not go on after a restart of its process, whatever it is called. The former process may still
 //     run or be suspended, and a resource could not tell the two apart by one token. So the next one campaigns, and has
 //     a greater token. After Close it leads at once, after a crash when three heartbeats were missed.
-//   - Preferences are requests. There are moments at which another leads than the preferred candidate.
 //   - A shard has no worker for a while after its worker left, crashed, or was cut off. One that is to move and whose
 //     function does not return stays where it is. A worker whose heartbeats are late for three of them is taken for
 //     gone, which moves its shards.
@@ -64,9 +60,8 @@
 // # Cost
 //
 // To be elected takes what a Fenced lock takes, and one call for the announcement, which is repeated every third of
-// WatchdogTimeout, and one that asks for preferred candidates. A leader asks once in a Heartbeat whether it is to hand
-// over; a preferred candidate that waits says so as often, and so does a worker what it has. To resign takes two calls.
-// Leader takes two reads, or one without an announcement; so does an observer after each message and each PollCap.
+// WatchdogTimeout. A worker says once in a Heartbeat what it has. To resign takes two calls. Leader takes two reads, or
+// one without an announcement; so does an observer after each message and each PollCap.
 //
 // The errors are those of a Fenced lock, which package redlatch has, such as redlatch.ErrLost.
 //

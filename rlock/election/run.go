@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
@@ -16,8 +17,6 @@ import (
 //   - fn returns, and the leadership lasts: Run resigns, and returns fn's error, joined with that of Resign.
 //   - The leadership is lost, or reaches MaxHold: when fn has returned, Run campaigns again. What fn returned is
 //     dropped, because it is usually the end of its ctx. fn never runs twice at a time.
-//   - The leader is asked to hand over ([Leadership.HandOver]): the ctx of fn ends, with cause ErrReleased. When fn has
-//     returned, Run resigns, and campaigns again. What fn returned is dropped.
 //   - The client is closed: the error is ErrClosed, when fn has returned.
 //   - ctx ends while Run campaigns: the error is that of [Election.Campaign].
 //   - The server cannot be asked: Run tries again for as long as ctx lasts. Any other error of Campaign is returned.
@@ -25,7 +24,10 @@ import (
 func (e *Election) Run(ctx context.Context, value string, fn func(ctx context.Context, l *Leadership) error) error {
 	for failed := 0; ; {
 		l, err := e.Campaign(ctx, value)
-		switch {
+		switch ended := errs.Ended(ctx); {
+		case err == nil && ended != nil: // as it was elected
+			_ = l.Resign(ctx) // if it fails it goes on by itself
+			return e.c.session.Error(fmt.Errorf("%q: %w: %w", e.name, errs.ErrNotAcquired, ended))
 		case err == nil:
 			failed = 0
 			if lost, err := l.serve(ctx, fn); !lost {
@@ -39,27 +41,18 @@ func (e *Election) Run(ctx context.Context, value string, fn func(ctx context.Co
 	}
 }
 
-// serve runs fn for one leadership, and reports whether that ended before fn did, or was to end.
+// serve runs fn for one leadership, and reports whether the leadership ended before fn did.
 func (l *Leadership) serve(ctx context.Context,
 	fn func(ctx context.Context, l *Leadership) error) (lost bool, err error) {
-	under, end := context.WithCancelCause(l.Context(ctx))
-	defer end(nil)
-	go func() {
-		select {
-		case <-l.HandOver():
-			end(errHandOver)
-		case <-under.Done():
-		}
-	}()
 	defer func() {
 		ended := l.Err()
 		resigned := l.Resign(ctx)
 		switch {
-		case errors.Is(resigned, errs.ErrLost), ended != nil && !errors.Is(ended, errs.ErrReleased), handsOver(under):
+		case errors.Is(resigned, errs.ErrLost), ended != nil && !errors.Is(ended, errs.ErrReleased):
 			lost, err = true, nil
 		case resigned != nil:
 			err = errors.Join(err, resigned)
 		}
 	}()
-	return false, fn(under, l)
+	return false, fn(l.Context(ctx), l)
 }

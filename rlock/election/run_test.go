@@ -3,142 +3,56 @@ package election_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"os"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
-// The heartbeat of living is short, and three of them are still long for a busy machine.
-var living = election.Options{Heartbeat: 500 * time.Millisecond, WatchdogTimeout: 5 * time.Minute,
-	CallTimeout: 10 * time.Second}
-
-// beCandidate leads whenever it can, and says so.
-func beCandidate() error {
-	hub, err := pubsub.Dial(context.Background(), rueidis.ClientOption{InitAddress: []string{os.Args[1]}},
-		pubsub.Options{})
-	if err != nil {
-		return err
-	}
-	elections, err := election.New(hub, living)
-	if err != nil {
-		return err
-	}
-	go elections.Election("boss").Run(context.Background(), "child",
-		func(ctx context.Context, l *election.Leadership) error {
-			fmt.Println("leads", l.Token())
-			<-ctx.Done()
-			return nil
-		})
-	io.Copy(io.Discard, os.Stdin)
-	return nil
-}
-
-func TestTheSuccessorOfAKilledLeaderIsElectedLongBeforeTheLease(t *testing.T) {
+func TestRun_TermEnds_CampaignsAgainWhenItsWorkHasReturned(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	p := start(t, s, living)
-	e := p.elections.Election("boss")
-	told := observe(t, e.Observe(within(t)))
-	require.Zero(t, news(t, told))
-	child := redistest.Spawn(t, "candidate", s)
-	var token int64
-	_, err := fmt.Sscanf(child.Line(t), "leads %d", &token)
-	require.NoError(t, err)
-	require.Equal(t, token, hear(t, told, "child", called("child")).Token)
-	won := make(chan *election.Leadership, 1)
-	go func() {
-		if l, err := e.Campaign(within(t), "heir"); err != nil { // a minute, of a lease of five
-			t.Error(err)
-		} else {
-			won <- l
-		}
-	}()
-	child.Signal(t, syscall.SIGKILL)
-	at := time.Now()
-	select {
-	case l := <-won:
-		t.Logf("elected after %.1f heartbeats", time.Since(at).Seconds()/living.Heartbeat.Seconds())
-		require.Greater(t, l.Token(), token)
-		require.Equal(t, l.Token(), hear(t, told, "heir", called("heir")).Token)
-		require.NoError(t, l.Resign(within(t)))
-		hear(t, told, "nobody", nobody)
-	case <-within(t).Done():
-		require.Fail(t, "no successor")
-	}
-}
-
-func TestRunCampaignsAgainAfterALossAndEndsWithItsWork(t *testing.T) {
-	t.Parallel()
-	bubble(t, 2, election.Options{}, func(t *testing.T, s *redistest.Server, all []*process) {
-		e := all[0].elections.Election("boss")
-		done := errors.New("done")
+	bubble(t, 2, election.Options{MaxHold: 10 * time.Minute}, func(t *testing.T, s *redistest.Server, all []*process) {
+		told := observe(t, all[1].elections.Election("boss").Observe(t.Context()))
+		require.Zero(t, news(t, told))
+		inside, done := 0, errors.New("done")
 		var tokens []int64
-		err := e.Run(t.Context(), "ann", func(ctx context.Context, l *election.Leadership) error {
-			require.NoError(t, ctx.Err())
-			require.NotZero(t, time.Until(l.Until()))
-			tokens = append(tokens, l.Token())
-			if len(tokens) == 3 {
-				return done
-			}
-			s.Embedded.Del("boss")
-			<-ctx.Done()
-			require.ErrorIs(t, context.Cause(ctx), errs.ErrLost)
-			require.ErrorIs(t, l.Err(), errs.ErrLost)
-			return ctx.Err()
-		})
-		require.Equal(t, done, err)
-		require.Len(t, tokens, 3)
-		require.Less(t, tokens[0], tokens[1])
-		require.Less(t, tokens[1], tokens[2])
-		leader, err := e.Leader(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, leader)
-	})
-}
-
-func TestALostLeaderIsNobodyAndItsWorkEndsBeforeRunLeadsAgain(t *testing.T) {
-	t.Parallel()
-	bubble(t, 2, election.Options{}, func(t *testing.T, s *redistest.Server, all []*process) {
-		ctx, cancel := context.WithCancel(t.Context())
-		inside, ran := 0, make(chan error, 1)
-		elected := make(chan struct{}, 10)
-		go func() {
-			ran <- all[0].elections.Election("boss").Run(ctx, "ann", func(ctx context.Context, _ *election.Leadership) error {
+		err := all[0].elections.Election("boss").Run(t.Context(), "ann",
+			func(ctx context.Context, l *election.Leadership) error {
 				inside++
+				defer func() { inside-- }()
 				require.Equal(t, 1, inside)
-				elected <- struct{}{}
+				require.NoError(t, ctx.Err())
+				require.Positive(t, time.Until(l.Until()))
+				require.Equal(t, l.Token(), hear(t, told, "ann", called("ann")).Token)
+				tokens = append(tokens, l.Token())
+				why := errs.ErrMaxHold
+				switch len(tokens) {
+				case 1:
+					why = errs.ErrLost
+					s.Embedded.Del("boss")
+				case 3:
+					return done
+				}
 				<-ctx.Done()
+				require.ErrorIs(t, context.Cause(ctx), why)
+				require.ErrorIs(t, l.Err(), why)
 				time.Sleep(time.Minute) // it takes its time to stop
-				inside--
+				require.Zero(t, hear(t, told, "nobody", nobody))
 				return ctx.Err()
 			})
-		}()
-		<-elected
-		told := observe(t, all[1].elections.Election("boss").Observe(t.Context()))
-		require.Equal(t, "ann", news(t, told).Value)
-		s.Embedded.Del("boss")
-		require.Zero(t, news(t, told))
-		<-elected
-		require.Equal(t, "ann", news(t, told).Value)
-		cancel()
-		require.ErrorIs(t, <-ran, context.Canceled, "what fn returned")
-		require.Zero(t, news(t, told))
+		require.Equal(t, done, err, "what it returned in the last term")
+		require.Len(t, tokens, 3)
+		require.IsIncreasing(t, tokens)
+		require.Zero(t, hear(t, told, "nobody", nobody))
 	})
 }
 
-func TestRunEndsWithItsContextAndWithTheClient(t *testing.T) {
+func TestRun_CtxOrClientEnds_SaysWhy(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, election.Options{}, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[1].elections.Election("boss"), "bob")
@@ -166,7 +80,7 @@ func TestRunEndsWithItsContextAndWithTheClient(t *testing.T) {
 	})
 }
 
-func TestRunOutlastsAServerThatCannotBeAsked(t *testing.T) {
+func TestRun_ServerCannotBeAsked_TriesAgain(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, election.Options{}, func(t *testing.T, s *redistest.Server, all []*process) {
 		s.Embedded.SetError("LOADING Redis is loading the dataset in memory")
@@ -184,30 +98,7 @@ func TestRunOutlastsAServerThatCannotBeAsked(t *testing.T) {
 	})
 }
 
-func TestAPanicOfTheWorkResigns(t *testing.T) {
-	t.Parallel()
-	bubble(t, 2, election.Options{MaxHold: 10 * time.Minute}, func(t *testing.T, _ *redistest.Server, all []*process) {
-		require.PanicsWithValue(t, "at the work", func() {
-			all[0].elections.Election("boss").Run(t.Context(), "ann", func(context.Context, *election.Leadership) error {
-				panic("at the work")
-			})
-		})
-		at := time.Now()
-		e := all[1].elections.Election("boss")
-		terms := 0
-		require.NoError(t, e.Run(t.Context(), "bob", func(ctx context.Context, _ *election.Leadership) error {
-			if terms++; terms == 2 {
-				return nil
-			}
-			<-ctx.Done()
-			require.ErrorIs(t, context.Cause(ctx), errs.ErrMaxHold)
-			return nil
-		}), "after MaxHold it campaigns again")
-		require.Less(t, time.Since(at), 11*time.Minute, "the panic left nothing to wait for")
-	})
-}
-
-func TestACrashedLeaderIsShownUntilItsLeaseEndsIfNoneCampaigns(t *testing.T) {
+func TestLeader_CrashedAlone_IsShownForItsLease(t *testing.T) {
 	t.Parallel()
 	o := election.Options{WatchdogTimeout: 30 * time.Second}
 	bubble(t, 2, o, func(t *testing.T, _ *redistest.Server, all []*process) {

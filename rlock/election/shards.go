@@ -182,7 +182,11 @@ const drainField = "drain:"
 // say writes a field among the workers, if there is one to write, and returns who is there. The other side of its
 // arguments is workers.lua. It has one key, so it is answered also while the slot is being migrated.
 func (s *Shards) say(ctx context.Context, field, text string, lasts time.Duration) ([]member, error) {
-	m, err := s.c.session.Runner.Do(ctx, script.Call{Script: workersScript, Keys: []string{s.workers},
+	do := workersScript
+	if field == "" {
+		do = workersScript.Reads()
+	}
+	m, err := s.c.session.Runner.Do(ctx, script.Call{Script: do, Keys: []string{s.workers},
 		Args: []string{field, text, script.Millis(lasts)}})
 	if err != nil {
 		return nil, err

@@ -5,21 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/redistest/rig"
-	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
@@ -96,7 +89,7 @@ const settled = 11 * time.Second
 
 // Workers that come, leave, are cut off, come back and are drained: a shard has one owner, all are owned and divided
 // evenly after a while, and what moves is what has to.
-func TestShardsAreDividedWhateverBecomesOfTheWorkers(t *testing.T) {
+func TestShards_WorkersComeAndGo_AreDividedEvenly(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	steps := redistest.Sized(5, 8, 8)
@@ -205,7 +198,7 @@ func TestShardsAreDividedWhateverBecomesOfTheWorkers(t *testing.T) {
 	}
 }
 
-func TestWorkersAreSeenWithTheirShards(t *testing.T) {
+func TestWorkers_WithShards_AreSeen(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, election.Options{}, func(t *testing.T, s *redistest.Server, all []*process) {
 		d := newDivision(t)
@@ -251,7 +244,7 @@ func TestWorkersAreSeenWithTheirShards(t *testing.T) {
 	})
 }
 
-func TestRunOfShardsEndsWithAnErrorOfItsWork(t *testing.T) {
+func TestShardsRun_WorkFails_EndsWithItsError(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, election.Options{}, func(t *testing.T, _ *redistest.Server, all []*process) {
 		broken := errors.New("broken")
@@ -285,7 +278,7 @@ func TestRunOfShardsEndsWithAnErrorOfItsWork(t *testing.T) {
 	})
 }
 
-func TestNoTwoProcessesHaveASlot(t *testing.T) {
+func TestSlot_SeveralProcesses_HaveDifferentOnes(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	bubble(t, 3, election.Options{}, func(t *testing.T, _ *redistest.Server, all []*process) {
@@ -318,114 +311,4 @@ func TestNoTwoProcessesHaveASlot(t *testing.T) {
 			require.NoError(t, s.Release(t.Context()))
 		}
 	})
-}
-
-func TestShardsOutOfBoundsAreRefused(t *testing.T) {
-	t.Parallel()
-	s := redistest.Embedded(t)
-	p := start(t, s, patient)
-	before := s.Embedded.CommandCount()
-	for _, n := range []int{0, 4097} {
-		_, err := p.elections.Shards("jobs", n).Workers(t.Context())
-		require.ErrorIs(t, err, errs.ErrInvalidOption)
-		require.ErrorContains(t, err, "election: invalid option: n is")
-	}
-	jobs := p.elections.Shards("jobs", 4)
-	long := strings.Repeat("x", 257)
-	require.ErrorIs(t, jobs.Run(t.Context(), long, nil), errs.ErrInvalidOption)
-	require.ErrorIs(t, jobs.Drain(t.Context(), long, time.Hour), errs.ErrInvalidOption)
-	require.ErrorIs(t, jobs.Drain(t.Context(), "ann", time.Second), errs.ErrInvalidOption)
-	require.ErrorIs(t, errOf(jobs.Slot(t.Context(), long)), errs.ErrInvalidOption)
-	require.ErrorIs(t, errOf(p.elections.Shards("", 4).Slot(t.Context(), "")), errs.ErrInvalidName)
-	require.Equal(t, before, s.Embedded.CommandCount())
-}
-
-func TestTheScriptTableOfWorkers(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		c := s.Client(t)
-		const key = "redlatch_workers:{x}"
-		text, err := script.Compose(os.DirFS("."), "workers")
-		require.NoError(t, err)
-		run := func(args ...string) []string {
-			list, err := rig.Raw(c, append([]string{"EVAL", text, "1", key}, args...)...).AsStrSlice()
-			require.NoError(t, err)
-			return list
-		}
-		require.Empty(t, run("", "", "60000"))
-		require.Zero(t, rig.Number(t, c, "EXISTS", key), "to look leaves nothing")
-		for range 2 {
-			require.Equal(t, []string{"c:1", "0f ann"}, run("c:1", "0f ann", "3600000"))
-		}
-		require.ElementsMatch(t, []string{"c:1", "0f ann", "drain:ann", ""}, run("drain:ann", "", "60000"))
-		require.Greater(t, rig.Number(t, c, "PTTL", key), int64(600000), "the worker lasts longer")
-		rig.Must(t, c, "HSET", key, "c:2", "1000 ff gone")
-		require.ElementsMatch(t, []string{"c:1", "0e ann", "drain:ann", ""}, run("c:1", "0e ann", "60000"))
-		require.EqualValues(t, 2, rig.Number(t, c, "HLEN", key), "what is expired is removed")
-		rig.Must(t, c, "HSET", key, "c:2", "hello")
-		require.ErrorContains(t, rig.Raw(c, "EVAL", text, "1", key, "", "", "60000").Error(), "no workers")
-	})
-}
-
-// swift is for a test that bears it that a worker is late, and loses what it has.
-var swift = election.Options{Heartbeat: 200 * time.Millisecond, WatchdogTimeout: 5 * time.Minute,
-	CallTimeout: 10 * time.Second}
-
-// beWorker works at shards, and says what it has.
-func beWorker() error {
-	hub, err := pubsub.Dial(context.Background(), rueidis.ClientOption{InitAddress: []string{os.Args[1]}},
-		pubsub.Options{})
-	if err != nil {
-		return err
-	}
-	elections, err := election.New(hub, swift)
-	if err != nil {
-		return err
-	}
-	return elections.Shards("jobs", 6).Run(context.Background(), "child",
-		func(ctx context.Context, s *election.Shard) error {
-			fmt.Println("has", s.Index(), s.Token())
-			<-ctx.Done()
-			return nil
-		})
-}
-
-func TestTheShardsOfAKilledWorkerGoToTheOthers(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	child := redistest.Spawn(t, "worker", s)
-	tokens := map[int]int64{}
-	for len(tokens) < 6 {
-		var i int
-		var token int64
-		_, err := fmt.Sscanf(child.Line(t), "has %d %d", &i, &token)
-		require.NoError(t, err)
-		tokens[i] = token
-	}
-	child.Signal(t, syscall.SIGKILL)
-	p := start(t, s, swift)
-	ctx, cancel := context.WithCancel(within(t))
-	has := make(chan *election.Shard)
-	ran := make(chan error, 1)
-	go func() {
-		ran <- p.elections.Shards("jobs", 6).Run(ctx, "heir", func(ctx context.Context, s *election.Shard) error {
-			select {
-			case has <- s:
-			case <-ctx.Done():
-			}
-			<-ctx.Done()
-			return nil
-		})
-	}()
-	for len(tokens) > 0 {
-		select {
-		case s := <-has:
-			require.Greater(t, s.Token(), tokens[s.Index()])
-			delete(tokens, s.Index())
-		case <-ctx.Done():
-			require.Empty(t, tokens, "no one's")
-		}
-	}
-	cancel()
-	require.ErrorIs(t, <-ran, context.Canceled)
 }

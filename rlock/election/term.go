@@ -2,8 +2,6 @@ package election
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -16,14 +14,12 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// term is what goes on in the background of a leadership: the leader is announced again and again, and it is looked
-// what it is asked to do. It refers to the texts of the leadership, and not to its hold, which would never be
-// forgotten.
+// term is what goes on in the background of a leadership: the leader is announced again and again. It refers to the
+// texts of the leadership, and not to its hold, which would never be forgotten.
 type term struct {
 	e            *Election
 	token, owner string
 	done         <-chan struct{} // of the hold
-	asked        chan struct{}   // closed when the leader is to hand over
 	again        chan struct{}   // has one message if the announcement is to be made now
 
 	mu      sync.Mutex
@@ -33,7 +29,7 @@ type term struct {
 
 func newTerm(e *Election, hold *rlock.Hold, token int64) *term {
 	return &term{e: e, token: strconv.FormatInt(token, 10), owner: string(hold.Owner()), done: hold.Done(),
-		asked: make(chan struct{}), again: make(chan struct{}, 1)}
+		again: make(chan struct{}, 1)}
 }
 
 // announceFirst makes the leader known, or returns why it cannot be; otherwise it is made known again and again until
@@ -131,60 +127,20 @@ func (t *term) run(ctx context.Context) {
 	}()
 	s := t.e.c.session
 	_, every := t.e.standing()
-	announcing, looking := time.NewTicker(every), time.NewTicker(t.e.c.trust/3)
+	announcing := time.NewTicker(every)
 	defer announcing.Stop()
-	defer looking.Stop()
-	look := looking.C
 	for {
-		announce := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.again:
-			announce = true
 		case <-announcing.C:
-			announce = true
-		case <-look:
-			if t.look(ctx) {
-				look = nil
-			}
 		}
-		if announce {
-			limit, cancel := context.WithTimeout(ctx, every)
-			_, err := t.announce(limit, s.Runner.Do)
-			cancel()
-			if err != nil && ctx.Err() == nil {
-				s.Complain("a leader could not announce itself: observers see no leader until it can", t.e.name, err)
-			}
+		limit, cancel := context.WithTimeout(ctx, every)
+		_, err := t.announce(limit, s.Runner.Do)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			s.Complain("a leader could not announce itself: observers see no leader until it can", t.e.name, err)
 		}
 	}
 }
-
-// look looks whether the leader is asked to hand over, and reports whether there is nothing more to look for: it is, or
-// the server refuses the question.
-func (t *term) look(ctx context.Context) bool {
-	s := t.e.c.session
-	r, err := t.e.readRequests(ctx, t.token, t.e.c.trust)
-	switch {
-	case err != nil && !script.NotAnswered(err) && ctx.Err() == nil:
-		s.Complain("a leader cannot look whether it is to hand over: it leads on", t.e.name, err)
-		return true
-	case err != nil || !r.drain && !r.preferred:
-		return false
-	case r.drain:
-		t.e.c.resting.begin(t.e.key, r.rest)
-	}
-	close(t.asked)
-	return true
-}
-
-// HandOver returns a channel that is closed when the leader is asked to hand over: by [Election.Drain], or by a
-// preferred candidate (see [Election.WithPriority]). The leadership lasts. A caller of Campaign stops its work, and
-// resigns; [Election.Run] does both. The leader looks once in a Heartbeat.
-func (l *Leadership) HandOver() <-chan struct{} { return l.term.asked }
-
-// errHandOver is why the context of Run's function ends.
-var errHandOver = fmt.Errorf("%w: the leader was asked to hand over", errs.ErrReleased)
-
-// handsOver reports whether ctx has ended because of a request.
-func handsOver(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errHandOver) }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,9 +20,10 @@ import (
 //
 // While m workers are there each has n/m shards, or one more, within five Heartbeats of the last change, ten if it was
 // a crash, and the time that functions take to return whose shards move. A worker that comes takes its share from those
-// that have most, one that leaves or crashes leaves its shards to those that have least, and no other shard moves. A
-// change counts when it has lasted for one and a half Heartbeats, so workers that start together divide the shards
-// once.
+// that have most, one that leaves or crashes leaves its shards to those that have least, and no other shard moves. The
+// coming or going of a worker counts when it has lasted for one and a half Heartbeats, whatever the others do. So
+// workers that start together divide the shards once, a shard waits for a new worker for about two Heartbeats also
+// during a deploy, and a worker that crashes soon after each start gets none.
 //
 // The ctx of fn ends, and fn should return then:
 //
@@ -37,7 +36,12 @@ import (
 // returns an error before, Run ends with it.
 //
 // When Run ends, all functions have returned and the shards are released. Its error is ctx's cause, ErrClosed, an error
-// of fn, or that of [Election.Campaign], but not that the server did not answer: Run goes on.
+// of fn, or a refusal of the server to keep the list of workers, as for want of a right. While the server does not
+// answer, Run goes on.
+//
+// A shard whose lock is refused, because of the type of its key or for want of a right, is logged, and tried again in
+// each Heartbeat; the other shards go on. An error of fn that is due to its shard is better not returned: that shard
+// would end the next worker, too, and so all of them.
 //
 // A worker sends one call in a Heartbeat, and one after each change of what it has, besides what the locks cost.
 func (s *Shards) Run(ctx context.Context, name string, fn func(ctx context.Context, shard *Shard) error) error {
@@ -48,7 +52,8 @@ func (s *Shards) Run(ctx context.Context, name string, fn func(ctx context.Conte
 	defer end(nil)
 	//nolint:contextcheck // that of the client: its Close ends the worker
 	defer context.AfterFunc(s.c.session.Context(), func() { end(errs.ErrClosed) })()
-	w := &worker{s: s, name: name, id: accessor.Of[*session.Session](s.c.locks).NewOwner(""), fn: fn, end: end,
+	id := accessor.Of[*session.Session](s.c.locks).NewOwner("")
+	w := &worker{s: s, name: name, id: id, fn: fn, end: end, seen: newSightings(id, s.c.trust/2),
 		changed: make(chan struct{}, 1), duties: map[int]*duty{}}
 	w.run(ctx)
 	return s.c.session.Error(context.Cause(ctx))
@@ -62,9 +67,7 @@ type worker struct {
 	end      context.CancelCauseFunc
 	changed  chan struct{} // has one message after a change of duties
 	running  sync.WaitGroup
-
-	view  string    // who was there at the last heartbeat
-	since time.Time // when that was seen first
+	seen     *sightings
 
 	mu     sync.Mutex
 	duties map[int]*duty
@@ -116,25 +119,15 @@ func (w *worker) has() []bool {
 	return has
 }
 
-// heed does what is planned for those that are there, once they have been the same for half of the trust. Until then it
-// neither takes nor gives up. Otherwise workers that start one after the other would take all and give up most, and one
-// whose heartbeat is late would be taken for gone: nothing would be lost, but shards would move.
+// heed does what is planned for the workers that are there.
 func (w *worker) heed(ctx context.Context, members []member) {
-	has := w.has()
-	view := make([]string, 0, len(members))
 	for i := range members {
 		if members[i].id == w.id {
-			members[i].has = has // which may have changed since it was said
-		}
-		if !members[i].drained {
-			view = append(view, members[i].id)
+			members[i].has = w.has() // which may have changed since it was said
 		}
 	}
-	slices.Sort(view)
-	if text := strings.Join(view, " "); text != w.view || w.since.IsZero() {
-		w.view, w.since = text, time.Now()
-	}
-	if time.Since(w.since) < w.s.c.trust/2 {
+	members, settled := w.seen.update(time.Now(), members)
+	if !settled {
 		return
 	}
 	mine := plan(w.s.n, w.id, members)
@@ -165,7 +158,8 @@ func (w *worker) begin(ctx context.Context, i int) {
 			w.set(func() { d.has = true })
 			err = w.serve(ctx, &Shard{i, hold})
 			_ = hold.Unlock(context.WithoutCancel(ctx)) // if it fails it goes on by itself
-		} else if ctx.Err() != nil || script.NotAnswered(err) || errors.Is(err, errs.ErrNotReplicated) {
+		} else if ctx.Err() != nil || !errors.Is(err, errs.ErrClosed) {
+			w.complain(ctx, i, err)
 			script.Pause(ctx, w.s.c.trust/3)
 			err = nil // it is tried again if it is still wanted
 		}
@@ -174,6 +168,14 @@ func (w *worker) begin(ctx context.Context, i int) {
 		}
 		w.set(func() { delete(w.duties, i) })
 	})
+}
+
+// complain logs why a shard cannot be acquired, unless the server did not answer. It is no reason to end the worker:
+// the shard would go to the next one, and end that one, too, until no shard had a worker.
+func (w *worker) complain(ctx context.Context, i int, err error) {
+	if ctx.Err() == nil && !script.NotAnswered(err) && !errors.Is(err, errs.ErrNotReplicated) {
+		w.s.c.session.Complain("a shard cannot be acquired: it has no worker until it can", w.s.lock(i).Name(), err)
+	}
 }
 
 // set changes what the worker has, and has it said.

@@ -80,7 +80,7 @@ func (x *Locker) TryLock() bool {
 	default:
 		return false
 	}
-	hold, err := x.lock.TryLock(x.ctx, 0, 0)
+	hold, err := x.lock.WithWait(0).Lock(x.ctx)
 	if err != nil {
 		<-x.turn
 		return false

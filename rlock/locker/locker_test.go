@@ -93,6 +93,20 @@ func TestTryLockAndUnlockAreAMutexs(t *testing.T) {
 	require.Panics(t, func() { locker.New(context.Background(), l, nil) })
 }
 
+func TestLocker_LockWithALease_EndsWithIt(t *testing.T) {
+	s := redistest.Embedded(t)
+	l := locks(t, s, rlock.Options{}).Reentrant("l").WithLease(time.Minute)
+	for name, take := range map[string]func(*locker.Locker){"Lock": (*locker.Locker).Lock,
+		"TryLock": func(x *locker.Locker) { require.True(t, x.TryLock()) }} {
+		x := locker.New(context.Background(), l, never(t))
+		take(x)
+		left := s.Embedded.TTL("l")
+		require.Greater(t, left, 50*time.Second, name)
+		require.LessOrEqual(t, left, time.Minute, name)
+		x.Unlock()
+	}
+}
+
 // A context of a hold does not make the Locker a part of that hold.
 func TestALockerIsNobodysReentry(t *testing.T) {
 	s := redistest.Embedded(t)

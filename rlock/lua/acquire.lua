@@ -29,7 +29,11 @@ else
 end
 if there == 0 then -- free, and no waiters: the common case
   redis.call('HSET', key, owner, '1')
-  redis.call('PEXPIRE', key, ARGV[2]) -- as text: the server formats a number first
+  local set = redis.pcall('PEXPIRE', key, ARGV[2]) -- as text: the server formats a number first
+  if type(set) == 'table' then -- see set_end
+    redis.call('DEL', key)
+    return set
+  end
   return now
 end
 -- libraries

@@ -52,9 +52,6 @@ local ticket, foreign = 0, false
 if queue and ARGV[6] ~= '' then
   ticket, foreign = line_up(queue, timeouts, places, owner, tonumber(ARGV[6]), ARGV[8], ARGV[9] or '', now, us)
   foreign = foreign or ticket == 0 or head and not ours(head)
-  local all = (foreign or holder) and {} or redis.call('HGETALL', key)
-  for i = 1, #all, 2 do
-    foreign = foreign or string.sub(all[i], -1) ~= '!' and not ours(all[i])
-  end
+  foreign = foreign or not holder and held_by_others(key)
 end
 return {0, left, now, ticket, holder or foreign and 1 or 0}

@@ -21,18 +21,25 @@ local released = type(hash) == 'number' and remove(key, all, 1, #all) > 0 and 1 
 if not queue then
   return type(hash) == 'number' and released or redis.call('HEXISTS', key, owner)
 end
+local publish, grants, first = ARGV[3], ARGV[5], false -- whether the first of ours has left
 if ARGV[4] ~= '' then
-  leave(queue, timeouts, places, owner)
+  first = leave(queue, timeouts, places, owner, publish, grants)
 end
 for i = 6, #ARGV do
-  leave(queue, timeouts, places, ARGV[i])
+  first = leave(queue, timeouts, places, ARGV[i], publish, grants) or first
 end
 if type(hash) == 'table' then
   local left = redis.call('PTTL', key)
-  return string_holder(key, left) and 0 or redis.call('HEXISTS', key, owner)
+  local holder = string_holder(key, left)
+  if first and holder == 3 then
+    hint_ours(queue, publish, grants)
+  end
+  return holder and 0 or redis.call('HEXISTS', key, owner)
 end
 local there = redis.pcall('EXISTS', key)
 if there ~= 1 then
-  pass(there == 0 and key, queue, timeouts, places, ARGV[3], ARGV[2], ARGV[5], (clock()))
+  pass(there == 0 and key, queue, timeouts, places, publish, ARGV[2], grants, (clock()))
+elseif first and held_by_others(key) then
+  hint_ours(queue, publish, grants)
 end
 return released

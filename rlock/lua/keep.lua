@@ -6,7 +6,7 @@
 -- Reply: 1 done; 0 the owner holds nothing
 -- Twice: the lease is set, not added to; a second run counts it from a little later.
 -- From here on the owner has an end of its own ("owner!"), with a minus: it holds the lock, but is done with it. So no other owner
--- joins it any more (TestWhatIsKeptIsNotJoined). A late renewal or acquisition by this owner finds the hold over.
+-- joins it any more (TestUnlockAfter_Kept_IsNotJoined). A late renewal or acquisition by this owner finds the hold over.
 local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local bad = unfit(owner, lease)
 if bad then

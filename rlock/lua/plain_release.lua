@@ -1,5 +1,5 @@
 -- Delete a plain mutex if it is its owner's, and tell the first in line, or wake the waiters where there is no line.
--- uses: plain_queue, owners, clock
+-- uses: plain_queue, owners, handover, clock
 -- KEYS[1] the lock  KEYS[2] its line  KEYS[3] the queue of locks of this name that are a hash; without both (see plain_acquire) the
 --   release is published
 -- ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH  ARGV[4] grant channels, without the connection id
@@ -16,13 +16,18 @@ if held == ARGV[1] then
   redis.call('DEL', KEYS[1])
   status = 1
 end
+local place, behind_place = false, false -- of a waiter that leaves, in the line and in the queue
 if line and ARGV[5] and ARGV[5] ~= '' then
+  if status == 0 and held then
+    place = redis.pcall('ZSCORE', line, ARGV[5])
+    behind_place = redis.pcall('ZSCORE', queue, (string.gsub(ARGV[5], ' ', ' 0 ')))
+  end
   redis.pcall('ZREM', line, ARGV[5])
   redis.pcall('ZREM', queue, (string.gsub(ARGV[5], ' ', ' 0 ')), '!' .. ARGV[1]) -- see stand_behind
 end
 local refused = type(held) == 'table' -- the key is not a string
 if not refused then
-  if status == 0 and held then
+  if status == 0 and held and not tonumber(place) then
     return status
   end
   if not line then
@@ -39,9 +44,19 @@ if not refused then
   end
 end
 -- libraries
+place, behind_place = tonumber(place), tonumber(behind_place)
 if refused then -- another's, if it is a hash; a second run finds so what the first has handed over
   local left = redis.call('PTTL', KEYS[1])
-  return hash_holder(KEYS[1], left) and status or redis.call('GET', KEYS[1])
+  local holder = hash_holder(KEYS[1], left)
+  if behind_place and holder == 3 then
+    hint(queue, publish, grants, behind_place)
+  end
+  return holder and status or redis.call('GET', KEYS[1])
+elseif place then -- it left another program's string: the next in line is to know when that ends
+  if not ours(held) then
+    hint(line, publish, grants, place)
+  end
+  return status
 end
 pass_on(KEYS[1], line, queue, publish, grants, (clock()))
 return status

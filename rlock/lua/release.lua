@@ -41,12 +41,17 @@ if named then
   end
   gone = redis.pcall('HDEL', key, owner, owner .. '!')
 end
+local place = leave ~= '' and queue and tonumber((redis.pcall('ZSCORE', queue, leave))) -- of one that leaves: see hint
 if type(gone) == 'table' then -- the key is not a hash: another's, if it is a string. A waiter of that leaves the queue all the same
   if leave ~= '' and queue then
     redis.pcall('ZREM', queue, leave, '!' .. owner)
   end
   local left = redis.call('PTTL', key)
-  gone = string_holder(key, left) and 0 or redis.call('HDEL', key, owner, owner .. '!')
+  local holder = string_holder(key, left)
+  if place and holder == 3 then
+    hint(queue, publish, grants, place)
+  end
+  gone = holder and 0 or redis.call('HDEL', key, owner, owner .. '!')
   return named and {gone, 0, 0} or gone
 end
 if gone == 2 then -- of a hold that was joined, or is a join, others may be left
@@ -61,6 +66,9 @@ if not there then
 elseif type(there) == 'table' then
   there = nil
 end
+if place and there and there >= 2 and held_by_others(key) then
+  hint(queue, publish, grants, place)
+end
 local outcome, ticket = 0, 0
 if there and there < 2 and (there == 1 or named) then
   -- Publish a release, and have our own waiters only wait for a few ms. Returns whether there are any; if not nothing is
@@ -72,15 +80,14 @@ if there and there < 2 and (there == 1 or named) then
     end
     redis.call('ZADD', queue, -(now + OPEN), '!open')
     send(publish, channel, '0')
-    local owner = string.match(head[1], '^%S+') or ''
-    send(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner) -- to look when that is over
+    hint(queue, publish, grants) -- to ask when that is over
     return true
   end
 
   local now, us = clock()
   -- Only the holder's own release may name another, and only while that is waited for. Its deadline counts from when
   -- this call was first sent; a second run, which finds the holder gone, would grant a lease that is trusted for too long
-  -- (TestReleaseScriptWithAQueue).
+  -- (testdata/scripts/release_queue.txt).
   local naming = named and released == 1 and not expired(ARGV[9], now)
   -- Redisson's waiters race for what is published. Where any of them listens, one release in eight is theirs to race for. What several
   -- callers had counts as often, or it would be Redisson's turn the less often the more callers a process has.
@@ -101,7 +108,7 @@ if there and there < 2 and (there == 1 or named) then
   end
   if naming then
     redis.call('HSET', key, named, 1)
-    redis.call('PEXPIRE', key, ARGV[8])
+    set_end(key, ARGV[8])
     if there == 1 then
       redis.call('ZREM', queue, entry, '!' .. named)
     end
@@ -109,8 +116,8 @@ if there and there < 2 and (there == 1 or named) then
   end
 end
 -- The key is gone with its last owner. Waiters are notified also when it went otherwise (expiry, DEL, failover), because
--- no one else notified them (TestUnlockAfterTheKeyWentReportsLostAndWakesWaiters). A user without rights on the channel can still
--- release, and waiters poll (TestAUserWithoutRightsOnTheChannelCanStillRelease).
+-- no one else notified them (testdata/scripts/release.txt). A user without rights on the channel can still release, and waiters
+-- poll (TestAUserWithoutRightsOnTheChannelCanStillRelease).
 if not there or there < 2 then
   send(publish, channel, '0')
 end

@@ -1,7 +1,7 @@
 -- How many hold one side of a read-write lock, those apart whose own end has passed.
 -- uses: clock, rw
 -- KEYS[1] the lock  KEYS[2] its ends  ARGV[1] the side, read or write
--- Reply: the number of them
+-- Reply: the number of them; of more than GONE whose end has passed the others count, until the next requests take them out
 -- Twice: reads only.
 local lock, ends, of_writer, now = KEYS[1], KEYS[2], ARGV[1] == 'write', clock()
 local mode = redis.call('HGET', lock, 'mode')
@@ -10,7 +10,7 @@ if not mode then
 end
 local writer = mode == 'write' and 1 or 0
 local holders = of_writer and writer or redis.call('HLEN', lock) - 1 - writer
-for _, dead in ipairs(redis.call('ZRANGE', ends, 0, elapsed(now), 'BYSCORE')) do
+for _, dead in ipairs(redis.call('ZRANGE', ends, 0, elapsed(now), 'BYSCORE', 'LIMIT', 0, GONE)) do
   if writes(dead) == of_writer and redis.call('HEXISTS', lock, dead) == 1 then
     holders = holders - 1
   end

@@ -28,7 +28,11 @@ if not ends then
 end
 if ARGV[5] == '' and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and no waiters: the common case
   redis.call('HSET', lock, 'mode', 'read', owner, '1')
-  redis.call('PEXPIRE', lock, ARGV[2])
+  local set = redis.pcall('PEXPIRE', lock, ARGV[2])
+  if type(set) == 'table' then -- see set_end
+    redis.call('DEL', lock)
+    return set
+  end
   redis.call('ZADD', ends, string.format('%.0f', now + lease), owner)
   redis.call('PEXPIRE', ends, ARGV[2])
   redis.call('SET', timeout, '1', 'PX', ARGV[2])
@@ -50,7 +54,11 @@ end
 
 -- The reply to one that cannot read now; or nil, it can or does, and the mode.
 local function kept_out(mode)
-  if mode and forget(lock, ends, now) then
+  local free, ended, alone
+  if mode then
+    free, ended = forget(lock, ends, now)
+  end
+  if free then
     send(publish, channel, '1')
     mode = redis.call('HGET', lock, 'mode')
   end
@@ -60,7 +68,8 @@ local function kept_out(mode)
   local lined = redis.call('EXISTS', queue) == 1
   local first = lined and first_writer(queue, now, publish, grants, {}, entry)
   local shut = mode == 'read' and (first or closed(queue, channel, publish, now))
-  if joined and mode == 'read' and not shut and redis.call('HEXISTS', lock, joined) == 1 then
+  if joined and mode == 'read' and not shut and redis.call('HEXISTS', lock, joined) == 1 and
+      not (ended and over(lock, ends, joined, now)) then -- forget may have left it
     if entry then
       step_out(queue, entry)
       redis.call('DEL', timeout)
@@ -79,7 +88,10 @@ local function kept_out(mode)
     lined = true
   end
   if lined then
-    unnotified = serve(lock, ends, queue, publish, channel, grants, now, entry)
+    unnotified, alone = serve(lock, ends, queue, publish, channel, grants, now, entry)
+    if ended and alone then -- the holds that are over were the last of ours: see pass_on
+      hint_line(queue, publish, grants)
+    end
   end
   mode = redis.call('HGET', lock, 'mode')
   if redis.call('HEXISTS', lock, owner) == 1 then
@@ -120,8 +132,8 @@ local lined = redis.call('ZCARD', queue) > 0
 redis.call('ZCARD', ends)
 if not mode then
   redis.call('HSET', lock, 'mode', 'read', owner, '1')
-  redis.call('PEXPIRE', lock, lease)
-  redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
+  set_end(lock, lease)
+  drop_ends(ends) -- of a lock that was deleted
   if lined then -- the last phase may have ended without a word: Java's reader was the last, or a lease has ended
     set_field(queue, 'readfrom', now)
   end

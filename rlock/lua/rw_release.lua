@@ -34,6 +34,10 @@ elseif ends then
   redis.pcall('ZREM', ends, field)
 end
 local grants, entry = ARGV[5] or 'redlatch_grant:', ARGV[6] or ''
+local left -- see pass_on
+if released == 0 then
+  left = ends and entry ~= '' and tonumber((redis.pcall('ZSCORE', queue, entry))) or math.huge
+end
 if ends and entry ~= '' then
   redis.pcall('ZREM', queue, entry, '!' .. string.match(entry, '^%S+'))
 end
@@ -54,7 +58,7 @@ if released == 1 then
 elseif emptied(lock) then
   tell = true -- it ended otherwise (expiry, DEL, failover), and no message was sent
 end
-if ends and not pass_on(lock, ends, queue, publish, channel, grants, now, us, released == 1, downgraded) then
+if ends and not pass_on(lock, ends, queue, publish, channel, grants, now, us, released == 1, downgraded, left) then
   tell = downgraded -- a lock that is handed on is not free, but Redisson's readers can come in
 end
 -- A user without rights on the channel can still release: waiters then poll.

@@ -26,7 +26,11 @@ end
 local field = owner .. ':write'
 if ends and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and no waiters: the common case
   redis.call('HSET', lock, 'mode', 'write', field, '1')
-  redis.call('PEXPIRE', lock, ARGV[2])
+  local set = redis.pcall('PEXPIRE', lock, ARGV[2])
+  if type(set) == 'table' then -- see set_end
+    redis.call('DEL', lock)
+    return set
+  end
   return now
 end
 -- libraries
@@ -59,21 +63,28 @@ local mode = held[1]
 if held[2] then
   return hold_on()
 end
-if mode and ends and forget(lock, ends, now) then
+local free, ended
+if mode and ends then
+  free, ended = forget(lock, ends, now)
+end
+if free then
   send(publish, channel, '1')
   mode = redis.call('HGET', lock, 'mode')
 end
-local free = not mode and redis.call('EXISTS', lock) == 0 -- or it is another kind's
+free = not mode and redis.call('EXISTS', lock) == 0 -- or it is another kind's
 local lined = queue and redis.call('EXISTS', queue) == 1
 local rest = lined and reserved(queue, now)
 if not free or rest or lined and others_wait(queue, entry) then
-  local ticket, unnotified = 0, false
+  local ticket, unnotified, alone = 0, false, false
   if entry and (mode or free) then
     ticket = line_up(queue, entry, BAND, mode, now, us)
     lined = true
   end
   if lined then
-    unnotified = serve(lock, ends, queue, publish, channel, grants, now, entry)
+    unnotified, alone = serve(lock, ends, queue, publish, channel, grants, now, entry)
+    if ended and alone then -- the holds that are over were the last of ours: see pass_on
+      hint_line(queue, publish, grants)
+    end
   end
   if redis.call('HEXISTS', lock, field) == 1 then
     return hold_on()
@@ -84,9 +95,9 @@ if not free or rest or lined and others_wait(queue, entry) then
   end
 end
 redis.call('HSET', lock, 'mode', 'write', field, '1') -- the first write, which memory that is full refuses
-redis.call('PEXPIRE', lock, lease)
+set_end(lock, lease)
 if ends then
-  redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
+  drop_ends(ends) -- of a lock that was deleted
 end
 if lined then
   local had = get_field(queue, 'writes') or 0

@@ -1,14 +1,12 @@
 -- One server's vote for an owner: acquire, if the server has been up for long enough not to have forgotten anybody's vote;
 -- and which run of the server it is.
--- uses: owners, handover, acquire, clock, listeners, integer
--- KEYS as of acquire  KEYS[3] of a Fenced member: its tokens, see vote_token
+-- uses: owners, handover, acquire, listeners
+-- KEYS as of acquire
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] how long the server must have been
 --   up, ms  ARGV[7] the channel of releases
 -- Reply as of acquire, and which run (of the run_id, 52 bits) as the 7th; or {4, ms until it votes, server ms, 0, 0, 0,
 --   run}, nothing done. Where another has the vote, how many listen for its release as the 8th.
---   A grant of a Fenced member has as the 6th the last token there, or the server's µs if that is more; with a minus if this run
---   of the server did not keep it: then it may have forgotten a later one.
 -- Twice: as acquire.
 -- The age is asked in the script that grants. Asked before, on another connection, the server may restart in between: old enough
 -- by the answer, and it has forgotten every vote (TestServersThatAreJustUpGiveNoVote, TestAVoteThatWasForgottenIsNotGivenTwice).
@@ -20,16 +18,7 @@ if type(info) ~= 'string' then
 end
 local run = tonumber(string.sub(string.match(info, 'run_id:(%x+)'), 1, 13), 16)
 local reply, now, us = refuse(owner, lease, ARGV[3])
-local token = us
 if now then
-  if KEYS[3] then -- read before the vote is given: what is not a token has to refuse the script while nothing has changed
-    local last = redis.call('HMGET', KEYS[3], 'token', 'run')
-    local kept = whole(last[1], 'last token')
-    token = math.max(us, kept or 0)
-    if not kept or last[2] ~= digits(run) then
-      token = -token
-    end
-  end
   -- In whole seconds on both ends, so it may have been up for one less.
   local up = (tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) - 1) * 1000
   local young = tonumber(ARGV[6]) - up
@@ -45,9 +34,6 @@ for i = #reply + 1, 6 do
   reply[i] = 0
 end
 reply[7] = run
-if KEYS[3] and reply[1] == 1 then
-  reply[6] = token
-end
 if reply[1] == 0 and ARGV[7] then
   reply[8] = listeners(publish, ARGV[7]) or 0
 end

@@ -23,6 +23,16 @@ local now, notafter = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV
 if notafter > 0 and now > notafter then
   return {2, now, 0, -1, -1, 0}
 end
+-- The first call of a client, which knows no server time, tries the commands of the release. A user who may not return a permit gets
+-- none. Nothing is written: INCRBY without a number fails, after the server has looked at the rights and at the memory.
+if notafter == 0 then
+  local counts = redis.pcall('INCRBY', count, '')
+  if type(counts) == 'table' and not string.find(counts.err, 'integer', 1, true) then
+    return counts
+  end
+  redis.call('ZREM', permits, '')
+  redis.call('ZMSCORE', permits, '')
+end
 local there = redis.call('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
 local bare = there % 3 == 0 -- neither of the last two: 6 are the permits, 3 the notes
 -- The common case: one permit, of those that are free. All is looked at before anything is written, and whatever is
@@ -64,11 +74,15 @@ if label then
     if fits and not over and (left == -1 and (ours or -1) == -1 or not shared and left >= 0 and (ours or 0) >= 0) then
       local lease = tonumber(ARGV[10])
       if redis.call('ZADD', permits, 'NX', string.format('%.0f', now + lease), string.sub(ARGV[9], 1, 13) .. '\0\0\0') == 1 then
-        local need = math.max(left, lease + 1)
+        local need, counted = math.max(left, lease + 1), nil
         if left >= 0 and left < need then
-          redis.call('SET', count, string.format('%.0f', available - 1), 'PX', string.format('%.0f', need))
+          counted = redis.pcall('SET', count, string.format('%.0f', available - 1), 'PX', string.format('%.0f', need))
         else
-          redis.call('INCRBY', count, '-1')
+          counted = redis.pcall('INCRBY', count, '-1')
+        end
+        if type(counted) == 'table' and counted.err then -- a permit that is out and not counted would be one too many for all others
+          redis.call('ZREM', permits, string.sub(ARGV[9], 1, 13) .. '\0\0\0')
+          return counted
         end
         if left >= 0 and (ours or 0) < need then
           redis.call('PEXPIRE', permits, string.format('%.0f', need))
@@ -129,6 +143,9 @@ local total = available + out
 if total ~= capacity and not resized and not shared then
   return {3, now, total, -1, -1, 0}
 end
+if not fresh and available > 0 then
+  may_count(count)
+end
 local before, longest = available, 0
 local lined, own, look, head, most = not bare and redis.call('EXISTS', q.key) == 1, {}, -1, nil, 0
 if lined and not place then -- a request without a place passes no waiter that can be served
@@ -153,6 +170,7 @@ for i = 9, #ARGV, 2 do
     end
   end
   if there > 0 and there < n then -- part of them was deleted: they are taken anew, all or none
+    may_count(count)
     take_out(permits, notes, ids_of(base, n))
     available, spare = available + there, spare + there
   end

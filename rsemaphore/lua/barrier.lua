@@ -20,7 +20,7 @@
 --   What is known of a party stays as long as a request of it to arrive may come (ARGV[11]); the last leave takes it away:
 --     arrive, no reply; arrive again, as the last; trip      B, C of three parties arrive in the next generation
 --     the first arrive comes: without its r: it would be the third there, and B and C would go
---     (TestAnArrivalAfterItsPartyIsGoneDoesNotCount)
+--     (TestArrival_PartyGone_DoesNotCount)
 -- uses: clock, send
 local key, verb, party, id, gen = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local parties, lease, notafter, idle = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
@@ -37,29 +37,37 @@ local function reply(status)
   return {status, hid, hgen, n, math.max(0, soon - now), now, hparties}
 end
 
--- end_generation ends the generation. broke: it broke; otherwise it tripped. The first write only removes something: a server without
--- memory does not refuse that, and it does not refuse the writes that follow it in the script.
+-- end_generation ends the generation. broke: it broke; otherwise it tripped. What may be written alone comes first: that the key lasts, and
+-- that soon is not known, so that the next call looks at all leases. Both are refused to a user without the right, before the generation is
+-- half over. Neither is refused by a server without memory, nor are the writes that follow in the script.
 local function end_generation(broke)
   local till = digits(now + longest)
   local all = redis.call('HGETALL', key)
-  redis.call('HDEL', key, 'n', 'act', 'lease', 'soon')
+  local set, gone = {'gen', digits(hgen + 1)}, {'n', 'act', 'lease'}
+  if broke then
+    set[3], set[4] = 'b:' .. digits(hgen), till
+  end
   for i = 1, #all, 2 do
     local field, value = all[i], all[i + 1]
     local kind = string.sub(field, 1, 2)
     if kind == 'm:' then
-      redis.call('HDEL', key, field)
+      gone[#gone + 1] = field
       if string.sub(value, -1) == '?' then
-        redis.call('HSET', key, 'r:' .. string.sub(field, 3), till .. ' ' .. digits(hgen))
+        set[#set + 1] = 'r:' .. string.sub(field, 3)
+        set[#set + 1] = till .. ' ' .. digits(hgen)
       end
     elseif (kind == 'r:' or kind == 'b:') and expired(string.match(value, '^%d+'), now) then
-      redis.call('HDEL', key, field)
+      gone[#gone + 1] = field
     end
   end
-  if broke then
-    redis.call('HSET', key, 'b:' .. digits(hgen), till)
-  end
-  redis.call('HSET', key, 'gen', digits(hgen + 1))
   redis.call('PEXPIRE', key, idle + longest)
+  redis.call('HDEL', key, 'soon')
+  for i = 1, #set, 1000 do
+    redis.call('HSET', key, unpack(set, i, math.min(i + 999, #set)))
+  end
+  for i = 1, #gone, 1000 do
+    redis.call('HDEL', key, unpack(gone, i, math.min(i + 999, #gone)))
+  end
   send(publish, channel, hid .. ' ' .. digits(hgen) .. (broke and ' broken' or ' tripped'))
   hgen, n, act, longest, soon = hgen + 1, 0, nil, 0, 0
 end
@@ -119,20 +127,30 @@ if verb == 'arrive' then
     return reply(3)
   end
   local till = now + lease
+  local new = hid == ''
   if n == 0 then
-    if hid == '' then -- a new life: no party's id is ever used again
+    if new then -- a new life: no party's id is ever used again
       hid, hgen = party, 1
     end
     soon, hparties = till, parties
   end
   n, longest, soon = n + 1, math.max(longest, lease), math.min(soon, till)
+  if not new then -- before the party, which a user without the right to it must not leave behind
+    redis.call('PEXPIRE', key, idle + longest)
+  end
   redis.call('HSET', key, 'id', hid, 'gen', digits(hgen), 'parties', digits(parties), 'n', digits(n), 'lease', digits(longest),
     'soon', digits(soon), 'm:' .. party, digits(till) .. '?')
+  if new then
+    local ends = redis.pcall('PEXPIRE', key, idle + longest)
+    if type(ends) == 'table' then
+      redis.call('DEL', key)
+      return ends
+    end
+  end
   if n == parties then
     act = party
     redis.call('HSET', key, 'act', party)
   end
-  redis.call('PEXPIRE', key, idle + longest)
   return reply(act and 1 or 0)
 end
 

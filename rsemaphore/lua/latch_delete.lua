@@ -4,6 +4,7 @@
 -- ARGV[4] PUBLISH or SPUBLISH, '' to publish nothing
 -- Reply: 1 removed; 0 there was none
 -- Twice: a second run of the same call finds its id in the record, says 1 again and removes nothing.
+-- A user who lacks a right removes nothing: the rights are tried on the permits, which are not there (see lib/kind.lua).
 -- uses: kind, record, wake
 local key, record, permits = KEYS[1], KEYS[2], KEYS[3]
 local call, keep, channel, publish = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -11,16 +12,18 @@ local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set')
 if held[3] == call then
   return 1
 end
-refuse_all_but_latch(key, permits, redis.call('EXISTS', key) == 1, held[2])
-local gen = next_generation(held[1]) -- before anything is written
-local removed = redis.call('DEL', key)
-if held[2] then -- also of a latch that expired: that is forgotten now
-  close_record(record, held[1])
-end
-if removed == 0 then
+local there = redis.call('EXISTS', key) == 1
+refuse_all_but_latch(key, permits, there, held[2])
+if not there then
+  if held[2] then -- a latch that expired is forgotten now
+    close_record(record, held[1])
+  end
   return 0
 end
-redis.call('HSET', record, 'gen', gen, 'deleted', call, 'gone', held[4] or '')
+redis.call('DEL', permits)
+redis.call('PEXPIRE', permits, keep)
+close_record(record, held[1], 'deleted', call, 'gone', held[4] or '')
+redis.call('DEL', key)
 redis.call('PEXPIRE', record, keep)
 wake(publish, channel, '1')
 return 1

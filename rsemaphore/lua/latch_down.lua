@@ -7,18 +7,24 @@
 --   3 the key holds no integer, nothing done; 4 the latch expired
 -- Twice: with a participant a second run of the same call finds the call's id and counts nothing, also if the latch has
 --   been opened and set again since. Without one it counts again, and is sent once.
+-- A user who lacks a right counts nothing, and leaves a record that is as good:
+--   * What keeps the record for longer, or sweeps it, comes before the count.
+--   * If the participant is refused by the record, the count is raised again.
+--   * The rights to open the latch are tried on the permits, which are not there (see lib/kind.lua). Of an open latch the count cannot
+--     come back, and a count of 0 that stays could not be set.
 -- uses: integer, kind, record, wake
 local key, record, permits = KEYS[1], KEYS[2], KEYS[3]
 local participant, call, keep, rest, channel, publish = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local value = redis.call('GET', key)
-local held = redis.call('HMGET', record, 'gen', 'until', 'p:' .. participant, 'opens')
+local held = redis.call('HMGET', record, 'gen', 'until', 'p:' .. participant, 'opens', 'swept')
 local gen, till, mark, opens = held[1] or '0', held[2], held[3], held[4]
 refuse_all_but_latch(key, permits, value, till)
 next_generation(gen) -- one that is no number ends the script before anything is written
 if value and till and till ~= '0' and redis.call('PTTL', key) == -1 then
-  -- The latch that was set with a TTL is gone. A process that does not know the record has set this one.
+  -- The latch that was set with a TTL is gone. A process that does not know the record has set this one. A record that has lost the message
+  -- alone is still that of the latch before, so the next call finds the same.
   gen, till, opens = next_generation(gen), '0', nil
-  redis.call('HDEL', record, 'until', 'opens')
+  redis.call('HDEL', record, 'opens')
   redis.call('HSET', record, 'gen', gen, 'until', till)
 end
 local before = false
@@ -28,20 +34,16 @@ if participant ~= '' and mark then -- "<gen> <call>"
     return {1, 0} -- counted by an earlier run of this call, and that latch is over
   end
 end
--- A latch that another program opened (Redisson does not know the record) is over in the record, too.
-local function over()
-  if till then
-    close_record(record, gen)
-    if redis.call('PTTL', record) > rest then
-      redis.call('PEXPIRE', record, rest)
-    end
-  end
-end
 if not value then
   if ran_out(till) then
     return {4, 0}
   end
-  over()
+  if till then -- a latch that another program opened (Redisson does not know the record) is over in the record, too
+    if redis.call('PTTL', record) > rest then
+      redis.call('PEXPIRE', record, rest)
+    end
+    close_record(record, gen)
+  end
   return {0, 0}
 end
 if not integer(value) then
@@ -50,19 +52,42 @@ end
 if before then
   return {2, tonumber(value)}
 end
-local left = redis.call('INCRBY', key, '-1')
-if participant ~= '' then
-  redis.call('HSET', record, 'gen', gen, 'until', till or '0', 'p:' .. participant, gen .. ' ' .. call)
-  till = till or '0'
-  if till == '0' and redis.call('PTTL', record) < keep then
+local left = tonumber(value) - 1
+if participant == '' and left > 0 then
+  return {1, redis.call('INCRBY', key, '-1')}
+end
+local ours = participant ~= '' or till -- a latch with a record
+local lasts = ours and redis.call('PTTL', record)
+if left > 0 then
+  local short = (till or '0') == '0' and lasts < keep
+  if short and held[1] then
     redis.call('PEXPIRE', record, keep)
   end
-end
-if left > 0 then
+  if held[5] then -- one comes, and ten are looked at: so earlier ones go, however often the latch is set
+    note_sweep(record, held[5], sweep(record, gen, held[5], 20))
+  end
+  redis.call('INCRBY', key, '-1')
+  local refused = write_record(record, short and not held[1], keep, 'gen', gen, 'until', till or '0',
+    'p:' .. participant, gen .. ' ' .. call)
+  if refused then
+    redis.call('INCRBY', key, '1')
+    return refused
+  end
   return {1, left}
 end
+if ours then
+  redis.call('DEL', permits)
+  redis.call('PEXPIRE', permits, rest)
+  if participant ~= '' then
+    close_record(record, gen, 'p:' .. participant, gen .. ' ' .. call)
+  else
+    close_record(record, gen)
+  end
+end
 redis.call('DEL', key)
-over()
+if ours and (lasts < 0 or lasts > rest) then
+  redis.call('PEXPIRE', record, rest)
+end
 -- The message that looks got, if this is the latch that they saw. It is published only here, once, and no look gets it
 -- after this, so a waiter that got it knows by the message alone that the latch has opened since.
 wake(publish, channel, opens or '0')

@@ -28,6 +28,8 @@ if #ARGV[1] == 14 and ARGV[2] ~= '1' and ARGV[7] == '' and #ARGV == 7 and string
     if string.find(available.err, 'not an integer', 1, true) then
       return redis.error_reply('WRONGTYPE the count of a semaphore is not an integer')
     end
+    -- No right to it: the permit is out again, its lease is over, and a user who has the right prunes it.
+    redis.call('ZADD', permits, string.format('%.0f', now), string.sub(ARGV[1], 1, 13) .. '\0\0\0')
     return available
   end
   if available > 0 and ARGV[4] ~= '' then
@@ -51,27 +53,38 @@ else
   ids = ids_of(read_owner(ARGV[1]))
 end
 local available = stored(count) -- before anything is written
-local held = 0
-for _, till in ipairs(redis.call('ZMSCORE', permits, unpack(ids))) do
-  if till and not expired(till, now) then
-    held = held + 1
-  end
-end
-if all and held < #ids then
-  return {-1, -1}
-end
-local lined = there % 2 == 1 and type(redis.pcall('ZCARD', q.key)) == 'number' -- of another type it prevents no release
+local asked, held, out, over = #ids, 0, {}, {}
 for i = 8, #ARGV, 2 do
   for _, id in ipairs(ids_of(read_owner(ARGV[i]))) do
     ids[#ids + 1] = id
   end
 end
+for i, till in ipairs(redis.call('ZMSCORE', permits, unpack(ids))) do
+  if till then
+    out[#out + 1] = ids[i]
+    over[2 * #out - 1], over[2 * #out] = digits(now), ids[i]
+    if i <= asked and not expired(till, now) then
+      held = held + 1
+    end
+  end
+end
+if all and held < asked then
+  return {-1, -1}
+end
+local lined = there % 2 == 1 and type(redis.pcall('ZCARD', q.key)) == 'number' -- of another type it prevents no release
 for i = 7, lined and #ARGV or 0, 2 do
   if ARGV[i] ~= '' then
     redis.call('ZREM', q.key, ARGV[i], '!p' .. string.sub(ARGV[i], 1, 13))
   end
 end
-local back = take_out(permits, notes, ids) -- also what is over, if it is not pruned yet
+local back = #out > 0 and take_out(permits, notes, out) or 0 -- also what is over, if it is not pruned yet
+if back > 0 and available then
+  available = redis.pcall('INCRBY', count, back)
+  if type(available) == 'table' then -- as above
+    redis.call('ZADD', permits, unpack(over))
+    return available
+  end
+end
 local freed = prune(count, permits, notes, now)
 -- A count that is gone is made anew by the next acquisition: made here it would have no end, and be too small.
 if not available then
@@ -81,14 +94,14 @@ if not available then
   return {held, -1}
 end
 available = available + freed
-if back > 0 then
-  available = redis.call('INCRBY', count, back)
-end
 if not lined then
   if back + freed > 0 then
     wake_for(q.publish, channel, available)
   end
   return {held, -1}
+end
+if back + freed == 0 then
+  may_count(count)
 end
 refresh_process(q)
 local java = lined_up(q) and reserve(q, channel, back)

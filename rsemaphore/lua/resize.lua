@@ -44,6 +44,7 @@ if available then
   available = available + freed
   before = available + out + lacking(count, resized, available, out)
 end
+may_count(count)
 if relative then
   capacity = before + capacity
   if capacity < 1 or capacity > 2147483647 then
@@ -52,6 +53,7 @@ if relative then
   recent[#recent + 1] = call .. ' ' .. digits(before) .. ' ' .. digits(now) .. ';'
   redis.call('HSET', notes, 'added', table.concat(recent, '', math.max(1, #recent - 99)))
 end
+redis.call('HSET', notes, 'keep', digits(keep), 'capacity', digits(capacity), 'before', call .. ' ' .. digits(before))
 if available then
   redis.call('INCRBY', count, digits(capacity - out - available))
 elseif shared then
@@ -63,7 +65,6 @@ if shared then
   redis.call('PERSIST', count)
   redis.call('PERSIST', permits)
 end
-redis.call('HSET', notes, 'keep', digits(keep), 'capacity', digits(capacity), 'before', call .. ' ' .. digits(before))
 local free, own, look, head, longest = capacity - out, {}, -1, nil, 0
 if lined then
   refresh_process(q)

@@ -12,6 +12,15 @@ local now, us = clock()
 if late(notafter, now) then
   return {2, now, 0, -1, -1, 0}
 end
+-- As in acquire: the first call of a client tries the commands of the release. ZADD, which adds nothing, is refused where memory is full.
+if notafter == '0' then
+  redis.call('ZADD', leases, 'XX', 0, '')
+  redis.call('ZREM', leases, '')
+  redis.call('HDEL', main, '')
+  redis.call('EXISTS', leases)
+  redis.call('ZSCORE', leases, '')
+  redis.call('ZRANGE', leases, 0, 0)
+end
 local q = {key = KEYS[3], publish = ARGV[4], grants = ARGV[6], conn = ARGV[7], now = now, us = us,
   most = math.huge}
 local lined = redis.call('ZCARD', q.key) > 0 -- before anything is written
@@ -30,9 +39,6 @@ if revision ~= '' then
 end
 local total = known or capacity
 if total ~= capacity and not resized then
-  if freed > 0 then
-    redis.call('HSET', main, 'used', digits(used))
-  end
   return {3, now, total, -1, -1, 0}
 end
 local available, longest = total - used, 0

@@ -9,7 +9,12 @@ local main, leases, all = KEYS[1], KEYS[2], ARGV[1] == '1'
 local now = clock()
 local noted = redis.call('HMGET', main, 'capacity', 'used')
 local capacity, used = whole(noted[1], 'capacity of a semaphore') or 0, whole(noted[2], 'use of a semaphore') or 0
-local out = redis.call('ZRANGE', leases, '-inf', all and '+inf' or elapsed(now), 'BYSCORE', 'WITHSCORES')
+local out
+if all then
+  out = redis.call('ZRANGE', leases, '-inf', '+inf', 'BYSCORE', 'WITHSCORES')
+else -- of more that are over the others count as used, until calls have given them back: see weighed
+  out = redis.call('ZRANGE', leases, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000, 'WITHSCORES')
+end
 local reply = {digits(now), digits(capacity)}
 if #out == 0 and redis.call('EXISTS', leases) == 0 then
   used = 0

@@ -40,20 +40,20 @@ for i = 8, kept < 0 and #ARGV or 0, 2 do
   all = all and holds(ARGV[i])
 end
 if kept < 0 and not all then
-  if freed > 0 then
-    note_weights(main, leases, capacity, used, 0)
-  end
   return {-1, -1}
 end
+local leave = {} -- also what is over, if there was too much of that to give it back before
 if kept <= 0 then
-  local back = unweigh(main, leases, base) -- also what is over, if there was too much of that to give it back before
-  freed, used = freed + back, used - back
+  leave[1] = base
 elseif held and kept < held then
-  redis.call('HSET', main, base, digits(kept) .. ' ' .. label)
   freed, used = freed + held - kept, used - held + kept
+  redis.call('HSET', main, base, digits(kept) .. ' ' .. label, 'used', digits(used))
 end
 for i = 8, #ARGV, 2 do
-  local back = unweigh(main, leases, ARGV[i])
+  leave[#leave + 1] = ARGV[i]
+end
+if #leave > 0 then
+  local back = give_back(main, leases, leave, used, now)
   freed, used = freed + back, used - back
 end
 local available, own, look, head, longest = capacity - used, {}, -1, nil, 0
@@ -61,8 +61,8 @@ if lined then
   refresh_process(q)
   available, own, look, head, longest = serve(q, available, capacity, weighing(main, leases, now))
 end
-if freed > 0 or longest > 0 then
-  note_weights(main, leases, capacity, capacity - available, longest > 0 and longest + 1 or 0)
+if longest > 0 then
+  note_weights(main, leases, capacity, capacity - available, longest + 1)
 end
 if freed > 0 and not head then
   wake_weights(q, channel, available)

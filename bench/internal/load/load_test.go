@@ -3,13 +3,10 @@ package load_test
 import (
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -139,91 +136,4 @@ func TestServerUsageCountsCommandsInsideScripts(t *testing.T) {
 func TestAServerWithoutStatisticsSaysSo(t *testing.T) {
 	_, err := load.ServerUsage(context.Background(), redistest.Embedded(t).Client(t))
 	require.ErrorContains(t, err, "INFO commandstats")
-}
-
-func TestWhatIsReplayedIsWhatWasSent(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		ctx := context.Background()
-		var rec load.Recorder
-		c, err := rueidis.NewClient(rec.Option(s.Option()))
-		require.NoError(t, err)
-		defer c.Close()
-		sha, err := c.Do(ctx, c.B().ScriptLoad().Script("return redis.call('APPEND',KEYS[1],ARGV[1])").Build()).ToString()
-		require.NoError(t, err)
-		send := func(key, arg string) {
-			require.NoError(t, c.Do(ctx, c.B().Evalsha().Sha1(sha).Numkeys(1).Key(key).Arg(arg).Build()).Error())
-		}
-		send("name", "a\r\nb")
-		send("name", "c of name")
-		calls, err := rec.Calls("EVALSHA")
-		require.NoError(t, err)
-		require.Len(t, calls, 2)
-
-		again := load.Replay(c, calls, "name", "other")
-		for i := range calls {
-			require.NoError(t, again(ctx, i))
-		}
-		v, err := c.Do(ctx, c.B().Get().Key("other").Build()).ToString()
-		require.NoError(t, err)
-		require.Equal(t, "a\r\nbc of other", v)
-		v, err = c.Do(ctx, c.B().Get().Key("name").Build()).ToString()
-		require.NoError(t, err)
-		require.Equal(t, "a\r\nbc of name", v)
-	})
-}
-
-func TestADelayedWayIsLongerAndKeepsTheOrder(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go io.Copy(c, c)
-		}
-	}()
-	through, stop, err := load.Delay(l.Addr().String(), 20*time.Millisecond)
-	require.NoError(t, err)
-	c, err := net.Dial("tcp", through)
-	require.NoError(t, err)
-	began := time.Now()
-	for i := range 100 {
-		_, err = c.Write([]byte{byte(i)})
-		require.NoError(t, err)
-	}
-	got := make([]byte, 100)
-	_, err = io.ReadFull(c, got)
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, time.Since(began), 40*time.Millisecond)
-	for i := range got {
-		require.EqualValues(t, i, got[i])
-	}
-	stop()
-	_, err = c.Read(got)
-	require.Error(t, err, "its connections end with it")
-}
-
-func TestTheSlowestWindowIsAShareOfTheMedianOne(t *testing.T) {
-	require.InDelta(t, 0.2, load.Slowest([]float64{100, 110, 20, 95, 105}), 1e-9)
-	require.Zero(t, load.Slowest([]float64{0, 0, 5}))
-	require.Zero(t, load.Slowest(nil))
-	synctest.Test(t, func(t *testing.T) {
-		w := load.NewWindows(100 * time.Millisecond)
-		require.EqualValues(t, 1, w.Slowest(), "none is over")
-		for _, n := range []int{10, 5, 10} {
-			for range n {
-				w.Add()
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		require.EqualValues(t, 0.5, w.Slowest())
-		time.Sleep(50 * time.Millisecond)
-		w.Add()
-		require.EqualValues(t, 0.5, w.Slowest(), "a window that is not over does not count")
-		time.Sleep(150 * time.Millisecond)
-		require.Zero(t, w.Slowest(), "one in which nothing happened does")
-	})
 }

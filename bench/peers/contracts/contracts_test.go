@@ -1,9 +1,6 @@
-package main
+package contracts
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,21 +8,16 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestPeersTestsPassOnAdaptersExceptWhereTheDesignDiffers(t *testing.T) {
+func TestMain(m *testing.M) { redistest.Main(m, nil) }
+
+func TestSuites_OnAdapters_PassExceptWhereTheDesignDiffers(t *testing.T) {
 	redistest.NeedServer(t)
 	redistest.SkipShort(t)
-	var log strings.Builder
-	all, err := runAll(t.Context(), "", false, writer(func(p []byte) { log.Write(p) }))
-	t.Log(log.String())
-	require.NoError(t, err)
-	if len(all) < len(suites) {
-		t.Skip("a module cannot be downloaded: see the log")
-	}
-	for _, o := range all {
-		require.NotEmpty(t, o.passed, o.suite.name)
-	}
-	if dir := os.Getenv("REDLATCH_ARTEFACTS"); dir != "" {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "contracts.md"), []byte(table(all)), 0o666))
+	for i := range suites {
+		t.Run(suites[i].name, func(t *testing.T) {
+			t.Parallel()
+			suites[i].run(t)
+		})
 	}
 }
 
@@ -39,17 +31,22 @@ func TestWhatASuiteLeavesIsCutOutAndNothingElse(t *testing.T) {
 		"v.H() }\n\n\n\n\n", string(out))
 }
 
-func TestATestThatIsListedAsDifferentAndPassesIsAnError(t *testing.T) {
-	o := &outcome{suite: &suite{name: "s", differ: []differ{{"TestA", "no", ""}}}}
-	pass := func(string) (bool, string) { return true, "" }
-	require.ErrorContains(t, o.judge("TestA", pass, &strings.Builder{}), "TestA is to differ, and passes")
-	fail := func(says string) func(string) (bool, string) {
-		return func(string) (bool, string) { return false, says }
+func TestJudge_ListedTestThatPasses_IsAnError(t *testing.T) {
+	s := &suite{differ: []differ{{"TestA", "no", ""}}}
+	for _, c := range []struct {
+		test string
+		ok   bool
+		says string // of the suite's test
+		want string
+	}{
+		{"TestA", true, "", "TestA is to differ, and passes"}, {"TestA", false, "something else", "fails"},
+		{"TestA", false, "oh no", ""}, {"TestB", true, "", ""}, {"TestC", false, "oh no", "TestC fails"},
+	} {
+		err := s.judge(c.test, func(string) (bool, string) { return c.ok, c.says }, t.Logf)
+		if c.want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, c.want)
+		}
 	}
-	require.ErrorContains(t, o.judge("TestA", fail("something else"), &strings.Builder{}), "fails")
-	require.NoError(t, o.judge("TestA", fail("oh no"), &strings.Builder{}))
-	require.NoError(t, o.judge("TestB", pass, &strings.Builder{}))
-	require.ErrorContains(t, o.judge("TestC", fail("oh no"), &strings.Builder{}), "TestC fails")
-	require.Equal(t, []string{"TestA"}, o.differ)
-	require.Equal(t, []string{"TestB"}, o.passed)
 }

@@ -10,117 +10,78 @@
 // In the second part the machines release the lock with UnlockAfter. It keeps the lock taken for most of a period after
 // it was acquired, which is longer than the clocks differ. That also holds if the process exits. The job holds two
 // locks together (rlock.Multi), so that it also excludes another job that uses the same report.
-//
-// The program ends with status 1 if the second part did not run the job exactly once for each tick.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"log/slog"
-	"os"
+	"log"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/docs/examples/internal/stage"
 	"github.com/redlatch/redlatch/rlock"
 )
 
-type config struct {
-	redis           string
-	machines, ticks int
-	period, skew    time.Duration
-}
+const (
+	machines = 4
+	ticks    = 4
+	period   = 2 * time.Second
+	skew     = 400 * time.Millisecond // how far the machines' clocks are apart
+	minimum  = period - (period-skew)/2
+)
 
 func main() {
-	var c config
-	flag.StringVar(&c.redis, "redis", "", "`address` of a Redis or Valkey server; empty: one is embedded")
-	flag.IntVar(&c.machines, "machines", 4, "machines with the same schedule")
-	flag.IntVar(&c.ticks, "ticks", 5, "how often the job is due")
-	flag.DurationVar(&c.period, "period", time.Second, "time from tick to tick")
-	flag.DurationVar(&c.skew, "skew", 300*time.Millisecond, "how far the machines' clocks are apart")
-	flag.Parse()
-	if err := run(context.Background(), c, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "cron-once:", err)
-		os.Exit(1)
+	option := stage.Redis()
+	fmt.Printf("%d machines, %d ticks of %v, clocks up to %v apart; runs in each tick:\n", machines, ticks, period, skew)
+	plain := schedule(option, "Unlock when done", func(ctx context.Context, h *rlock.Hold) error { return h.Unlock(ctx) })
+	kept := schedule(option, fmt.Sprintf("UnlockAfter(%v)", minimum),
+		func(ctx context.Context, h *rlock.Hold) error { return h.UnlockAfter(ctx, minimum) })
+	fmt.Printf("the job ran %d times with Unlock, and %d times with UnlockAfter; it was due %d times\n", plain, kept,
+		ticks)
+	if kept != ticks {
+		log.Fatal("cron-once: that is not once for each tick")
 	}
-}
-
-func run(ctx context.Context, c config, out io.Writer) error {
-	if c.machines < 2 || c.ticks < 1 || c.skew <= 0 || c.period < 2*c.skew {
-		return fmt.Errorf("-machines is %d, must be 2 or more; -ticks is %d, must be 1 or more; -period is %v, must be at "+
-			"least twice -skew (%v), which must be more than 0", c.machines, c.ticks, c.period, c.skew)
-	}
-	if c.redis == "" {
-		server, err := miniredis.Run()
-		if err != nil {
-			return err
-		}
-		defer server.Close()
-		server.ClockTTL(true)
-		c.redis = server.Addr()
-	}
-	fmt.Fprintf(out, "%d machines, %d ticks of %v, clocks up to %v apart\n", c.machines, c.ticks, c.period, c.skew)
-	plain, err := c.schedule(ctx, out, "Unlock when done", func(ctx context.Context, h *rlock.Hold) error {
-		return h.Unlock(ctx)
-	})
-	if err != nil {
-		return err
-	}
-	least := c.period - (c.period-c.skew)/2
-	kept, err := c.schedule(ctx, out, fmt.Sprintf("UnlockAfter(%v)", least),
-		func(ctx context.Context, h *rlock.Hold) error { return h.UnlockAfter(ctx, least) })
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "the job ran %d times with Unlock, %d times with UnlockAfter; it was due %d times\n", plain, kept,
-		c.ticks)
-	if kept != c.ticks {
-		return fmt.Errorf("ran %d times, due %d times", kept, c.ticks)
-	}
-	return nil
 }
 
 // schedule has all machines follow the schedule, each by its own clock, and returns how often the job ran.
-func (c config) schedule(ctx context.Context, out io.Writer, how string,
-	unlock func(context.Context, *rlock.Hold) error) (total int, err error) {
-	runs := make([]int, c.ticks)
+func schedule(option rueidis.ClientOption, how string, unlock func(context.Context, *rlock.Hold) error) (total int) {
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	errs := make([]error, c.machines)
-	start := time.Now().Add(100 * time.Millisecond)
-	for m := range c.machines {
-		behind := c.skew * time.Duration(m) / time.Duration(c.machines-1)
-		wg.Go(func() {
-			errs[m] = c.machine(ctx, start.Add(behind), unlock, func(tick int) {
+	var all sync.WaitGroup
+	runs := make([]int, ticks)
+	start := time.Now().Add(300 * time.Millisecond)
+	for m := range machines {
+		behind := skew * time.Duration(m) / (machines - 1)
+		all.Go(func() {
+			err := machine(context.Background(), option, start.Add(behind), unlock, func(tick int) {
 				mu.Lock()
 				defer mu.Unlock()
 				runs[tick]++
 			})
+			if err != nil {
+				log.Fatal("cron-once: ", err)
+			}
 		})
 	}
-	wg.Wait()
-	var line strings.Builder
+	all.Wait()
+	fmt.Printf("%-18s", how)
 	for _, n := range runs {
-		fmt.Fprintf(&line, " %-*s", c.machines, strings.Repeat("*", n))
+		fmt.Printf(" | %-*s", machines, strings.Repeat("*", n))
 		total += n
 	}
-	fmt.Fprintf(out, "%-22s |%s|  runs in each tick\n", how, line.String())
-	return total, errors.Join(errs...)
+	fmt.Println()
+	return total
 }
 
 // machine waits for each tick by its own clock, and runs the job if no other machine has the locks.
-func (c config) machine(ctx context.Context, start time.Time, unlock func(context.Context, *rlock.Hold) error,
-	job func(tick int)) error {
-	option := rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true}
-	red, err := redlatch.Open(ctx, option, redlatch.Options{Logger: slog.New(slog.DiscardHandler)})
+func machine(ctx context.Context, option rueidis.ClientOption, start time.Time,
+	unlock func(context.Context, *rlock.Hold) error, job func(tick int)) error {
+	red, err := redlatch.Open(ctx, option, redlatch.Options{})
 	if err != nil {
 		return err
 	}
@@ -130,8 +91,8 @@ func (c config) machine(ctx context.Context, start time.Time, unlock func(contex
 	if err != nil {
 		return err
 	}
-	for tick := range c.ticks {
-		time.Sleep(time.Until(start.Add(time.Duration(tick) * c.period)))
+	for tick := range ticks {
+		time.Sleep(time.Until(start.Add(time.Duration(tick) * period)))
 		hold, err := both.TryLock(ctx, 0, 0)
 		switch {
 		case errors.Is(err, redlatch.ErrNotAcquired):

@@ -7,268 +7,145 @@
 // deposit. Then the first clerk continues, and writes what it computed from the old balance. No lock can prevent that.
 // The account can: it keeps the greatest fencing token that it has seen, and refuses a write with a smaller one.
 //
-//	cd docs/examples/fencing && go run .                        embedded Redis and SQLite, nothing else needed
-//	cd docs/examples/fencing && go run . -redis 127.0.0.1:6379
+//	go -C docs/examples run ./fencing                      embedded Redis and SQLite, nothing else needed
+//	go -C docs/examples run ./fencing -redis 127.0.0.1:6379
 //
-// It books on an account in SQL and on one in Redis, each without the guard and with it.
+// It books twice: on an account without that guard, and on one with it. Guards for other resources are in
+// docs/fencing.md.
 package main
 
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
+	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
+	_ "github.com/ncruces/go-sqlite3/driver"
+	_ "github.com/ncruces/go-sqlite3/embed"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/docs/examples/internal/stage"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 const (
-	opening = 100 // what is on the account
-	slow    = 10  // what the clerk deposits that is stopped
-	quick   = 50  // and the other
-	lease   = time.Second
+	slow  = 10 // the deposit of the clerk that is stopped
+	quick = 50 // and of the other
+	lease = time.Second
+)
+
+// The guard is the last condition, in the same step as the write.
+const (
+	create = `CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER, fence INTEGER);
+		INSERT INTO account VALUES (1, 100, 0)`
+	write   = `UPDATE account SET balance = ?1, fence = ?2 WHERE id = 1`
+	guarded = write + ` AND fence <= ?2`
 )
 
 func main() {
-	addr := flag.String("redis", "", "`address` of a Redis or Valkey server; empty: one is embedded")
-	clerk := flag.String("clerk", "",
-		"be the clerk that is stopped, at the account of that `kind` (started by the program)")
-	file := flag.String("sql", "", "`file` of the SQL account (given by the program)")
-	guarded := flag.Bool("guarded", false, "have the account refuse old tokens (given by the program)")
-	flag.Parse()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	option := stage.Redis()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	var err error
-	if *clerk != "" {
-		err = serveSlowly(ctx, *addr, *clerk, *file, *guarded)
+	red, err := redlatch.Open(ctx, option, redlatch.Options{})
+	if err != nil {
+		log.Fatal("fencing: ", err)
+	}
+	lock := red.Locks().Fenced("example-account")
+	if file, update, ok := strings.Cut(stage.Role(), "\n"); ok { // the clerk that will be stopped
+		wait := func() error { _, err := bufio.NewReader(os.Stdin).ReadString('\n'); return err }
+		err = book(ctx, lock.WithLease(lease), file, update, "slow", slow, wait)
 	} else {
-		_, err = run(ctx, *addr, os.Stdout)
+		err = show(ctx, lock)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "fencing:", err)
-		os.Exit(1)
+		log.Fatal("fencing: ", err)
 	}
 }
 
-// office is a process's connection to the server: its locks, and the client for an account in Redis.
-type office struct{ *redlatch.Client }
-
-func (o *office) redis() rueidis.Client { return o.Hub().Client() }
-
-func open(addr string) (*office, error) {
-	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true}
-	red, err := redlatch.Open(context.Background(), option, redlatch.Options{})
-	if err != nil {
-		return nil, err
-	}
-	return &office{red}, nil
-}
-
-func (o *office) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	o.Close(ctx)
-}
-
-// outcome is how one of the four runs ended.
-type outcome struct {
-	kind    string
-	guarded bool
-	refused bool // the write of the clerk that was stopped
-	balance int64
-}
-
-func run(ctx context.Context, addr string, out io.Writer) ([]outcome, error) {
-	if addr == "" {
-		server := miniredis.NewMiniRedis()
-		server.ClockTTL(true)
-		if err := server.Start(); err != nil {
-			return nil, err
-		}
-		defer server.Close()
-		addr = server.Addr()
-	}
-	dir, err := os.MkdirTemp("", "fencing")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	o, err := open(addr)
-	if err != nil {
-		return nil, err
-	}
-	defer o.close()
-	var all []outcome
-	for _, kind := range []string{"SQL", "Redis"} {
-		for _, guarded := range []bool{false, true} {
-			fmt.Fprintf(out, "\naccount in %s, %s:\n", kind,
-				map[bool]string{false: "which takes every write", true: "which refuses old tokens"}[guarded])
-			x, err := book(ctx, o, addr, kind, filepath.Join(dir, "account.db"), guarded, out)
-			if err != nil {
-				return all, fmt.Errorf("account in %s: %w", kind, err)
-			}
-			all = append(all, x)
-		}
-	}
-	fmt.Fprintf(out, "\n%d + %d + %d = %d:\n", opening, slow, quick, opening+slow+quick)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "account\tguarded\tlate write\tbalance\t")
-	for _, x := range all {
-		verdict := "a deposit is lost, and no clerk knows"
-		if x.refused {
-			verdict = fmt.Sprintf("the late clerk knows that it has to book its %d again", slow)
-		}
-		fmt.Fprintf(table, "%s\t%v\t%s\t%d\t%s\n", x.kind, x.guarded,
-			map[bool]string{true: "refused", false: "taken"}[x.refused], x.balance, verdict)
-	}
-	return all, table.Flush()
-}
-
-// book has a slow clerk and a quick one make a deposit each.
-func book(ctx context.Context, o *office, addr, kind, file string, guarded bool, out io.Writer) (outcome, error) {
-	account, err := openAccount(o, kind, file, guarded)
-	if err != nil {
-		return outcome{}, err
-	}
-	defer account.close()
-	if err := account.reset(ctx, opening); err != nil {
-		return outcome{}, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return outcome{}, err
-	}
-	cmd := exec.CommandContext(ctx, self, "-redis", addr, "-clerk", kind, "-sql", file,
-		fmt.Sprintf("-guarded=%v", guarded))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return outcome{}, err
-	}
-	said, err := cmd.StdoutPipe()
-	if err != nil {
-		return outcome{}, err
-	}
-	if err := cmd.Start(); err != nil {
-		return outcome{}, err
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
-	lines := bufio.NewScanner(said)
-	hear := func() (string, error) {
-		if !lines.Scan() {
-			return "", fmt.Errorf("the slow clerk has gone: %w", errors.Join(lines.Err(), io.ErrUnexpectedEOF))
-		}
-		fmt.Fprintln(out, "  slow clerk: ", lines.Text())
-		return lines.Text(), nil
-	}
-	if _, err := hear(); err != nil {
-		return outcome{}, err
-	}
-	if err := stop(cmd.Process); err != nil {
-		return outcome{}, err
-	}
-	fmt.Fprintln(out, "  (the slow clerk is stopped; its lease runs out)")
-	fmt.Fprintln(in, "go on") // read when it is woken
-
-	hold, err := o.Locks().Fenced(lockName(kind)).Lock(ctx)
-	if err != nil {
-		return outcome{}, err
-	}
-	token, _ := hold.Token()
-	balance, err := account.read(ctx)
-	if err != nil {
-		return outcome{}, err
-	}
-	if err := account.write(ctx, balance+quick, token); err != nil {
-		return outcome{}, err
-	}
-	fmt.Fprintf(out, "  quick clerk:  token …%04d, %d on the account, writes %d\n", token%10_000, balance, balance+quick)
-	if err := hold.Unlock(ctx); err != nil {
-		return outcome{}, err
-	}
-
-	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		return outcome{}, err
-	}
-	text, err := hear()
-	if err != nil {
-		return outcome{}, err
-	}
-	if balance, err = account.read(ctx); err != nil {
-		return outcome{}, err
-	}
-	fmt.Fprintln(out, "  in the end:  ", balance)
-	return outcome{kind, guarded, strings.Contains(text, errStale.Error()), balance}, cmd.Wait()
-}
-
-// stop returns when the process has stopped, a moment after the signal.
-func stop(p *os.Process) error {
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	for {
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(p.Pid, &status, syscall.WUNTRACED, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			return err
-		case !status.Stopped():
-			return errors.New("the slow clerk has ended")
-		default:
-			return nil
-		}
-	}
-}
-
-func lockName(kind string) string { return "account:" + kind }
-
-// serveSlowly is the clerk that is stopped between reading and writing.
-func serveSlowly(ctx context.Context, addr, kind, file string, guarded bool) error {
-	o, err := open(addr)
+// book adds a deposit to the account, under the lock. pause comes between reading and writing.
+func book(ctx context.Context, lock *rlock.Lock, file, update, who string, deposit int64,
+	pause func() error) error {
+	account, err := sql.Open("sqlite3", "file:"+file)
 	if err != nil {
 		return err
 	}
-	defer o.close()
-	account, err := openAccount(o, kind, file, guarded)
-	if err != nil {
-		return err
-	}
-	defer account.close()
-	hold, err := o.Locks().Fenced(lockName(kind)).WithLease(lease).Lock(ctx)
+	defer account.Close()
+	hold, err := lock.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	token, _ := hold.Token()
-	balance, err := account.read(ctx)
+	var balance int64
+	if err := account.QueryRowContext(ctx, `SELECT balance FROM account`).Scan(&balance); err != nil {
+		return err
+	}
+	fmt.Printf("  %-5s clerk, token …%04d: reads %d, will write %d\n", who, token%10_000, balance, balance+deposit)
+	if err := pause(); err != nil {
+		return err
+	}
+	// To look at hold.Err() here makes a late write less likely, and no more: the clerk may be stopped after that look.
+	result, err := account.ExecContext(ctx, update, balance+deposit, token)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("token …%04d, %d on the account\n", token%10_000, balance)
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // it is stopped here
-		return err
-	}
-	// Looking at hold.Err() first makes this less likely; it can be stopped between that and the write just as well.
-	if err := account.write(ctx, balance+slow, token); err != nil {
-		fmt.Printf("writes %d: %v\n", balance+slow, err)
+	if rows, _ := result.RowsAffected(); rows == 0 {
+		fmt.Printf("  %-5s clerk, token …%04d: the write is refused, a later holder has written\n", who, token%10_000)
 	} else {
-		fmt.Printf("writes %d: taken\n", balance+slow)
+		fmt.Printf("  %-5s clerk, token …%04d: the write is taken\n", who, token%10_000)
 	}
 	if err := hold.Unlock(ctx); !errors.Is(err, redlatch.ErrLost) {
-		return fmt.Errorf("the lock was to be lost by now: %v", err) //nolint:errorlint // err may be nil
+		return err
+	}
+	return nil
+}
+
+// show has a slow clerk and a quick one make a deposit each, on both accounts.
+func show(ctx context.Context, lock *rlock.Lock) error {
+	dir, err := os.MkdirTemp("", "fencing")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	for _, update := range []string{write, guarded} {
+		fmt.Println("\n" + update)
+		file := filepath.Join(dir, fmt.Sprint(len(update)))
+		account, err := sql.Open("sqlite3", "file:"+file)
+		if err != nil {
+			return err
+		}
+		defer account.Close()
+		if _, err := account.ExecContext(ctx, create); err != nil {
+			return err
+		}
+		clerk := stage.Start(file + "\n" + update)
+		defer clerk.Process.Kill()
+		said, _ := clerk.Line()
+		fmt.Println(said)
+		clerk.Process.Signal(syscall.SIGSTOP)
+		fmt.Println("  (the slow clerk is stopped, and its lease runs out)")
+		if err := book(ctx, lock, file, update, "quick", quick, func() error { return nil }); err != nil {
+			return err
+		}
+		clerk.Say("go on") // not before: SIGSTOP takes a moment, in which the clerk would write in time
+		clerk.Process.Signal(syscall.SIGCONT)
+		said, _ = clerk.Line()
+		fmt.Println(said)
+		var balance int
+		if err := account.QueryRowContext(ctx, `SELECT balance FROM account`).Scan(&balance); err != nil {
+			return err
+		}
+		verdict := "the quick clerk's deposit is lost, and no clerk knows"
+		if balance == 100+quick {
+			verdict = fmt.Sprintf("the slow clerk knows that it has to book its %d again", slow)
+		}
+		fmt.Printf("  in the end %d of %d: %s\n", balance, 100+quick+slow, verdict)
 	}
 	return nil
 }

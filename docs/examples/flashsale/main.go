@@ -1,45 +1,319 @@
-// Flashsale sells a stock to a crowd: first come, first served, one unit to a user. Several processes sell it, and each
-// of them may be killed at any moment. The program shows redlatch as a whole:
+// Command flashsale sells 5,000 units to 10,000 users: first come, first served, one unit to a user. Four worker
+// processes sell them, and each may be killed at any moment.
 //
-//   - A Stock (rcounter/stock) decides which users win. A repeated claim gets the same answer, so the whole recovery
-//     after a crash or a lost reply is to ask again.
-//   - A lock (rlock) makes one of the worker processes the leader, which opens the sale.
+//	go -C docs/examples run ./flashsale                      embedded server, nothing else needed
+//	go -C docs/examples run ./flashsale -redis 127.0.0.1:6379
 //
-// Run it from the root of the repository. It needs nothing but Go:
+// It takes 20 s. Meanwhile kill any worker with kill -9: the program prints their process ids. Another worker starts,
+// and is asked again for each user whose answer is missing. A Stock gives a repeated claim the same answer, so asking
+// again is the whole recovery: no unit is sold twice, no user has two, and none is lost.
 //
-//	go -C docs/examples run ./flashsale
-//	go -C docs/examples run ./flashsale -redis 127.0.0.1:6379 -claims claims.csv -out winners.csv
-//	go -C docs/examples run ./flashsale -redpacket 200.00 -stock 50
-//	go -C docs/examples run ./flashsale -fast
-//	go -C docs/examples run ./flashsale -help
-//
-// The first command starts an embedded server (miniredis) and lets 10,000 simulated users claim 5,000 units, 500 a
-// second. It takes 20 s: kill any worker with kill -9 meanwhile. The program prints their ids when they start. With
-// -fast it takes a second.
-//
-// A sale in which units are paid first, with an order database, is examples/shop.
-//
-// # How it works
-//
-//   - The parent process (program.go, sale.go) reads the claims (claims.go) and starts itself again as worker processes
-//     (worker.go). It exchanges lines with them (protocol.go).
-//   - Each worker has a slot (slot.go). The slot remembers the claims that the worker has not answered, and starts
-//     another worker when it dies.
-//   - Answers go into the books (books.go). At the end the program compares the books with the promises.
-//   - Only shop.go and goods.go use redlatch.
+// Only open and work use redlatch. The rest plays the crowd, keeps the workers running and draws the progress. At the
+// end the program compares the answers with the server's count, and ends with status 1 if they differ. A sale whose
+// units are paid for is in the example shop.
 package main
 
 import (
-	"errors"
-	"flag"
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"log"
+	"maps"
 	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/docs/examples/internal/stage"
+	"github.com/redlatch/redlatch/rcounter/stock"
+)
+
+const (
+	users, units = 10_000, 5_000
+	perSecond    = 500 // users who come
+	workers      = 4
+	window       = 32               // claims that a worker has been sent and not answered, at most
+	silence      = 10 * time.Second // after which a worker counts as dead
+	maxDeaths    = 10               // of a worker, without an answer in between
 )
 
 func main() {
-	if os.Getenv(workerEnv) == "1" {
-		os.Exit(work(os.Stdin, os.Stdout))
+	option := stage.Redis()
+	var err error
+	if stage.Role() == "" {
+		err = sell(option)
+	} else {
+		err = work(option, stage.Role())
 	}
-	os.Exit(program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, signals: listen()}.run(os.Args[1:]))
+	if err != nil {
+		log.Fatal("flashsale: ", err)
+	}
 }
 
-func isHelp(err error) bool { return errors.Is(err, flag.ErrHelp) }
+// open connects to the stock, and opens it if no other process has.
+func open(ctx context.Context, option rueidis.ClientOption, name string) (*redlatch.Client, *stock.Stock, error) {
+	red, err := redlatch.Open(ctx, option, redlatch.Options{RetryTimeout: silence})
+	if err != nil {
+		return nil, nil, err
+	}
+	sale := red.Stocks().Stock(name)
+	_, err = sale.OpenOrJoin(ctx, stock.Spec{Limit: units, OpenFor: time.Hour, Retain: time.Hour})
+	return red, sale, err
+}
+
+// work is a worker process. It reads users, and prints which unit each of them has: 0 if all are sold.
+func work(option rueidis.ClientOption, name string) error {
+	ctx := context.Background()
+	red, sale, err := open(ctx, option, name)
+	if err != nil {
+		return err
+	}
+	defer red.Close(ctx)
+	var claims sync.WaitGroup
+	defer claims.Wait()
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		user := in.Text()
+		claims.Go(func() {
+			grant, err := sale.Claim(ctx, user)
+			switch {
+			case err != nil || !grant.Won() && grant.Outcome != stock.SoldOut:
+				log.Fatal("flashsale: worker: ", cmp.Or(err, fmt.Errorf("the sale is %v", grant.Outcome)))
+			default:
+				fmt.Println(user, grant.Ordinal)
+			}
+		})
+	}
+	return nil
+}
+
+// sale is what the parent process knows.
+type sale struct {
+	name   string
+	begun  time.Time
+	crowd  chan string // users, as they come
+	failed chan error
+
+	mu      sync.Mutex
+	has     map[string]int64 // the answers: the unit of each user, 0 for none
+	sold    map[int64]string // and the user of each unit
+	twice   []string         // units that were sold twice
+	took    []time.Duration  // how long the answers took
+	pids    []int            // of all workers that were started
+	drawn   bool             // the last line on the screen is a progress bar
+	drawnAt time.Time
+}
+
+// sell runs the sale.
+func sell(option rueidis.ClientOption) error {
+	ctx := context.Background()
+	s := &sale{name: fmt.Sprintf("flashsale-%d", time.Now().UnixNano()), crowd: make(chan string), has: map[string]int64{},
+		failed: make(chan error, workers), sold: map[int64]string{}, drawnAt: time.Now()}
+	red, shelf, err := open(ctx, option, s.name)
+	if err != nil {
+		return err
+	}
+	defer red.Close(ctx)
+	defer func() { _ = shelf.Delete(ctx) }() // so that nothing is left on your server
+	var running sync.WaitGroup
+	for n := range workers {
+		running.Go(func() { s.keepWorker(n + 1) })
+	}
+	s.begun = time.Now()
+	go s.arrive()
+	over := make(chan struct{})
+	go func() { running.Wait(); close(over) }()
+	progress := time.NewTicker(100 * time.Millisecond)
+	defer progress.Stop()
+	for {
+		select {
+		case <-progress.C:
+			s.draw()
+		case err := <-s.failed:
+			return err
+		case <-over:
+			s.draw()
+			now, err := shelf.Inspect(ctx)
+			if err != nil {
+				return err
+			}
+			return s.check(now.Sold)
+		}
+	}
+}
+
+// arrive has the users come, one after the other.
+func (s *sale) arrive() {
+	for n := range users {
+		time.Sleep(time.Until(s.begun.Add(time.Duration(n) * time.Second / perSecond)))
+		s.crowd <- fmt.Sprintf("user-%05d", n+1)
+	}
+	close(s.crowd)
+}
+
+// keepWorker keeps one worker running: when it dies, the next one is asked again what it has not answered.
+func (s *sale) keepWorker(n int) {
+	var again []string
+	for deaths := 0; ; {
+		p := stage.Start(s.name)
+		s.started(n, p.Process.Pid, len(again))
+		answered, left := s.serve(p, again)
+		p.Wait()
+		if again = left; len(again) == 0 && p.ProcessState.Success() {
+			return
+		}
+		if deaths++; answered > 0 {
+			deaths = 1
+		}
+		if deaths == maxDeaths {
+			s.failed <- fmt.Errorf("worker %d died %d times without an answer", n, deaths)
+			return
+		}
+		s.say("worker %d (pid %d) has died: %v", n, p.Process.Pid, p.ProcessState)
+	}
+}
+
+// serve sends users to a worker, first those of again, until all have come and are answered, or it dies. It returns how
+// many it has answered, and the users whom it has not.
+func (s *sale) serve(p *stage.Process, again []string) (answered int, left []string) {
+	lines := p.Lines()
+	asked := map[string]time.Time{}
+	for _, user := range again {
+		asked[user] = time.Now()
+		p.Say(user)
+	}
+	crowd := s.crowd
+	for {
+		from := crowd
+		if len(asked) >= window {
+			from = nil // it is busy
+		}
+		if crowd == nil && len(asked) == 0 {
+			p.In.Close() // all users have come: it ends
+		}
+		select {
+		case user, ok := <-from:
+			if !ok {
+				crowd = nil
+				continue
+			}
+			asked[user] = time.Now()
+			p.Say(user)
+		case line, ok := <-lines:
+			if !ok {
+				return answered, slices.Collect(maps.Keys(asked))
+			}
+			s.enter(line, asked)
+			answered++
+		case <-time.After(silence): // it was stopped, perhaps
+			if len(asked) > 0 {
+				p.Process.Kill()
+			}
+		}
+	}
+}
+
+// enter enters an answer, and removes its user from those who are asked for.
+func (s *sale) enter(line string, asked map[string]time.Time) {
+	var user string
+	var unit int64
+	if _, err := fmt.Sscan(line, &user, &unit); err != nil {
+		log.Fatalf("flashsale: worker: %q: %v", line, err)
+	}
+	took := time.Since(asked[user])
+	delete(asked, user)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if other, ok := s.sold[unit]; ok {
+		s.twice = append(s.twice, fmt.Sprintf("unit %d of %s and %s", unit, other, user))
+	}
+	if s.has[user] = unit; unit != 0 {
+		s.sold[unit] = user
+	}
+	s.took = append(s.took, took)
+}
+
+// started says which processes there are to kill.
+func (s *sale) started(n, pid, again int) {
+	s.mu.Lock()
+	s.pids = append(s.pids, pid)
+	all := slices.Clone(s.pids)
+	s.mu.Unlock()
+	switch {
+	case len(all) == workers:
+		s.say("%d workers sell %s units to %s users: pids %s; try kill -9 %d", workers, group(units), group(users),
+			strings.Trim(fmt.Sprint(all), "[]"), pid)
+	case len(all) > workers:
+		s.say("worker %d is pid %d now, and is asked again for %d users", n, pid, again)
+	}
+}
+
+// say prints a line above the progress.
+func (s *sale) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drawn {
+		fmt.Print("\r\x1b[K")
+	}
+	s.drawn = false
+	fmt.Printf(format+"\n", args...)
+}
+
+// terminal reports whether the output goes to one.
+func terminal() bool {
+	info, err := os.Stdout.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
+
+// draw shows the progress: on a terminal as a bar that is drawn over itself, elsewhere as a line every five seconds.
+func (s *sale) draw() {
+	s.mu.Lock()
+	done, sold, seconds := len(s.has), len(s.sold), time.Since(s.begun).Seconds()
+	last := done == users
+	bar := strings.Repeat("█", 30*done/users) + strings.Repeat("░", 30-30*done/users)
+	line := fmt.Sprintf("%s %3d %%  %6s of %s users  %5s of %s units sold  %3.0f/s  %4.1f s", bar, 100*done/users,
+		group(done), group(users), group(sold), group(units), float64(done)/seconds, seconds)
+	if !terminal() {
+		due := last || time.Since(s.drawnAt) >= 5*time.Second
+		s.mu.Unlock()
+		if due {
+			s.drawnAt = time.Now()
+			s.say("%s", line)
+		}
+		return
+	}
+	defer s.mu.Unlock()
+	// Without wrapping: a line that is wider than the window could not be drawn over.
+	fmt.Printf("\r\x1b[?7l%s\x1b[K\x1b[?7h", line)
+	if s.drawn = !last; last {
+		fmt.Println()
+	}
+}
+
+// check compares the answers with each other, and with the server's own count.
+func (s *sale) check(server int64) error {
+	slices.Sort(s.took)
+	ms := func(percent int) float64 { return s.took[(len(s.took)-1)*percent/100].Seconds() * 1000 }
+	fmt.Printf("%s users answered by %d workers, of which %d died; half within %.1f ms, 99 in 100 within %.1f ms\n",
+		group(len(s.has)), len(s.pids), len(s.pids)-workers, ms(50), ms(99))
+	last := slices.Max(slices.Collect(maps.Keys(s.sold)))
+	if len(s.has) != users || len(s.sold) != units || last != units || server != units || len(s.twice) > 0 {
+		return fmt.Errorf("not exact: %d users have the units up to %d, the server has sold %d, and twice: %v",
+			len(s.sold), last, server, s.twice)
+	}
+	fmt.Printf("exact: %s users have the units 1 to %s, one each; %s users have none; the server has sold %s\n",
+		group(len(s.sold)), group(units), group(users-units), group(int(server)))
+	return nil
+}
+
+// group writes n with a comma before its thousands.
+func group(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+}

@@ -170,25 +170,28 @@ func Main(m *testing.M, roles map[string]func() error) {
 		return
 	}
 	code := m.Run()
-	Stop()
+	PostgreSQL.stop()
+	MariaDB.stop()
 	os.Exit(code)
 }
 
-// SQLite is the name of a file for the driver sqlite3. The file of a subtest may have a # in its path, at which the
-// name would end: then runs would share one file, which stays.
-func SQLite(file string) string {
-	return (&url.URL{Scheme: "file", Path: file,
-		RawQuery: "_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)"}).String()
+// FreshSQLite is Fresh for a file of the test's, by the driver sqlite3. The file of a subtest may have a # in its path,
+// at which the name would end: then runs would share one file, which stays.
+func FreshSQLite(t *testing.T) (open func() *sql.DB) {
+	return opener(t, "sqlite3", (&url.URL{Scheme: "file", Path: filepath.Join(t.TempDir(), "test.db"),
+		RawQuery: "_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)"}).String())
 }
 
-// Stop ends the servers that were started.
-func Stop() {
-	PostgreSQL.stop()
-	MariaDB.stop()
+// Each runs a test on each kind of database, by the name of its dialect. open connects to one with nothing in it.
+func Each(t *testing.T, test func(t *testing.T, dialect string, open func() *sql.DB)) {
+	for dialect, fresh := range map[string]func(*testing.T) func() *sql.DB{"SQLite": FreshSQLite,
+		"PostgreSQL": PostgreSQL.Fresh, "MySQL": MariaDB.Fresh} {
+		t.Run(dialect, func(t *testing.T) { test(t, dialect, fresh(t)) })
+	}
 }
 
-// Create creates a database with nothing in it, and returns its name for the driver.
-func (s *Server) Create() (dsn string, err error) {
+// create creates a database with nothing in it, and returns its name for the driver.
+func (s *Server) create() (dsn string, err error) {
 	s.once.Do(func() { s.why = s.start() })
 	if s.why != nil {
 		return "", s.why
@@ -210,7 +213,7 @@ func (s *Server) Fresh(t *testing.T) (open func() *sql.DB) {
 	if testing.Short() {
 		t.Skip("starts a process; leave -short out")
 	}
-	dsn, err := s.Create()
+	dsn, err := s.create()
 	switch {
 	case err == nil:
 	case s.why != nil && os.Getenv(redistest.RequireEnv) != "1":
@@ -218,8 +221,12 @@ func (s *Server) Fresh(t *testing.T) (open func() *sql.DB) {
 	default:
 		t.Fatal(err)
 	}
+	return opener(t, s.Driver, dsn)
+}
+
+func opener(t *testing.T, driver, dsn string) func() *sql.DB {
 	return func() *sql.DB {
-		db, err := sql.Open(s.Driver, dsn)
+		db, err := sql.Open(driver, dsn)
 		if err != nil {
 			t.Fatal(err)
 		}

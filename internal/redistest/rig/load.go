@@ -3,7 +3,6 @@ package rig
 import (
 	"strconv"
 	"sync"
-	"testing"
 )
 
 // Dec is v in decimal.
@@ -22,35 +21,6 @@ func During(disturb func(), work func()) {
 		}
 	}
 }
-
-// Alone and Crowded run op from one goroutine and from 256, Both one after the other.
-func Alone(b *testing.B, op func() error) {
-	b.Run("1", func(b *testing.B) {
-		for b.Loop() {
-			if err := op(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-// Crowded runs op from 256 goroutines.
-func Crowded(b *testing.B, op func() error) {
-	b.Run("256", func(b *testing.B) {
-		b.SetParallelism(128) // times GOMAXPROCS
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				if err := op(); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	})
-}
-
-// Both is Alone, then Crowded.
-func Both(b *testing.B, op func() error) { Alone(b, op); Crowded(b, op) }
 
 // Crowd runs op from so many goroutines, each so many times.
 func Crowd(callers, each int, op func(caller, i int)) {

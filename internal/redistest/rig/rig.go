@@ -3,6 +3,8 @@ package rig
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -221,4 +223,26 @@ func Once(match func(args []string) bool) func(args []string) bool {
 // Has matches requests with this argument.
 func Has(arg string) func(args []string) bool {
 	return func(args []string) bool { return slices.Contains(args, arg) }
+}
+
+// OverWires runs a walk over a network as it is, one that runs everything twice, and one that loses a third of the
+// replies, each so many times, with an embedded server and a seed of its own.
+func OverWires(t *testing.T, times int, walk func(t *testing.T, s *redistest.Server, c rueidis.Client, rnd *rand.Rand,
+	wire string)) {
+	for _, wire := range []string{"once", "twice", "lossy"} {
+		for range times {
+			seed := rand.Uint64()
+			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
+				s := redistest.Embedded(t)
+				c := s.Client(t)
+				switch lose := rand.New(rand.NewPCG(seed, 2)); wire {
+				case "twice":
+					c = Twice{c}
+				case "lossy":
+					c = NewLossy(t, s, func() bool { return lose.IntN(3) == 0 })
+				}
+				walk(t, s, c, rand.New(rand.NewPCG(seed, 1)), wire)
+			})
+		}
+	}
 }

@@ -16,7 +16,7 @@
 -- of its requests runs any more, adds that millisecond itself (script.LastRun).
 --
 -- Every script compares instants by these functions, or says the same where it makes no function
--- (TestNoScriptComparesAnInstantInItsOwnWay).
+-- (TestScripts_Instants_AreComparedByTheLibrary).
 
 -- Returns the server's time in ms and in µs.
 local function clock()

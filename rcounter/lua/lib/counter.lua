@@ -1,7 +1,7 @@
 -- What the scripts that add to a counter share.
 --
 -- Lua's numbers are doubles: exact to 2^53, and printed as 1e+15 from there on. No value becomes one here: INCRBY adds, replies are
--- strings, and decimal strings are compared (TestAddAgreesWithBigIntegers).
+-- strings, and decimal strings are compared (TestAdd_RandomNumbers_AgreesWithBigIntegers).
 
 -- less reports a < b of decimal integers of up to 25 digits.
 local function less(a, b)
@@ -20,14 +20,10 @@ local function less(a, b)
   return tonumber(a:sub(-10)) < tonumber(b:sub(-10))
 end
 
--- add is add.lua, which says what its arguments and replies are. value is what the key holds, false if it is missing.
+-- add is add.lua, which says what its arguments and replies are. value is what the key holds, false if it is missing. If the server
+-- refuses a command, add returns the error. Nothing is added then: everything that may be refused comes before INCRBY, because a user
+-- who is denied would count once for each try otherwise.
 local function add(key, value, delta, initial, limit, ttl)
-  -- repair gives a key without an end its TTL. A counter that stands at its bound needs it too: without one it would
-  -- refuse everybody forever.
-  local function repair()
-    if ttl ~= '0' and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, ttl) end
-  end
-
   local missing = not value
   if missing then
     value = initial
@@ -36,15 +32,22 @@ local function add(key, value, delta, initial, limit, ttl)
     return {2, value}
   end
 
-  local down = delta:byte(1) == 45
-  if limit ~= '' and (down and less(value, limit) or not down and less(limit, value)) then
-    if not missing then repair() end
-    return {1, value}
+  -- A key without an end gets its TTL. A counter that stands at its bound needs it too: without one it would refuse everybody forever.
+  if ttl ~= '0' and not missing then
+    local left = redis.pcall('PTTL', key)
+    if left == -1 then left = redis.pcall('PEXPIRE', key, ttl) end
+    if type(left) == 'table' then return left end
   end
 
-  if missing and initial ~= '0' then redis.call('SET', key, initial) end
-  local sum = redis.call('INCRBY', key, delta)
-  repair()
+  local down = delta:byte(1) == 45
+  if limit ~= '' and (down and less(value, limit) or not down and less(limit, value)) then return {1, value} end
+
+  if missing and (initial ~= '0' or ttl ~= '0') then -- says what a missing key says, also if INCRBY is refused
+    local set = ttl ~= '0' and redis.pcall('SET', key, initial, 'PX', ttl) or redis.pcall('SET', key, initial)
+    if set.err then return set end
+  end
+  local sum = redis.pcall('INCRBY', key, delta)
+  if type(sum) == 'table' then return sum end
   if sum < 9007199254740992 and sum > -9007199254740992 then return {0, string.format('%.0f', sum)} end -- exact, also as a double
   return {0, redis.call('GET', key)}
 end

@@ -7,7 +7,8 @@
 -- ARGV[3]  per, µs
 -- ARGV[4]  burst
 -- ARGV[5]  n
--- ARGV[6]  its turn, as reserve.lua replied; '' if the reply is not known
+-- ARGV[6]  its turn, as reserve.lua replied; '' if the reply is not known: then it is looked for among the next 250 turns, where holes are
+--          given out, and among the last 250, which it is one of unless as many have reserved since
 --
 -- Replies  {1, 0, free, empty, 0}  given back: its turn had not come, or nothing was taken since
 --          {0, 0, free, empty, 0}  nothing was given back; -2, -3: see take.lua
@@ -20,16 +21,32 @@ if l.bad then return {l.bad, 0, 0, 0, 0} end
 
 local back = 0
 if l.line and at ~= '0' then
-  local from, to = at, at
-  if at == '' then from, to = '(' .. digits(l.age), '+inf' end
-  local all = redis.call('ZRANGE', l.key, from, to, 'BYSCORE', 'WITHSCORES')
-  for i = 1, #all, 2 do
-    if all[i]:find(';' .. id .. ';', 1, true) and tonumber(all[i + 1]) > l.age then
-      local here, amount = position_of(l, all[i], all[i + 1])
-      redis.call('ZREM', l.key, all[i])
-      back, l.sum = 1, l.sum - amount
-      l.credit = math.min(l.full, l.credit + math.max(0, amount - here)) -- and what has passed of its stretch
+  local level = l.level
+  local function find(all)
+    for i = 1, #all, 2 do
+      if all[i]:find(';' .. id .. ';', 1, true) and tonumber(all[i + 1]) > l.age then
+        local here, amount = position_of(l, all[i], all[i + 1])
+        -- All that the turn is given back with is tried before it is removed, and changes nothing: a turn that is gone and not free would be
+        -- of no use to others. What removes comes first, because a server without memory does not refuse it, nor what follows it.
+        redis.call('ZREMRANGEBYSCORE', l.key, 1, 0)
+        redis.call('PEXPIRE', l.key, digits(math.ceil(level / l.rate / 1000) + 1))
+        redis.call('ZADD', l.key, 'XX', 0, '')
+        redis.call('SET', l.key, '', 'NX')
+        l.tried = true
+        redis.call('ZREM', l.key, all[i])
+        back, l.sum, l.freed = 1, l.sum - amount, l.freed + math.min(amount, here)
+        l.credit = math.min(l.full, l.credit + math.max(0, amount - here)) -- and what has passed of its stretch
+      end
     end
+  end
+  if at == '' then
+    local now = '(' .. digits(l.age)
+    find(redis.call('ZRANGE', l.key, now, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 250))
+    if back == 0 then
+      find(redis.call('ZRANGE', l.key, '+inf', now, 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, 250))
+    end
+  else
+    find(redis.call('ZRANGE', l.key, at, at, 'BYSCORE', 'WITHSCORES'))
   end
   if back == 1 then
     local last = redis.call('ZRANGE', l.key, 0, 0, 'REV', 'WITHSCORES')
@@ -37,8 +54,8 @@ if l.line and at ~= '0' then
       l.level, l.line = math.max(0, l.full - l.credit), false
     else
       l.level = l.full + position_of(l, last[1], last[2])
-      local left, gone = reserved_of(l)
-      l.freed = l.level - l.full - left
+      local _, gone = reserved_of(l)
+      l.freed = math.max(0, l.freed + l.level - level) -- the line ends with the last turn that is left
       l.credit = math.min(l.credit, math.max(0, l.full - gone))
     end
   end

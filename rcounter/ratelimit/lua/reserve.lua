@@ -46,12 +46,21 @@ if wait > patience or not hole and l.level + need > most then
   if l.changed then store(l) end
   return answer(0, wait, 0)
 end
+local added = {}
 if not l.line then
-  l.line, l.age, l.sum, l.most, l.freed, l.credit = true, now, 0, 0, 0, 0
+  -- All that a line needs is tried before the state without one is removed: it would be lost for a user who lacks a right, and others would
+  -- pass. ZADD adds nothing, and comes first, because a server without memory refuses it.
+  for _, tried in ipairs({redis.pcall('ZADD', l.key, 'XX', 0, ''), redis.pcall('ZREMRANGEBYSCORE', l.key, 1, 0),
+    redis.pcall('PEXPIRE', l.key, digits(math.ceil((l.level + need) / l.rate / 1000) + 1))}) do
+    if type(tried) == 'table' and not string.find(tried.err, 'WRONGTYPE', 1, true) then return tried end
+  end
+  l.line, l.age, l.sum, l.most, l.freed, l.credit, l.tried = true, now, 0, 0, 0, 0, true
+  if l.kind == 'zset' then redis.pcall('UNLINK', l.key) end -- of a long line DEL alone would take long
   if l.kind ~= 'none' then redis.call('DEL', l.key) end
+  l.part = nil
   if l.level > l.full then -- turns under other numbers, which cannot be given back: one in their place
     l.sum, l.most = l.level - l.full, l.full
-    reserve(l, '!', l.sum, l.sum)
+    added[1], added[2] = turn_of(l, '!', l.sum, l.sum)
   end
 end
 if hole then
@@ -60,6 +69,9 @@ if hole then
 else
   l.level = l.level + need
 end
-l.sum, l.most, l.by = l.sum + need, math.max(l.most, need), id .. '@' .. digits(reserve(l, id, need, position))
-store(l)
+local at, turn = turn_of(l, id, need, position)
+added[#added + 1] = at
+added[#added + 1] = turn
+l.sum, l.most, l.by = l.sum + need, math.max(l.most, need), id .. '@' .. at
+store(l, unpack(added))
 return answer(1, wait, l.age + wait)

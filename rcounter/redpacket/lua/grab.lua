@@ -1,9 +1,9 @@
 -- Gives each of some users one share of a red packet, in their order.
 -- uses: clock, ends, ledger, packet
 --
--- KEYS     those of redpacket.lua; a user's record is 'ordinal;cents;call'
+-- KEYS     those of packet.lua; a user's record is 'ordinal;cents;call'
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is taken and some user has a share: see own in stock.lua
+-- ARGV[2]  '1' to write something even if nothing is taken and some user has a share: see touch in rare.lua of stocks
 -- ARGV[3…] the users, 1 to 128
 --
 -- Replies  { 0, epoch, shares left, cents left, outcome, ordinal, cents, outcome, ordinal, cents …}
@@ -12,15 +12,15 @@
 --          outcomes: 1 granted, 2 replayed, 3 none left, 4 not there or still being sent, 6 over
 --
 -- The user's record is looked at first, then the window, then what is left: the user who took the last share and asks again gets
--- the same answer (TestGrabTable). In the other order, that user would get "none left".
+-- the same answer (testdata/scripts/grab.txt). In the other order, that user would get "none left".
 --
 -- Safe to run twice: the second run finds the records of the first, with the id of its own call in them.
 --
 -- Whatever is missing fails closed: the packet counts how many records and how many shares there must be. Everything
 -- is decided before the first write, and the count is written before the share is taken: a run that is broken off in between
--- gives too little and says so, never too much (TestRedPacketKeepsToItsModel). The entries of the ledger come before the count: if the
+-- gives too little and says so, never too much (TestRedPacket_RandomCalls_AnswersAsTheModel). The entries of the ledger come before the count: if the
 -- server refuses them (the user may not XADD), nothing has happened. A run that is broken off after some of them leaves more entries than
--- the packet counts, and every next call, the second run too, says so (TestAGrabThatIsBrokenOffNeverHidesALineOfTheLedger).
+-- the packet counts, and every next call, the second run too, says so (TestPacketScripts_BrokenOff_HideNoEntry).
 local call = ARGV[1]
 local n = #ARGV - 2
 if n < 1 or n > 128 then return redis.error_reply('ERR grab takes 1 to 128 users') end

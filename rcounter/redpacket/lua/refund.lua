@@ -1,9 +1,9 @@
 -- Takes what is left of a red packet whose time is over back to its sender.
 -- uses: clock, ends, ledger, packet
 --
--- KEYS     those of redpacket.lua
+-- KEYS     those of packet.lua
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if it was refunded before: see own in stock.lua
+-- ARGV[2]  '1' to write something even if it was refunded before: see touch in rare.lua of stocks
 --
 -- Replies  { 0, epoch, cents, shares, 1}   refunded, by this call
 --          { 0, epoch, cents, shares, 0}   refunded before, by another
@@ -13,7 +13,8 @@
 --          {-13, should be, found}         entries of the ledger are missing, or there are too many: nothing refunded
 --
 -- Safe to run twice: the packet says what was refunded and by which call. What is refunded cannot be taken any more:
--- the state forbids it, and the shares are gone. The entry of the ledger comes first, as in grab.lua.
+-- the state forbids it, and the shares are gone. The entry of the ledger comes first, as in grab.lua. If a user lacks the right to remove
+-- the shares, the next run removes them.
 local call = ARGV[1]
 
 local m = redis.call('HMGET', packet, 'n', 'total', 'taken', 'given', 'state', 'end', 'gone', 'epoch', 'refund', 'by', 'ledger', 'moved')
@@ -36,6 +37,7 @@ if wrong then return wrong end
 if state == 2 then
   local refund = tonumber(m[9])
   if not refund then return {-1, -1, 0} end
+  redis.call('UNLINK', shares)
   if ARGV[2] == '1' then redis.call('HSET', packet, 'state', 2) end
   return {0, m[8], refund, left, m[10] == call and 1 or 0}
 end

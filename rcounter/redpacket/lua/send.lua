@@ -1,7 +1,7 @@
 -- Stores one part of a red packet's shares; the part that completes them opens the packet.
 -- uses: clock, ends, packet
 --
--- KEYS     those of redpacket.lua
+-- KEYS     those of packet.lua
 -- ARGV[1]  id of this sending, the same for all its parts
 -- ARGV[2]  number of shares
 -- ARGV[3]  total in cents
@@ -21,7 +21,7 @@
 --          {-1, recorded, n}   records or shares are there and no packet, or the numbers are impossible
 --
 -- Safe to run twice: a part that is stored already changes nothing. Nothing can be taken before the last part is there,
--- and a sending that was broken off vanishes by itself. Safe however late (TestALateCopyOfASendOpensNothing): a packet that was
+-- and a sending that was broken off vanishes by itself. Safe however late (TestSend_LateCopy_OpensNothing): a packet that was
 -- opened and lost with all that it had looks like one that never was, and a copy that arrives long after its call must not send it
 -- again. A late copy of a later part does not send it either: if its packet is over, the part finds no hash and stores nothing (3).
 -- If another sending has begun, it finds the token of that sending (1, 2).
@@ -43,7 +43,7 @@ if m[1] then
     if state == 0 then return {1, 0} end
     return {2, epoch}
   elseif state ~= 0 then
-    redis.call('HSET', packet, 'token', token) -- see own in stock.lua
+    redis.call('HSET', packet, 'token', token) -- see touch in rare.lua of stocks
     return {0, epoch}
   end
 end
@@ -77,6 +77,11 @@ redis.call('HSET', packet, 'n', ARGV[2], 'total', total, 'sum', digits(sum), 'ta
   'state', done and 1 or 0, 'end', digits(now + tonumber(ARGV[4])), 'gone', digits(gone),
   'epoch', digits(epoch), 'token', token)
 if ARGV[9] == '1' then redis.call('HSET', packet, 'ledger', 1, 'moved', 0) end
-redis.call('RPUSH', shares, unpack(ARGV, 10))
+local stands = redis.pcall('RPUSH', shares, unpack(ARGV, 10))
+if type(stands) == 'number' then stands = redis.pcall('PEXPIRE', packet, digits(keep)) end
+if type(stands) == 'table' then -- no right: without its shares or its end the packet would keep the name for ever
+  if first == 0 then remove() end
+  return stands
+end
 expire(keep)
 return {0, epoch}

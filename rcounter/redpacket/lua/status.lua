@@ -1,7 +1,7 @@
 -- Reads the state of a red packet, and one page of its users and their shares.
 -- uses: clock, packet
 --
--- KEYS     those of redpacket.lua
+-- KEYS     those of packet.lua
 -- ARGV[1]  where the page begins, an HSCAN cursor; '' for no page
 -- ARGV[2]  about how many records a page has
 --

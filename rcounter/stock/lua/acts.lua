@@ -8,7 +8,7 @@
 -- confirmations and cancellations, if nothing is out of the ordinary: the stock is open, no record is missing, no hold is over,
 -- nothing is to be forgotten, the ids of reservations and requests are new and more units are left than these want, and what is
 -- confirmed or cancelled is held. Before it has written anything it can leave everything to acts.lua. It writes in the same order, so
--- what is said there of runs that are broken off holds here too (TestTheStraightLineDoesWhatTheRestDoes compares the two). For
+-- what is said there of runs that are broken off holds here too (TestActs_StraightLine_DoesWhatTheRestDoes compares the two). For
 -- one act it costs the server three quarters of what the rest does, and for each of several two thirds. The rest makes some 40 functions
 -- in a run, keeps its numbers in a table and decides by a function for each kind of act.
 repeat

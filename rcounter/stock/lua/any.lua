@@ -14,7 +14,7 @@
 --          outcomes: as in claim.lua, and 9: given up, or all of it returned
 --
 -- Safe to run twice: the second run finds the record of the first. Safe however late: if the caller has given the call up, the
--- record says so (TestAnAnonymousCallGivenUpNeverRuns).
+-- record says so (TestClaimAny_GivenUp_NeverRuns).
 local id, sure, n = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local wrong = ready({0, 0, 0, 4, 0, 0})

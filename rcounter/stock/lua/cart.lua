@@ -20,7 +20,7 @@
 --          {-11, ms, 0}, {-12, 0, 0}   see acts.lua
 --
 -- A cart is its lines: nothing else is kept of it. So it is known for as long as its stocks know their lines, however often they are
--- extended and whatever becomes of the end of a sale (TestACartIsKnownAsLongAsItsLines).
+-- extended and whatever becomes of the end of a sale (TestStocks_RandomCalls_AnswerAsTheModel).
 --
 -- Each stock decides by what acts.lua does for a call of one act, with numbers of its own: line makes a new set of functions and
 -- numbers for each. So nothing that one stock decides can touch another, and whatever holds for a reservation alone holds for each
@@ -31,7 +31,7 @@
 -- Safe to run twice: each line is, as in acts.lua. A run may be broken off between two stocks (the server is out of memory, or
 -- the user lacks a right), and the next one finds some lines done and some not. It does the others, if the digest says that they belong
 -- together. Until then the run that was broken off has held too much, or sold too little. A reservation by itself has no digest, and no
--- cart is made of it (TestAnInterruptedCartSellsNothingTwiceAndTheNextTryEndsIt).
+-- cart is made of it (TestCart_BrokenOff_IsEndedByTheNextTry).
 --
 -- Safe however late: as in acts.lua, a copy that arrives after the time it names does nothing.
 local verb, id, mine = ARGV[4], ARGV[5], ARGV[1]:match('%+(.*)$')

@@ -20,14 +20,14 @@
 -- Safe to run twice: the revision counts the changes, and the hash names the call that made the last one. So a copy that comes
 -- after another call's change changes nothing. It changes nothing in another opening either, whose revisions begin at its
 -- epoch: the stock may have been lost and opened again since the revision was asked for
--- (TestLateCopiesOfOneOpeningChangeNothingInTheNext). And a copy that comes after its caller's patience changes nothing: a late
+-- (TestOpen_LateCopiesOfAnotherOpening_ChangeNothing). And a copy that comes after its caller's patience changes nothing: a late
 -- 'end' would move the end, since it counts from when it runs. All pairs are checked before the first write.
 --
 -- The keys get their new end before the hash says so. If the run is broken off in between, the keys outlive what the hash says, and
 -- the next call removes them. The other way round the keys would be gone while the hash says that the sale goes on.
 --
 -- The flag goes with every change but that of the limit, which may leave it. Otherwise a process that knows the stock sold out would
--- answer SoldOut while it is paused, before a start that was put off, or after an end that came sooner (TestNobodyAnswersSoldOutOfAStockThatIsPausedOrOver).
+-- answer SoldOut while it is paused, before a start that was put off, or after an end that came sooner (TestSoldOut_PausedOrOver_IsNotSaid).
 local call, revision, notafter, to = ARGV[1], ARGV[2], tonumber(ARGV[3]), {}
 for i = 4, #ARGV, 2 do to[ARGV[i]] = tonumber(ARGV[i + 1]) end
 

@@ -16,11 +16,11 @@
 --          as it may have, 8 suspended
 --
 -- The claimant's record comes first, then the window, then what is left. If what is left came first: ann wins the last unit, her
--- reply is lost, she asks again, and hears "sold out" (TestLastUnitsWinnerGetsTheSameOrdinalOnRetry).
+-- reply is lost, she asks again, and hears "sold out" (testdata/scripts/claim.txt).
 --
 -- Safe to run twice: the second run finds the records of the first, and the call's id in them says that they are its own. If a
 -- unit was returned in between, its record still names the call that had claimed it, and that call gets its first answer and
--- nothing new. Otherwise a late copy would claim a unit of which no caller knows (TestClaimTable). (The record has only the last
+-- nothing new. Otherwise a late copy would claim a unit of which no caller knows (testdata/scripts/claim.txt). (The record has only the last
 -- return: a copy so late that its claimant has claimed and returned a second time since is a claim like any other.)
 --
 -- A missing key fails closed. Without a stock there is no grant, and nothing is created. With fewer records of claimants than

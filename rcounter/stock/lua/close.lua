@@ -13,7 +13,7 @@
 -- the stock was lost and opened again names another opening.
 --
 -- A stock that is closed while it is suspended is both. If it were only closed: a reservation is confirmed before Restore has
--- raised the ordinals, and gets one that was given out (TestACloseWhileAStockIsRestoredStands).
+-- raised the ordinals, and gets one that was given out (TestRestore_SaleChangedMeanwhile_KeepsTheChange).
 --
 -- This script does not begin like the others: a stock with records missing can be closed too.
 local m = redis.call('HMGET', s.stock, 'gone', 'state', 'epoch')

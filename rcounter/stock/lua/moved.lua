@@ -12,7 +12,7 @@
 -- It removes no entry that its caller has not read. The caller has read all up to the last one, and every entry is written after
 -- those before it. But a failover to a replica that has not heard of the last entries sets the stream back, and other entries get
 -- their numbers. So the last entry must still be the one that was read, and then those before it are, too: a history that has this
--- entry has all that came before it (TestAMoverRemovesNothingThatAFailoverReplaced). If the stock was lost and
+-- entry has all that came before it (TestMover_EntryReplaced_RemovesNothing). If the stock was lost and
 -- opened again, the entry names another epoch.
 --
 -- The removal comes before the count. If the run is broken off between the two, the stream has fewer entries than the hash says, and

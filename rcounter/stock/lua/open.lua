@@ -3,10 +3,10 @@
 --
 -- KEYS     those of stock.lua. The stock's hash: limit sold held seq, the fields of its other keys recorded requests
 --          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both, 6 paused, 7 paused and suspended), token (id of the call that opened it),
---          ledger (1 if there is one; then also serial and moved), remember (ms; without it, as in a
+--          ledger (1 if there is one; then also serial and moved), forbidden (unknown ids that are, see acts.lua; none: 0), remember (ms; without it, as in a
 --          stock that an earlier version has opened, nothing is forgotten), revision and resizer (of change.lua), spec ('limit;per;ms;ms;ledger;ms', as it was opened);
 --          revision begins at the epoch and not at 0. Otherwise a Change waits in the network, the stock is lost and opened
---          again, and the late Change finds the revision that it names (TestLateCopiesOfOneOpeningChangeNothingInTheNext)
+--          again, and the late Change finds the revision that it names (TestOpen_LateCopiesOfAnotherOpening_ChangeNothing)
 -- ARGV[1]  id of this call
 -- ARGV[2]  limit
 -- ARGV[3]  units a claimant may have
@@ -29,7 +29,7 @@
 -- Safe to run twice: the first run leaves its call's id in the hash, by which the second knows its own work. Safe however late:
 -- the stock is opened, sells, and is lost with all that it had. Now it looks like one that never was, and a copy that the network
 -- held back arrives. It must not open the stock, so it names a time of the server's after which it opens nothing
--- (TestALateCopyOfAnOpenOpensNothing).
+-- (TestOpen_LateCopy_OpensNothing).
 --
 -- All times in the hash are the server's own, in ms; the arguments are differences. The epoch is the server's time in us, so it
 -- differs for every opening of a name.

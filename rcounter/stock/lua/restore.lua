@@ -26,8 +26,8 @@
 --                        read. Nothing is written
 --
 -- Safe to run twice, and however late. 'begin' needs the revision that its call got, and raises it; so a late copy does not
--- suspend a stock that sells (TestALateRestoreSuspendsNothing). Every other step needs the id of its round, which stands in the
--- hash from 'begin' or 'again' to 'end' or to the next round (TestLateCopiesOfARestoreChangeNothing). Within a round a step
+-- suspend a stock that sells (TestRestore_LateCopy_SuspendsNothing). Every other step needs the id of its round, which stands in the
+-- hash from 'begin' or 'again' to 'end' or to the next round (TestRestore_LateCopies_ChangeNothing). Within a round a step
 -- writes values, not differences. A late 'relist' leaves too few entries, and 'end' sees that. This script does not begin like the others, since they may refuse its stock.
 local GOES_ON = 60000 -- for so many ms after a step others hear that the stock is being restored
 local step, call = ARGV[1], ARGV[2]
@@ -87,7 +87,7 @@ elseif step == 'end' then
   if ARGV[13] ~= '' and ARGV[13] + 0 ~= n then return {-11, 0, 0} end
   if s.keeps == 1 then redis.call('HSET', s.stock, 'serial', ARGV[12], 'moved', digits(ARGV[12] - n)) end
   -- The limit and the state are those of now. A Change or an EndSale may have come while the stock was restored, and both stand
-  -- (TestAResizeWhileAStockIsRestoredStands, TestACloseWhileAStockIsRestoredStands).
+  -- (TestRestore_SaleChangedMeanwhile_KeepsTheChange).
   local least = tonumber(ARGV[9]) + tonumber(ARGV[10])
   redis.call('HSET', s.stock, 'sold', ARGV[9], 'held', ARGV[10], 'seq', ARGV[11], 'recorded', digits(seen[4]), 'requests', digits(seen[5]),
     'holds', digits(seen[6]), 'limit', digits(math.max(tonumber(m[10]) or 0, least)), 'state', s.state == 3 and 1 or s.state == 7 and 6 or 2, 'restorer', '', 'restored', call)

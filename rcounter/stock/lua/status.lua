@@ -11,6 +11,7 @@
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} end
 if wrong and wrong[2] == -1 then return {-1, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0} end
+if wrong and not s.limit then return {0, 0, 0, 0, 0, 0, 0, 0, wrong[2], wrong[3], 0, 0, 0} end -- the hash is lost
 wrong = wrong or {0, 0, 0}
 
 local life = 2

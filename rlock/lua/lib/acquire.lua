@@ -36,12 +36,16 @@ local function blocked(key, queue, owner, now, us, there, entry, publish, grants
     end
   end
   local left = redis.call('PTTL', key)
-  local all = redis.pcall('HGETALL', key)
+  local all, more = fields_of(key)
   if all.err then -- not a hash: it waits for a string as for a hash, or the command refuses again
-    local holder = string_holder(key, left) or redis.call('HGETALL', key)
+    local holder = string_holder(key, left) or redis.call('HSCAN', key, 0)
     return {0, left, now, entry and queue and enter(queue, entry, now, us) or 0, holder}
   end
   local has, till, foreign
+  if more then
+    local own = redis.call('HMGET', key, owner, owner .. '!')
+    has, till = own[1], own[2] and tonumber(own[2])
+  end
   for i = 1, #all, 2 do
     if all[i] == owner then
       has = true
@@ -64,7 +68,7 @@ end
 local function grant(key, owner, lease, now, left, till)
   if not left then
     redis.call('HSET', key, owner, '1')
-    redis.call('PEXPIRE', key, lease)
+    set_end(key, lease)
     return {1, lease, now}
   end
   if till and till < now + lease then -- joined: this owner has a lease of its own (see join)

@@ -17,7 +17,7 @@
 --   same ticket, which no grant has named: a grant takes the field away.
 -- * A process that has no subscription any more is dead, or lost its connection and is about to have another. The lock
 --   is left to its waiter until that has not asked for half its patience; then it counts as dead. So a waiter does not lose its
---   place because its process connects anew (TestFairScriptsHandTheLockOver).
+--   place because its process connects anew (testdata/scripts/fair.txt).
 -- * A waiter that is about to give up is passed over: what it is handed would not reach it in time, and be released again, a round trip
 --   later. Callers that have less patience than the line is long all leave when they are the first, or nearly, so none would be
 --   served, and the lock would pass from one that has left to the next (TestFairScriptsPassOverThoseThatAreAboutToLeave). One whose caller
@@ -26,6 +26,7 @@
 
 local LINE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
 local MOST = 30000 -- the longest patience: see Client.patience
+local NEAR = 15 -- the last place in which a waiter is looked for that is to ask
 local DROPS = 250 -- how many dead one call takes out, so that no call is long; a waiter that is not served then asks again
 
 -- Take the first out of the line. Each of the keys may be empty now: see emptied.
@@ -34,6 +35,37 @@ local function drop(queue, timeouts, places, head)
   redis.pcall('ZREM', timeouts, head)
   if places then
     redis.pcall('HDEL', places, head)
+  end
+end
+
+-- The first of ours in line whose process hears grants, and its channel; nil: there is none near the front.
+local function first_of_ours(queue, publish, grants)
+  local line = redis.pcall('LRANGE', queue, 0, NEAR)
+  for _, owner in ipairs(line.err and {} or line) do
+    local channel = grants .. string.sub(owner, 1, 36)
+    if ours(owner) and listeners(publish, channel) ~= 0 then
+      return owner, channel
+    end
+  end
+end
+
+-- Have the first of ours ask: see hint in handover.lua. Redisson's release calls the next in line on a channel of its own, on which ours
+-- listens only if its last answer named a holder of Redisson's, or one in line before it:
+--
+--   waiters B, C of ours         server                          A of ours, Java
+--   ask: held by A ------------> line: Java, B, C
+--   B listens, right behind Java
+--   B gives up ----------------> line: Java, C
+--                                "0" to Java, "0 0 C" to C <----- A releases
+--   C asks: Java is the first; C listens
+--                                "0" to C <---------------------- Java takes it, and releases
+--
+-- * Java is through before C's answer: that answer is the lock.
+-- * Redisson's scripts drop B, whose process has died, and call C: C polls.
+local function hint_ours(queue, publish, grants)
+  local owner, channel = first_of_ours(queue, publish, grants)
+  if owner then
+    send(publish, channel, '0 0 ' .. owner)
   end
 end
 
@@ -101,8 +133,8 @@ local function line_up(queue, timeouts, places, owner, patience, first, leaves, 
       till = math.max(till, behind and before + patience or before)
     end
     redis.call('RPUSH', queue, owner)
-    if places and redis.call('HLEN', places) > 2 * length + 64 then -- what Redisson's scripts have dropped
-      local all = redis.call('HGETALL', places)
+    if places and redis.call('HLEN', places) > 2 * length + 64 then -- what Redisson's scripts have dropped, most of all
+      local all = redis.call('HSCAN', places, 0, 'COUNT', DROPS)[2]
       for i = 1, #all, 2 do
         if not redis.call('ZSCORE', timeouts, all[i]) then
           redis.call('HDEL', places, all[i])
@@ -130,13 +162,17 @@ local function line_up(queue, timeouts, places, owner, patience, first, leaves, 
   return ticket, behind
 end
 
-local function leave(queue, timeouts, places, owner)
+-- Leave the line. Returns whether it was the first of ours, which is looked at where grants can be published.
+local function leave(queue, timeouts, places, owner, publish, grants)
+  local first = false
   if redis.call('ZREM', timeouts, owner) == 1 then
+    first = publish and first_of_ours(queue, publish, grants) == owner
     redis.call('LREM', queue, 1, owner)
     if places then
       redis.pcall('HDEL', places, owner)
     end
   end
+  return first
 end
 
 -- What a place says: ticket, first lease, patience, and whether its waiter is about to give up.
@@ -178,10 +214,13 @@ local function pass(key, queue, timeouts, places, publish, channel, grants, now,
       drop(queue, timeouts, places, head)
     elseif not ticket or expired(till, now) then
       send(publish, channel .. ':' .. head, '0')
+      if not me and not ours(head) then
+        hint_ours(queue, publish, grants)
+      end
       return nil, head, till
     elseif listeners(publish, to) ~= 0 then
       redis.call('HSET', key, head, 1)
-      redis.call('PEXPIRE', key, lease)
+      set_end(key, lease)
       if type(send(publish, to, ticket .. ' ' .. lease .. ' ' .. head)) ~= 'table' then
         drop(queue, timeouts, places, head)
         return head

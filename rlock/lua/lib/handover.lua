@@ -27,12 +27,57 @@
 --   queues, and otherwise puts into the queue before it serves the first there. The deadline counts from when the release was sent.
 -- * Redisson's waiters race for what is published: see theirs in release.lua.
 -- * While the slot is being migrated, a script with two keys is refused. It is sent again without the queue, and waiters poll.
--- uses: clock, listeners, send
+-- uses: owners, clock, listeners, send
 
 local OPEN = 5 -- for so many ms
 local MOST_OPEN = 200 -- as RESERVED in plain_queue.lua
 local PLAIN_STALE = '25000' -- as of an entry with the longest poll (wait.MaxPoll)
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
+local HINTS = 16 -- so many in line are looked at for one that listens
+local MOST_GONE = 128 -- so many at most are taken out of a line by one script
+
+-- Have the first waiter ask whose process listens, in the scores from "from" on. A program of another kind hands over nothing. Its
+-- release is heard by a waiter only whose last answer named such a holder, and nothing is heard of the end of its lease. So wherever one
+-- of our scripts leaves the lock to another program, the first in line is to have such an answer:
+--
+--   waiters B, C                 server                          A of ours, and Java
+--   ask: held by A ------------> line: B, C
+--                                opened to Java; "0 0 B" to B <-- A releases
+--                                Java has it <------------------- takes it
+--   B asks: Java's; B listens
+--   B gives up ----------------> "0 0 C" to C
+--   C asks: Java's; C listens
+--                                its release is published <------ releases
+--   C asks: granted
+--
+-- left: the score of a waiter that has left the line, where nothing else has changed. A waiter before it is the first still, and has
+-- its answer.
+-- * Java releases before C's question is there: C finds the lock free, and is granted it.
+-- * Java releases between C's answer and its subscription: C asks once more when that is confirmed (package wait).
+-- * B's process has died: C is the first that listens, and B's entry goes when it is stale. If B dies after its hint, C polls.
+-- * This runs twice: C asks twice, or the second run finds B gone, and sends nothing.
+-- from: LATE if it is to be one of the last in line. Returns whether there is such a waiter.
+local LATE = 'late'
+
+local function hint(queue, publish, grants, left, from)
+  local line
+  if from == LATE then
+    line = redis.pcall('ZRANGE', queue, '+inf', '(0', 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, HINTS)
+  else
+    line = redis.pcall('ZRANGE', queue, from or '(0', '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, HINTS)
+  end
+  for i = 1, line.err and 0 or #line, 2 do
+    local owner = string.match(line[i], '^%S+') or ''
+    local channel = grants .. string.sub(owner, 1, 36)
+    if listeners(publish, channel) ~= 0 then
+      if not left or tonumber(line[i + 1]) > left then
+        send(publish, channel, '0 0 ' .. owner)
+      end
+      return true
+    end
+  end
+  return false
+end
 
 -- Which of a lock and its queue (if there is one to use) are there: 3 both, 2 the lock, 1 the queue. removed: this script
 -- may have removed the lock's last field. While their slot is being migrated, what has been removed here may not even be
@@ -100,13 +145,24 @@ end
 -- Its field and lease are written before anything is published: a process that acts on the message must find them. For
 -- the same reason nothing is taken back once it is published: that it has no receivers here does not say that no one
 -- hears it, since a server passes it on to its replicas, where a process may be subscribed: the primary would undo and serve
--- another, and both would hold (TestHoldersExcludeEachOtherWhilePrimaryAndReplicaSwap). So whether the process is
+-- another, and both would hold (TestHolders_PrimaryAndReplicaSwap_ExcludeEachOther). So whether the process is
 -- there is asked before. One that is gone does not count, and its entry is dropped; one that is there but has not
 -- looked for long (stopped, cut off) is passed over. A wrong count costs time: a waiter that is dropped looks again and queues
 -- anew, and one that is granted without hearing of it finds out when it looks. An entry of "over", an owner that is released,
 -- has been left behind where the queue could not be reached; it is dropped.
+--
+-- No call is to be long. Where very many are gone some are dropped, and one that came late and listens is to ask:
+--
+--   waiter B                     server                          holder A
+--   asks: held by A -----------> line: 300 that are gone, B
+--                                128 are dropped; "0 0 B" to B <- releases
+--   asks: 128 are dropped; granted
+--
+-- * Who asks is granted the lock, though some that are alive may have come before: who that is would take another call to find.
+-- * None of the last 16 listens, or the message is lost: B polls, and any that comes is granted the lock.
+-- * The release runs twice: it drops 128 more, and B asks twice.
 local function hand_over(lock, queue, publish, grants, now, me, over)
-  while true do
+  for _ = 1, MOST_GONE do
     -- A queue of another type does not prevent a release: the owner is out of the lock already.
     local head = redis.pcall('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     if head.err then
@@ -140,7 +196,7 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
         return entry, reservation
       end
       redis.call('HSET', lock, owner, 1)
-      redis.call('PEXPIRE', lock, lease)
+      set_end(lock, lease)
       local sent = send(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))
       if type(sent) ~= 'table' then
         return entry
@@ -152,4 +208,5 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
       return nil
     end
   end
+  hint(queue, publish, grants, nil, LATE)
 end

@@ -4,13 +4,34 @@
 -- An owner that was joined, is a join, or is done with the lock has a field with an end of its own, "<owner>!" -> server
 -- ms, with a minus if it is done with it (see join and keep). Whatever takes an owner out takes its end along, and does so by
 -- remove: an end whose owner is gone would keep a lock that no one holds, for a lease, and after UnlockAfter even ForceUnlock
--- could not free it (TestAHoldOfAnyKindThatWasJoinedLeavesNothing, TestForceUnlockFreesWhatUnlockAfterLeft).
+-- could not free it (TestAHoldOfAnyKindThatWasJoinedLeavesNothing, TestForceUnlock_KeptByUnlockAfter_IsFree).
 
 -- Whether an owner is one of this library (TestLuaAndGoHaveOneIdeaOfOurs): its connection id is a UUID of version 8, a number follows, and perhaps a label.
 -- The whole shape, as lease.Ours has it, because what other programs call themselves may be any text.
 local function ours(owner)
   local label = string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d+(.*)$')
   return label ~= nil and not string.find(owner, '^[^:]*%u') and (label == '' or string.find(label, '^:[^!{}]*$') ~= nil)
+end
+
+-- The fields of a hash and their values, or an error; and whether there are more, which there are of 1,000 only: a lock has one owner,
+-- and those that have joined it.
+local function fields_of(key)
+  local page = redis.pcall('HSCAN', key, 0, 'COUNT', 1000)
+  if page.err then
+    return page, false
+  end
+  return page[2], page[1] ~= '0'
+end
+
+-- Whether an owner that a hash names is another program's: its release hands nothing over.
+local function held_by_others(key)
+  local all = fields_of(key)
+  for i = 1, all.err and 0 or #all, 2 do
+    if all[i] ~= 'mode' and string.sub(all[i], -1) ~= '!' and not ours((string.gsub(all[i], ':write$', ''))) then
+      return true
+    end
+  end
+  return false
 end
 
 -- A name may be held by a lock of another kind, while a service moves from one kind to another: by a mutex that is a string (Plain's;
@@ -87,7 +108,8 @@ end
 
 -- Take owners, those of list from first to last, out of a lock, each with its end. If any had one, or "others" says so,
 -- others may be left that have theirs: the lock lasts as long as the last of them then. The dead among them hold nothing,
--- and go. One without an end has the lock's, which stays. Returns how many were taken out.
+-- and go. One without an end has the lock's, which stays. Of more than 1,000 owners some are looked at, and the lock keeps its
+-- end. Returns how many were taken out.
 --
 -- While the lock's slot is being migrated a key that has been emptied here may not be touched again: hence pcall once
 -- something was removed. The first refusal is the caller's to have (the key is of another type).
@@ -103,7 +125,8 @@ local function remove(key, list, first, last, others)
     end
   end
   if others then
-    local all, now = redis.pcall('HGETALL', key), clock()
+    local all, more = fields_of(key)
+    local now = clock()
     local most, owners, ends = 0, 0, 0
     for i = 1, all.err and 0 or #all, 2 do
       if string.sub(all[i], -1) ~= '!' then
@@ -120,9 +143,19 @@ local function remove(key, list, first, last, others)
         end
       end
     end
-    if most > 0 and ends >= owners then
+    if most > 0 and ends >= owners and not more then
       redis.call('PEXPIRE', key, lasting(most, now))
     end
   end
   return removed
+end
+
+-- Gives a lock that was just made its end. If the user has no right to that, the lock is gone again, and the script ends: a holder that
+-- crashes would keep a lock without an end for ever.
+local function set_end(lock, lease)
+  local set = redis.pcall('PEXPIRE', lock, lease)
+  if type(set) == 'table' then
+    redis.call('DEL', lock)
+    error(set)
+  end
 end

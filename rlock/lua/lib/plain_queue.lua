@@ -85,9 +85,9 @@ local function step_out(line, queue, entry)
 end
 
 -- Tell the first in line whose process is there that the lock is free. Returns whether one is
--- notified, now or before.
+-- notified, now or before. Where very many are gone, one that came late is to ask: see hand_over.
 local function tell(line, publish, grants, now)
-  while true do
+  for _ = 1, MOST_GONE do
     local first = redis.pcall('ZRANGE', line, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     local entry, score = first[1], tonumber(first[2])
     if not entry then
@@ -109,6 +109,7 @@ local function tell(line, publish, grants, now)
     end
     redis.call('ZREM', line, entry)
   end
+  return hint(line, publish, grants, nil, LATE)
 end
 
 -- Have those in line stand in the queue of the locks that are a hash, to which the lock has been handed.

@@ -60,6 +60,15 @@ local function over(lock, ends, field, now)
   return nil, till and tonumber(till)
 end
 
+-- Take out the ends of a lock that is gone, 1,000 at most: more are there only if another program has deleted the lock. Of others that
+-- are left, whose owners hold nothing, the lock's next end may be late.
+local function drop_ends(ends)
+  local left = redis.pcall('ZRANGE', ends, 0, 999)
+  if not left.err and #left > 0 then
+    redis.call('ZREM', ends, unpack(left))
+  end
+end
+
 -- See to a lock that has lost holds: without any it is gone, without its writer it is its readers'. Returns whether
 -- a waiter can acquire it now that could not before.
 --
@@ -68,7 +77,7 @@ local function reconcile(lock, ends, writer)
   if redis.call('HLEN', lock) <= 1 then
     redis.call('DEL', lock)
     if ends then
-      redis.pcall('ZREMRANGEBYSCORE', ends, 0, '+inf')
+      drop_ends(ends)
     end
     return true
   end
@@ -78,19 +87,36 @@ local function reconcile(lock, ends, writer)
   return writer
 end
 
--- Take out the holds whose own end has passed, which keep no one out any more though others keep the key. Returns what
--- reconcile does.
+-- Take out the holds whose own end has passed, which keep no one out any more though others keep the key; GONE of them at most, so
+-- that no call is long. Returns what reconcile does, and whether there were any.
+--
+-- A process has one hold for all its readers, and each release and each request that has to wait looks. So there are more only if very many
+-- processes died at once. Each dead field that is left counts as a reader of Redisson's, whose end is not known, so the first in line
+-- is told to ask, as it is when readers of Redisson's alone are left (hint_line), and goes on:
+--
+--   600 readers die; reader A     server                                    writer W
+--                                 line: W <-------------------------------- asks: read by A
+--   A releases ---------------->  256 are taken out; "0 0 W" to W ---------->
+--                                 256 are taken out; "0 0 W" to W <-------- asks: others read
+--                                 88 are taken out; granted <-------------- asks
+--
+-- * A is not the last that is alive: that one's release is the one to tell W.
+-- * A message is lost: W polls, and goes on.
+-- * A try of W that does not wait is refused. It has taken 256 out, and one of the next tries is granted.
+-- * A reader that would join a dead hold of its own process: see kept_out in rw_read.lua.
+local GONE = 256
+
 local function forget(lock, ends, now)
-  local dead = redis.pcall('ZRANGE', ends, 0, elapsed(now), 'BYSCORE')
+  local dead = redis.pcall('ZRANGE', ends, 0, elapsed(now), 'BYSCORE', 'LIMIT', 0, GONE)
   if dead.err or #dead == 0 then
     return false
   end
   local writer = false
   for i, field in ipairs(dead) do
-    redis.call('ZREM', ends, field)
     writer = remove(lock, dead, i, i) > 0 and writes(field) or writer
   end
-  return reconcile(lock, ends, writer)
+  redis.call('ZREM', ends, unpack(dead))
+  return reconcile(lock, ends, writer), true
 end
 
 -- Give the lock the end of the last of its holds. It never ends before a hold whose end is not known. Redisson's readers have

@@ -103,9 +103,10 @@ local function alive(queue, entry, score, now, publish, grants, heard)
   return heard[process]
 end
 
--- The first writer in line that is there, and its score. Those that are not are dropped. "me" asks, so it is there.
+-- The first writer in line that is there, and its score. Those that are not are dropped. "me" asks, so it is there. Where very many
+-- are gone some are dropped, and none is found; the third that is returned says so.
 local function first_writer(queue, now, publish, grants, heard, me)
-  while true do
+  for _ = 1, MOST_GONE do
     local head = redis.call('ZRANGE', queue, digits(BAND), '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     local entry, score = head[1], tonumber(head[2])
     if not entry or entry == me or alive(queue, entry, score, now, publish, grants, heard) then
@@ -113,26 +114,25 @@ local function first_writer(queue, now, publish, grants, heard, me)
     end
     step_out(queue, entry)
   end
+  return nil, nil, true
 end
 
--- The readers in line that are there, {entry, score, ...}, and whether there may be more. Those that are not are dropped.
+-- Those of the first readers in line that are there, {entry, score, ...}, and whether there may be more. Those that are not are dropped.
 local function readers(queue, now, publish, grants, heard, me)
-  while true do
-    local all = redis.call('ZRANGE', queue, '(0', '(' .. digits(BAND), 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MOST_READERS)
-    local there = {}
-    for i = 1, #all, 2 do
-      if all[i] == me or alive(queue, all[i], tonumber(all[i + 1]), now, publish, grants, heard) then
-        there[#there + 1] = all[i]
-        there[#there + 1] = tonumber(all[i + 1])
-      else
-        step_out(queue, all[i])
-      end
-    end
-    local more = #all == 2 * MOST_READERS
-    if #there > 0 or not more then
-      return there, more
+  local all = redis.call('ZRANGE', queue, '(0', '(' .. digits(BAND), 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MOST_READERS)
+  local there, gone = {}, {}
+  for i = 1, #all, 2 do
+    if all[i] == me or alive(queue, all[i], tonumber(all[i + 1]), now, publish, grants, heard) then
+      there[#there + 1] = all[i]
+      there[#there + 1] = tonumber(all[i + 1])
+    else
+      gone[#gone + 1], gone[#gone + 2] = all[i], '!' .. (string.match(all[i], '^%S+') or '')
     end
   end
+  if #gone > 0 then
+    redis.call('ZREM', queue, unpack(gone))
+  end
+  return there, #all == 2 * MOST_READERS
 end
 
 -- When readers may next join those that read, ms, while a writer with that score and entry waits. alien: all that are
@@ -153,12 +153,17 @@ local function aliens(lock, ends, now)
   return others - redis.call('ZCOUNT', ends, digits(now), '+inf'), others
 end
 
+local function only_aliens(lock, ends, now)
+  local alien, all = aliens(lock, ends, now)
+  return alien == all
+end
+
 -- Make the waiter of an entry a holder: it is as in acquire, but with the entry's short lease. Its process is not notified yet.
 local function admit(lock, ends, entry, now)
   local owner, lease = string.match(entry, '^(%S+) (%d+)')
   redis.call('HSET', lock, 'mode', 'read', owner, 1)
   if redis.call('PTTL', lock) == -1 and redis.call('HLEN', lock) == 2 then
-    redis.call('PEXPIRE', lock, lease)
+    set_end(lock, lease)
   else
     raise(lock, tonumber(lease))
   end
@@ -204,7 +209,7 @@ end
 local function serve_writer(lock, queue, entry, score, had, publish, grants, now, me)
   local owner, lease = string.match(entry, '^(%S+) (%d+)')
   redis.call('HSET', lock, 'mode', 'write', owner .. ':write', 1)
-  redis.call('PEXPIRE', lock, lease)
+  set_end(lock, lease)
   if entry ~= me and not notify(entry, score, publish, grants) then
     redis.call('DEL', lock)
     return true
@@ -234,23 +239,25 @@ end
 
 -- Serve the next in a line that exists. me: the caller's entry, or nil; it hears of it in the reply. turned: the writer has
 -- become a reader, so that a readers' phase begins. Returns true if one could not be notified, and nil if nothing was tried: a
--- writer holds the lock, or it is reserved.
+-- writer holds the lock, or it is reserved. Then whether readers of Redisson's alone keep the first in line waiting.
 local function serve(lock, ends, queue, publish, channel, grants, now, me, turned)
   local mode = redis.call('HGET', lock, 'mode')
   if reserved(queue, now) or mode == 'write' or not mode and redis.call('EXISTS', lock) == 1 then
     return nil
   end
   local heard = {}
-  local writer, score = first_writer(queue, now, publish, grants, heard, me)
+  local writer, score, unseen = first_writer(queue, now, publish, grants, heard, me)
   if mode then
-    local due = turned
+    local due, alone = turned, false
     if turned then
       set_field(queue, 'readfrom', now)
     elseif writer then
-      local alien, all = aliens(lock, ends, now)
-      due = get_field(queue, 'rest') or refill(queue, writer, score, now, alien == all) <= now
+      alone = only_aliens(lock, ends, now)
+      due = get_field(queue, 'rest') or refill(queue, writer, score, now, alone) <= now
+    elseif closed(queue, channel, publish, now) then
+      alone = only_aliens(lock, ends, now)
     else
-      due = not closed(queue, channel, publish, now)
+      due = true
     end
     if due then
       local there, more = readers(queue, now, publish, grants, heard, me)
@@ -261,9 +268,9 @@ local function serve(lock, ends, queue, publish, channel, grants, now, me, turne
         return serve_readers(lock, ends, queue, there, more, publish, grants, now, me)
       end
     end
-    return false
+    return false, alone
   end
-  redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
+  drop_ends(ends) -- of a lock that was deleted
   local from = get_field(queue, 'readfrom')
   if from then
     set_field(queue, 'lastread', math.max(now - from, 0))
@@ -285,6 +292,10 @@ local function serve(lock, ends, queue, publish, channel, grants, now, me, turne
   elseif writer then
     return serve_writer(lock, queue, writer, score, had, publish, grants, now, me)
   end
+  if more or unseen then -- very many are gone: who asks is granted it, see hand_over
+    hint(queue, publish, grants, nil, LATE)
+    return true
+  end
   redis.call('DEL', queue)
   return false
 end
@@ -304,13 +315,25 @@ local function foreign(lock, ends, mode, now)
   if mode == 'read' then
     return aliens(lock, ends, now) > 0 and 1 or 0
   end
-  local all = redis.call('HGETALL', lock)
-  for i = 1, #all, 2 do
-    if all[i] ~= 'mode' and not ours((string.gsub(all[i], ':write$', ''))) then
-      return 1
-    end
-  end
-  return 0
+  return held_by_others(lock) and 1 or 0
+end
+
+-- Have the first writer in line ask, or the first reader where no writer waits: see hint. Readers of Redisson's wait for no writer of ours:
+--
+--   writer W                     server                          reader A of ours, Java
+--   asks: held by A -----------> line: W
+--                                both read <--------------------- reads
+--                                Java's alone; "0 0 W" to W <---- A leaves
+--   asks: Java's; W listens
+--                                free, which is published <------ leaves
+--   asks: granted
+--
+-- * Another reader of ours is in when A leaves: that one's release is the one to look.
+-- * A's lease ends without a word: the next of our scripts that finds it over looks. If none comes, W polls.
+-- * A reader leaves the line while a writer waits: that writer is the first still.
+local function hint_line(queue, publish, grants, left)
+  local reader = left and left < BAND
+  return hint(queue, publish, grants, reader and math.huge or left, digits(BAND)) or hint(queue, publish, grants, reader and left)
 end
 
 -- Have Redisson's waiters, who stand in no line, race for a lock that is free, and ours only wait for a moment. The first in
@@ -318,19 +341,13 @@ end
 local function open_to_others(queue, channel, publish, grants, now)
   set_field(queue, 'open', now + OPEN)
   send(publish, channel, '1')
-  local head = redis.call('ZRANGE', queue, digits(BAND), '+inf', 'BYSCORE', 'LIMIT', 0, 1)
-  if not head[1] then
-    head = redis.call('ZRANGE', queue, '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1)
-  end
-  local owner = string.match(head[1] or '', '^%S+')
-  if owner then
-    send(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
-  end
+  hint_line(queue, publish, grants)
 end
 
--- See to the line of a lock that has lost a hold, or whose line has lost a waiter. Returns whether it is to be said openly:
--- no one stands in line, or one could not be notified.
-local function pass_on(lock, ends, queue, publish, channel, grants, now, us, released, turned)
+-- See to the line of a lock that has lost a hold, or whose line has lost a waiter; left is the score of that, if no hold was
+-- lost, and math.huge if neither was.
+-- Returns whether it is to be said openly: no one stands in line, or one could not be notified.
+local function pass_on(lock, ends, queue, publish, channel, grants, now, us, released, turned, left)
   if type(redis.pcall('EXISTS', lock, ends, queue)) ~= 'number' or redis.call('EXISTS', queue) == 0 then -- or see emptied
     return true
   elseif type(redis.pcall('ZCARD', queue)) ~= 'number' or type(redis.pcall('ZCARD', ends)) ~= 'number' then
@@ -346,5 +363,12 @@ local function pass_on(lock, ends, queue, publish, channel, grants, now, us, rel
       return false
     end
   end
-  return serve(lock, ends, queue, publish, channel, grants, now, nil, turned) or emptied(lock)
+  local unnotified, alien = serve(lock, ends, queue, publish, channel, grants, now, nil, turned)
+  if unnotified == nil then -- a writer's, or left to others for a moment
+    alien = redis.call('HGET', lock, 'mode') ~= 'write' or held_by_others(lock)
+  end
+  if alien and left ~= math.huge then
+    hint_line(queue, publish, grants, left)
+  end
+  return unnotified or emptied(lock)
 end

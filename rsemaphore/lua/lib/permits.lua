@@ -105,26 +105,45 @@ local function stored(count)
   return whole(redis.call('GET', count), 'count of a semaphore')
 end
 
+-- Ends the script if the user may not change the count, which is written when permits have been handed out: they would be out, and not
+-- counted. INCRBY without a number writes nothing. It fails after the server has looked at the right.
+local function may_count(count)
+  local counts = redis.pcall('INCRBY', count, '')
+  if type(counts) == 'table' and not string.find(counts.err, 'integer', 1, true) then
+    error(counts)
+  end
+end
+
 -- Gives back permits whose lease is over, 1,000 at most, and returns how many they were. So a script is short however many a process
 -- leaves that dies. No request is for more than 1,000. What is left over counts as out until the next script, and a waiter for it is
 -- notified to ask at once: ends_for finds ends that have passed.
 local function prune(count, permits, notes, now)
   local dead = redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
-  if #dead > 0 then
-    redis.call('ZREM', permits, unpack(dead))
-    redis.pcall('HDEL', notes, unpack(dead))
+  if #dead == 0 then
+    return 0
   end
-  if #dead > 0 and redis.call('EXISTS', count) == 1 then
+  -- The count comes first: if a user without the right to it removed permits, they would be gone, and not free. If the removal is refused
+  -- instead, the count is set back.
+  local counted = redis.call('EXISTS', count) == 1
+  if counted then
     redis.call('INCRBY', count, #dead)
   end
+  local gone = redis.pcall('ZREM', permits, unpack(dead))
+  if type(gone) == 'table' then
+    if counted then
+      redis.call('INCRBY', count, -#dead)
+    end
+    error(gone)
+  end
+  redis.pcall('HDEL', notes, unpack(dead))
   return #dead
 end
 
 -- Returns what the count of a resized semaphore lacks of the capacity in the notes, negative if it has too much. It lacks some
 -- if the permits alone were deleted, or if another program wrote the count. Only the set says which permits are out, so the
--- count follows from the set and the capacity (TestAResizedSemaphoreWhosePermitsAreDeletedHasAllOfThem). A count with an end is
+-- count follows from the set and the capacity (TestResize_PermitsDeleted_AllAreFree). A count with an end is
 -- ours alone. A count without an end may be Redisson's, which sets and adds permits without the notes. Nothing else tells the
--- capacity then, so the count stands and the result is 0 (TestOfASharedSemaphoreTheServersCapacityCountsWhoeverSetIt).
+-- capacity then, so the count stands and the result is 0 (TestSharedSemaphore_AnyWriter_ServersCapacityCounts).
 --
 -- The holders whose permits were deleted learn of it at their next renewal, which finds no id. A release of theirs that
 -- comes after the count was corrected removes no id and adds nothing. A second run of their acquisition takes permits anew, if

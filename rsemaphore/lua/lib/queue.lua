@@ -3,7 +3,8 @@
 --     " <number> <first lease, ms> <stale after, ms>[:<server ms from which on it is handed nothing>] <process> <label>"
 --     The 13 bytes are the base of the waiter's permits, which is its owner. Every waiter has an entry, not every process.
 --   "!<process>" -> -ms of the last call of that process: it keeps all of its entries
---   "!p<base>" -> -permits that have passed that entry since it was first in line
+--   "!p<base>" -> -permits that have passed that entry since it was first in line, as a multiple of what it asks for: 0 to -PASS. In
+--     permits the score would reach those of the stamps, which are removed when they are old: bytes are counted in permits, too.
 --   "!java" -> -ms until which "!jn" -> -permits are left to Redisson's waiters
 -- The first in line is the lowest score above 0. A dead queue expires as one key.
 --
@@ -31,8 +32,9 @@
 --   queue forever otherwise.
 -- * What ends for want of a renewal is pruned by every call. One process comes by in time: that of the first in line, which is
 --   notified in the reply or by "0 <ms>". If it dies any poll finds it.
--- * One script serves up to 128 waiters, and 1,000 permits, and takes out some 500 that are gone, so that it holds up no other; then
---   the next in line is notified. Where 500 were gone it is not known who that is, so one that came late and is there is notified:
+-- * One script serves up to 128 waiters, and 1,000 permits, and takes out some 500 waiters that are gone or want more than there is, so that
+--   it holds up no other script; then the next in line is notified. Where 500 were gone the next in line is not known, so a waiter that
+--   came late and is there is notified:
 --     release: the first 512 of 10,000 are gone; the last entry is of process B, which lives; "look" to B
 --     B asks for its own, as in a poll: the next 512 are gone; B hears of it in the reply; and so on until one can be served
 --   Any poll goes on likewise, so a lost message costs a poll.
@@ -72,7 +74,7 @@ local function enter(q, entry)
   end
   if math.floor(q.us / 1000000) ~= math.floor(last / 1000000) then -- the first of each second
     redis.call('PEXPIRE', q.key, QUEUE_TTL)
-    redis.call('ZREMRANGEBYSCORE', q.key, digits(QUEUE_TTL - q.now), '-1000000000') -- stamps of processes that wait no more
+    redis.call('ZREMRANGEBYSCORE', q.key, digits(QUEUE_TTL - q.now), '-100000000000') -- stamps of processes that wait no more: no number of permits is so low
   end
   return ticket
 end
@@ -159,12 +161,13 @@ local function serve(q, free, total, give, take, ends)
         dropped = dropped + 1
         drop[#drop + 1], drop[#drop + 2], drop[#drop + 3] = entry, '!p' .. base, '!' .. who
       elseif n > total then
-        redis.call('ZREM', q.key, entry, '!p' .. base)
+        dropped = dropped + 1
+        drop[#drop + 1], drop[#drop + 2] = entry, '!p' .. base
         word, lease = '0 0 13 ', 0
       elseif n > spare then
         looked = looked + 1
         if not head then
-          was = -(redis.call('ZSCORE', q.key, '!p' .. base) or 0)
+          was = math.floor(-(redis.call('ZSCORE', q.key, '!p' .. base) or 0) * n + .5)
           head, passed = {base = base, n = n, who = who, channel = channel, stale = stale}, was
         end
       elseif head and passed + n > PASS * head.n then
@@ -205,7 +208,7 @@ local function serve(q, free, total, give, take, ends)
     end
   until enough or looked > LOOK or #list == 0
   if head and passed ~= was and not full then
-    redis.call('ZADD', q.key, -passed, '!p' .. head.base)
+    redis.call('ZADD', q.key, -passed / head.n, '!p' .. head.base)
   end
   local look = -1
   if head then
@@ -230,7 +233,7 @@ local function serve(q, free, total, give, take, ends)
     end
   end
   if not head and not lined_up(q) then
-    redis.call('DEL', q.key) -- stamps without entries
+    redis.pcall('DEL', q.key) -- stamps without entries, for which nothing breaks off
   end
   return free, own, look, head, longest
 end

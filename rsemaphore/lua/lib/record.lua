@@ -6,12 +6,26 @@ local function next_generation(gen)
   return digits((whole(gen, 'generation of a latch') or 0) + 1)
 end
 
--- Notes that the latch of generation gen is over: from here on no look gets the message of its opening. The write that removes comes first: a server without memory does not refuse
--- it, and does not refuse the writes that follow it in the script.
-local function close_record(record, gen)
-  local next = next_generation(gen)
+-- Notes that the latch of generation gen is over: from here on no look gets the message of its opening. More fields are written with that.
+-- The first HDEL removes nothing. It fails for a user without the right, before the record is half changed; and a server without memory does
+-- not refuse it, nor the writes that follow it in the script.
+local function close_record(record, gen, ...)
+  redis.call('HDEL', record, '')
+  redis.call('HSET', record, 'gen', next_generation(gen), ...)
   redis.call('HDEL', record, 'until', 'opens')
-  redis.call('HSET', record, 'gen', next)
+end
+
+-- Writes fields of a record; a new record is kept for keep ms. Returns the error of a user who lacks a right to that, and leaves no new
+-- record behind then: without an end it would stay for ever.
+local function write_record(record, new, keep, ...)
+  local written = redis.pcall('HSET', record, ...)
+  if new and type(written) == 'number' then
+    written = redis.pcall('PEXPIRE', record, keep)
+    if type(written) == 'table' then
+      redis.call('DEL', record)
+    end
+  end
+  return type(written) == 'table' and written or nil
 end
 
 -- Reports whether the TTL of a latch whose count is gone ran out, by the "until" of its record. In the last millisecond of its TTL it counts
@@ -19,4 +33,32 @@ end
 -- expired. The other mistake would let its waiters go.
 local function ran_out(till)
   return till and till ~= '0' and begun(till, (clock()))
+end
+
+-- Removes participants of latches before the last two, among some of the record: about n from a cursor on, so that a script is short however
+-- many there are. Participants of the latch that is over, and of the one before it, stay for their repeated calls. Each latch has two
+-- generations: one while it is set, one when it is over. Returns the cursor of the next part, '0' if all was looked at. A participant that
+-- stays for longer counts nothing: its generation is over. On a replica that takes over, a cursor stands for other participants; those that
+-- are missed then are found when the next latch is set.
+local function sweep(record, gen, at, n)
+  local part = redis.call('HSCAN', record, at, 'MATCH', 'p:*', 'COUNT', n)
+  local gone = {}
+  for i = 1, #part[2], 2 do
+    if (tonumber(string.match(part[2][i + 1], '^%d+') or '') or 0) < tonumber(gen) - 4 then
+      gone[#gone + 1] = part[2][i]
+    end
+  end
+  for i = 1, #gone, 500 do
+    redis.call('HDEL', record, unpack(gone, i, math.min(i + 499, #gone)))
+  end
+  return part[1]
+end
+
+-- Writes down where the next script is to go on, if there is more to sweep.
+local function note_sweep(record, before, at)
+  if at ~= '0' then
+    redis.call('HSET', record, 'swept', at)
+  elseif before then
+    redis.call('HDEL', record, 'swept')
+  end
 end

@@ -21,18 +21,42 @@ local function weight_of(main, base)
   return read_weight(redis.call('HGET', main, base))
 end
 
--- Writes an acquisition. The lease of one that is out is only ever raised.
+-- Writes an acquisition. The lease of one that is out is only ever raised. A lease without a weight, where the second is refused, counts as
+-- nothing. A weight without a lease would be out for ever.
 local function weigh(main, leases, base, n, till, label)
-  redis.call('HSET', main, base, digits(n) .. ' ' .. label)
   redis.call('ZADD', leases, 'GT', digits(till), base)
+  redis.call('HSET', main, base, digits(n) .. ' ' .. label)
 end
 
--- Takes an acquisition out. Returns its weight, 0 if it was not out.
-local function unweigh(main, leases, base)
-  local n = weight_of(main, base)
-  redis.call('HDEL', main, base)
-  redis.call('ZREM', leases, base)
-  return n or 0
+-- Gives acquisitions back, 1,000 at most, whether or not they are over. Returns how much that is, which "used" lacks then.
+--
+-- "used" is written here: a script that is broken off later would leave weights that are neither out nor free. ZREM comes first, because a
+-- server without memory refuses HSET as the first write. Without a right the weights are out as before, and their leases over: a user who
+-- has the right gives them back.
+local function give_back(main, leases, bases, used, now)
+  local freed, back = 0, {}
+  for i, text in ipairs(redis.call('HMGET', main, unpack(bases))) do
+    if text then
+      freed = freed + read_weight(text)
+      back[#back + 1] = digits(now - 1)
+      back[#back + 1] = bases[i]
+    end
+  end
+  redis.call('ZREM', leases, unpack(bases))
+  local done = redis.pcall('HSET', main, 'used', digits(used - freed))
+  if type(done) == 'number' then
+    done = redis.pcall('HDEL', main, unpack(bases))
+    if type(done) == 'table' then
+      redis.call('HSET', main, 'used', digits(used))
+    end
+  end
+  if type(done) == 'table' then
+    if #back > 0 then
+      redis.call('ZADD', leases, unpack(back))
+    end
+    error(done)
+  end
+  return freed
 end
 
 -- Gives back what is over, 1,000 acquisitions at most: as prune of permits does. Returns the capacity (nil: the semaphore is not in use),
@@ -59,15 +83,12 @@ local function weighed(main, leases, now)
     for i = 1, #gone, 1000 do
       redis.call('HDEL', main, unpack(gone, i, math.min(i + 999, #gone)))
     end
+    redis.call('HSET', main, 'used', 0)
     return capacity, 0, noted[3] or noted[4], used
   end
   local over = redis.call('ZRANGE', leases, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
   if #over > 0 then
-    for _, text in ipairs(redis.call('HMGET', main, unpack(over))) do
-      freed = freed + (read_weight(text) or 0)
-    end
-    redis.call('HDEL', main, unpack(over))
-    redis.call('ZREM', leases, unpack(over))
+    freed = give_back(main, leases, over, used, now)
   end
   return capacity, used - freed, noted[3] or noted[4], freed
 end
@@ -93,8 +114,10 @@ local function weighing(main, leases, now)
   return function(base, n, till, label)
     weigh(main, leases, base, n, till, label)
     return n
-  end, function(base)
-    return unweigh(main, leases, base)
+  end, function(base, n) -- which was written just before
+    redis.call('HDEL', main, base)
+    redis.call('ZREM', leases, base)
+    return n
   end, function(n, free)
     return weight_ends(main, leases, n, free, now)
   end

@@ -21,8 +21,11 @@ type Weighted struct {
 	held []*rsemaphore.Permit
 }
 
-// NewWeighted is the peer's.
+// NewWeighted is the peer's: it panics for a negative size.
 func NewWeighted(n int64) *Weighted {
+	if n < 0 {
+		panic("semaphore: negative size")
+	}
 	return &Weighted{in: rig.Shared().Semaphores().WeightedSemaphore(rig.Name(), int(n)), size: n}
 }
 
@@ -52,6 +55,9 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 
 // TryAcquire is the peer's.
 func (w *Weighted) TryAcquire(n int64) bool {
+	if n == 0 {
+		return true
+	}
 	p, err := w.in.TryAcquire(context.Background(), int(n), 0, 0)
 	if errors.Is(err, redlatch.ErrInvalidOption) {
 		panic(err)

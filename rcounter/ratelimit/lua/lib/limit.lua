@@ -50,17 +50,17 @@
 --   string  'f;window;units;by'
 
 local most = 9007199254740991
+local turns = 500 -- that have passed and are read, in one script
 
 -- Returns the position of a reservation in a line, and its amount. (Without the base some Lua takes digits after a 0 for octal ones.)
 local function position_of(l, member, turn)
   return (turn - 1 - l.age) * l.rate + tonumber(member:sub(1, 10), 10), tonumber(member:match('%d+$'))
 end
 
--- Writes a reservation at a position in a line, and returns its turn.
-local function reserve(l, id, amount, position)
+-- Returns the turn of a reservation at a position in a line, and its text.
+local function turn_of(l, id, amount, position)
   local wait = math.ceil(position / l.rate)
-  redis.call('ZADD', l.key, digits(l.age + wait), string.format('%010.0f;%s;%.0f', position - (wait - 1) * l.rate, id, amount))
-  return l.age + wait
+  return digits(l.age + wait), string.format('%010.0f;%s;%.0f', position - (wait - 1) * l.rate, id, amount)
 end
 
 -- Returns the part of a line that is reserved: sum, less what has passed of the stretch of the next turn; and that part.
@@ -74,7 +74,8 @@ end
 
 -- Reads a line, and has time pass.
 local function line(l, now)
-  local at, age, level, rate, per, full, freed, credit, amount, sum, by = (redis.call('ZRANGE', l.key, 0, 0)[1]):match(
+  local state = redis.call('ZRANGE', l.key, 0, 0)[1]
+  local at, age, level, rate, per, full, freed, credit, amount, sum, by = state:match(
     '^(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(.*)$')
   if not at then l.bad = -2 return end
   at, age, level, freed, credit = tonumber(at), tonumber(age), tonumber(level), tonumber(freed), tonumber(credit)
@@ -87,15 +88,21 @@ local function line(l, now)
     l.level, l.line, l.changed = math.min(most, math.ceil(level / tonumber(per) * l.per)), false, true
     return
   end
-  local passed = redis.call('ZRANGE', l.key, 0, digits(l.age), 'BYSCORE')
-  for _, one in ipairs(passed) do l.sum = l.sum - one:match('%d+$') end
+  -- Of a long line whose turns passed while no caller asked, each script reads a part. Until all are read it is not known how much of what was
+  -- freed has passed: it stays freed, and becomes credit when the last part is read. Too few pass until then, never too many.
+  local passed = redis.call('ZRANGE', l.key, 0, digits(l.age), 'BYSCORE', 'LIMIT', 0, turns + 1)
   l.changed = #passed > 0
+  if #passed > turns then l.part = {state, unpack(passed, 1, turns)} end
+  for i = 1, math.min(#passed, turns) do
+    l.sum = l.sum - passed[i]:match('%d+$')
+  end
+  turns = turns - math.min(#passed, turns)
   l.level = math.max(0, level - past * l.rate)
   local left, gone = 0, 0
   l.freed = 0
   if l.level > l.full then
     left, gone = reserved_of(l)
-    l.freed = math.max(0, l.level - l.full - left)
+    l.freed = l.part and freed or math.max(0, l.level - l.full - left)
   end
   l.credit = math.max(0, math.min(credit + freed - l.freed, l.full - gone))
   if #passed > 0 then l.credit = math.min(l.credit, math.max(0, l.full - l.most)) end
@@ -178,49 +185,70 @@ local function monthof(day)
   return (yoe + era * 400 + (m <= 2 and 1 or 0)) * 12 + m - 1
 end
 
--- Returns the number of the calendar's unit that lasts at an instant, s, and when it ends. A zone is three offsets from UTC in s, and the
--- two instants between them: 'offset,instant,offset,instant,offset'. They are data of the calendar: what counts is the server's time.
---
--- A unit is known by its local name, the date or the hour. Where clocks are put forward a day has 23 hours, and where they are put back 25,
--- and an hour that comes twice is one unit.
-local function window(unit, zone, now)
-  local o0, t1, o1, t2, o2 = zone:match('^(-?%d+),(%d+),(-?%d+),(%d+),(-?%d+)$')
-  o0, t1, o1, t2, o2 = tonumber(o0), tonumber(t1), tonumber(o1), tonumber(t2), tonumber(o2)
-  local offset = not begun(t1, now) and o0 or not begun(t2, now) and o1 or o2
-  local here = now + offset
-  local number, ends
+-- Returns the number of the calendar's unit in which a local time lies, s since 1970.
+local function unit_of(unit, here)
+  if unit == 'm' then return math.floor(here / 60) end
+  if unit == 'h' then return math.floor(here / 3600) end
   local day = math.floor(here / 86400)
-  if unit == 'm' then number = math.floor(here / 60) ends = (number + 1) * 60
-  elseif unit == 'h' then number = math.floor(here / 3600) ends = (number + 1) * 3600
-  elseif unit == 'd' then number = day ends = (day + 1) * 86400
-  elseif unit == 'w' then number = math.floor((day + 3) / 7) ends = (number * 7 + 4) * 86400 -- 1970 began on a Thursday
-  elseif unit == 'M' then number = monthof(day) ends = monthday(number + 1) * 86400
-  else number = math.floor(monthof(day) / 12) ends = monthday((number + 1) * 12) * 86400 end
-  local last = ends - offset
-  local later = last < t1 and o0 or last < t2 and o1 or o2
-  if later ~= offset then -- there is a change of the clocks before the end, at the end itself, or beyond it
-    local change = last >= t2 and not begun(t2, now) and t2 or t1
-    last = math.max(change, ends - later)
+  if unit == 'd' then return day end
+  if unit == 'w' then return math.floor((day + 3) / 7) end -- 1970 began on a Thursday
+  if unit == 'M' then return monthof(day) end
+  return math.floor(monthof(day) / 12)
+end
+
+-- Returns the local time at which a unit begins.
+local function start_of(unit, number)
+  if unit == 'm' then return number * 60 end
+  if unit == 'h' then return number * 3600 end
+  if unit == 'd' then return number * 86400 end
+  if unit == 'w' then return (number * 7 - 3) * 86400 end
+  if unit == 'M' then return monthday(number) * 86400 end
+  return monthday(number * 12) * 86400
+end
+
+-- Returns the number of the calendar's unit that lasts at an instant, s, and when it ends; it is none before least. A zone is a list of
+-- offsets from UTC in s, and the instants between them at which one follows the other: 'offset,instant,offset,instant,offset…'. They are
+-- data of the calendar: what counts is the server's time. They reach from the last change of the clocks to beyond the unit's end.
+--
+-- A unit lasts until a later one begins. So where clocks are put forward a day has 23 hours, and where they are put back 25, and an hour that
+-- comes twice is one unit, with what lies in between:
+--
+--   23:58  23:59  00:00  00:01 put back to 23:01 … 23:59  00:00      the new day lasts from the first 00:00 on
+local function window(unit, zone, now, least)
+  local list, i = {}, 1
+  for n in zone:gmatch('-?%d+') do list[#list + 1] = tonumber(n) end
+  while list[i + 1] and begun(list[i + 1], now) do i = i + 2 end
+  local number = math.max(least, unit_of(unit, now + list[i]))
+  if i > 1 then number = math.max(number, unit_of(unit, list[i - 1] - 1 + list[i - 2])) end
+  local ends = start_of(unit, number + 1)
+  local last = ends - list[i]
+  while list[i + 1] and begun(list[i + 1], last) do -- the clocks change first
+    i = i + 2
+    last = math.max(list[i - 1], ends - list[i])
   end
   return number, last
 end
 
 -- Reads a fixed window.
 local function fixed(l, limit, unit, zone, now)
-  local number, ends = window(unit, zone, math.floor(now / 1000000))
-  l.limit, l.by, l.number, l.units, l.left, l.unit = tonumber(limit), '', number, 0, ends * 1000000 - now, unit
+  l.limit, l.by, l.units, l.unit = tonumber(limit), '', 0, unit
+  local stored
   if l.kind == 'string' then
     local value = redis.call('GET', l.key)
     local u, n, units, by = value:match('^f;(%a)(%d+);(%d+);(.*)$')
     if not u then
       if not value:find('^[gs];') then l.bad = -3 end
-    elseif u == unit and tonumber(n) >= number then -- later: the clock was set back, or the unit's name comes twice
-      l.number, l.units, l.by = tonumber(n), tonumber(units), by
+    elseif u == unit then
+      stored = tonumber(n)
+      l.units, l.by = tonumber(units), by
     end
   elseif l.kind == 'zset' and redis.call('ZCOUNT', l.key, -1, -1) == 0 then
     l.bad = -2
   end
-  l.room = math.max(0, l.limit - l.units)
+  local ends
+  l.number, ends = window(unit, zone, math.floor(now / 1000000), stored or 0) -- the clock may have been set back: the later unit goes on
+  if l.number ~= stored then l.units, l.by = 0, '' end
+  l.left, l.room = ends * 1000000 - now, math.max(0, l.limit - l.units)
 end
 
 -- Reads a limit, from four arguments:
@@ -294,13 +322,24 @@ local function empty(l)
   return l.units > 0 and l.left or 0
 end
 
--- Writes a limit. Its key ends when nothing counts any more, which is what its absence says.
-local function store(l)
+-- Writes a limit, and the turns in its line that follow, each with its text. Its key ends when nothing counts any more, which is what its
+-- absence says. The rights to write a line are tried before its old state is removed, unless l.tried: a user who lacks a right would leave
+-- a line without a state, which no call can read.
+local function store(l, ...)
   if l.line then
-    redis.call('ZREMRANGEBYSCORE', l.key, '-inf', digits(l.age)) -- the old state, and turns that have passed
+    local ttl = digits(math.ceil(l.level / l.rate / 1000) + 1)
+    if not l.tried then
+      redis.call('PEXPIRE', l.key, ttl)
+      redis.call('ZADD', l.key, 'XX', 0, '')
+    end
+    if l.part then
+      redis.call('ZREM', l.key, unpack(l.part))
+    else
+      redis.call('ZREMRANGEBYSCORE', l.key, '-inf', digits(l.age)) -- the old state, and turns that have passed
+    end
     redis.call('ZADD', l.key, -1, string.format('%.0f;%.0f;%.0f;%.0f;%.0f;%.0f;%.0f;%.0f;%.0f;%.0f;', l.at, l.age, l.level, l.rate, l.per,
-      l.full, l.freed, l.credit, l.most, l.sum) .. l.by)
-    redis.call('PEXPIRE', l.key, digits(math.ceil(l.level / l.rate / 1000) + 1))
+      l.full, l.freed, l.credit, l.most, l.sum) .. l.by, ...)
+    if l.tried then redis.call('PEXPIRE', l.key, ttl) end
     return
   end
   local value, ttl
@@ -314,5 +353,10 @@ local function store(l)
     -- It stays for up to an hour longer, should a client's table of its time zone be an old one.
     value, ttl = string.format('f;%s%.0f;%.0f;', l.unit, l.number, l.units) .. l.by, l.left + (l.unit == 'm' and 60000000 or 3600000000)
   end
-  redis.call('SET', l.key, value, 'PX', digits(math.max(1, math.ceil(ttl / 1000))))
+  ttl = digits(math.max(1, math.ceil(ttl / 1000)))
+  if l.kind == 'zset' then -- SET would free a long line before it replies. The first has no effect: it fails if there is no right to it
+    redis.call('SET', l.key, value, 'PX', ttl, 'NX')
+    redis.pcall('UNLINK', l.key)
+  end
+  redis.call('SET', l.key, value, 'PX', ttl)
 end

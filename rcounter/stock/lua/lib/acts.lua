@@ -27,7 +27,10 @@
 --            -1, 0, 0, 0, 0                   the act's record is none
 --            -2, 0, 0, 0, 0                   the ordinals are used up
 --            -3, 0, 0, 0, 0                   the id is that of something else
---            -6, 0, 0, 0, 0                   'E': no such reservation. 'C', 'E': no stock
+--            -6, 0, 0, 0, 0                   'C', 'E', 'X', 'B': no stock
+--            -7, 0, 0, 0, 0                   'E': no such reservation
+--            -9, 0, 0, 0, 0                   'C', 'X': too many unknown ids are forbidden, see FORBIDDEN
+--            -10, 0, 0, 0, 0                  'X', 'B': the stock is suspended, and the id has no record that may not be lost
 --          {-1, said, found}   records are missing, or numbers that cannot be: nothing done
 --          {-11, ms, 0}        the server's time was asked for, or the call is too late: nothing done
 --          {-12, 0, 0}         call again, see reap_more in rare.lua: nothing done
@@ -46,10 +49,10 @@
 --
 -- The numbers are written in two steps if units go and come in one call: first with what goes, before the records, then without
 -- what comes, after them. A run that is broken off between any two writes then sells too little, and never too much
--- (TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice).
+-- (TestScripts_BrokenOff_SellTooLittleAtWorst).
 -- todo is what the call is to write, and what look has read: the records of the acts, how many units their claimants have by requests and
 -- reservations, and which of them have one by a claim.
-local todo = {found = {}, fields = {}, counts = {}, single = {}, totals = {}, set = {}, hold = {}, unhold = {}, over = {}, unsold = 0, unheld = 0,
+local todo = {found = {}, fields = {}, counts = {}, single = {}, totals = {}, set = {}, hold = {}, unhold = {}, over = {}, unsold = 0, unheld = 0, forbidden = 0,
   goes = false, closed = false, ms = false, deadline = false}
 
 -- put notes the record of act i, tally that a claimant's units by requests and reservations become n more, finished that a record
@@ -132,7 +135,7 @@ end
 --
 -- What it answers is decided for good, because money has moved: if it sells nothing it writes so. Otherwise a bank calls twice, and a
 -- unit comes back in between: the first call says that all is to be refunded, and the second one sells the unit. So an id of which
--- nothing is known is forbidden too (TestAPaymentIsAnsweredOnceAndForAll). Only where the stock may sell the units later it decides nothing:
+-- nothing is known is forbidden too (TestStocks_RandomCalls_AnswerAsTheModel). Only where the stock may sell the units later it decides nothing:
 -- it is suspended or paused, or its start was put off.
 --
 -- The second run finds the record of the first. A copy that comes after another confirmation finds that one's.
@@ -161,6 +164,7 @@ local function confirm(i, id, q, keep)
     k, kind = fits(claimant, k, true), 'late'
     if todo.wrong then return 0 end
     if not k then
+      log_entry('nothing', '0', q.n, claimant, id)
       q.state, q.n, q.by = 'C', '0', ARGV[1] .. '*' .. q.n
       finished(i, id, q)
       return 10, 0, 0, n
@@ -202,17 +206,23 @@ end
 -- again answers a request that was answered before, and perhaps had its units returned since.
 local function again(_, _, r)
   if r.state == 'R' and r.call ~= ARGV[1] then return 9 end
-  todo.replays = true
   return r.call == ARGV[1] and 1 or 2, r.ordinal + 0, r.n + 0, r.asked + 0, r.state == 'H' and r.deadline - s.now or 0
 end
 
 -- forbids makes what forbids an id of which nothing is known. expiring is for a hold whose time is over, one of more than 128: it must
 -- end before its units are taken or given back. Both have the outcome that is answered.
+--
+-- The hash counts the ids that were forbidden and are not forgotten yet, because a caller that may name ids can have any number of them
+-- forbidden. It is raised before their records are written, so a run that is broken off forbids fewer from then on, and never more.
+local FORBIDDEN = 1000000
 local function forbids(outcome)
   return function(i, id)
+    if (tonumber(redis.call('HGET', s.stock, 'forbidden') or '') or 0) + todo.forbidden >= FORBIDDEN then return -9 end
+    todo.forbidden = todo.forbidden + 1
     s.requests, todo.goes = s.requests + 1, true
     put(i, 'C;0;0;0;;' .. ARGV[1] .. ';0;')
     todo.over[#todo.over + 1] = 'C;' .. id
+    log_entry('nothing', '0', '0', '', id)
     return outcome
   end
 end
@@ -231,7 +241,6 @@ local function answered(_, _, r)
   if r.deadline == '0' and r.asked ~= '0' then return -3 end
   if r.state == 'R' then return 9, 0, 0, units end
   if r.state ~= 'G' then return 10, 0, 0, units end
-  todo.replays = true
   return by == ARGV[1] and 1 or 2, r.ordinal + 0, r.n + 0, units
 end
 
@@ -240,7 +249,6 @@ end
 local function extend(i, id, q, ms)
   local n, asked, deadline, k = q.n + 0, q.asked + 0, s.now + ms, #todo.hold
   if q.by == ARGV[1] or deadline <= q.deadline + 0 then
-    todo.replays = true
     return q.by == ARGV[1] and 1 or 2, 0, n, asked, q.deadline - s.now
   end
   if is_suspended() then return 8 end -- Restore writes the deadlines that it has read
@@ -253,6 +261,7 @@ end
 
 -- void is the cancellation of what has expired: nothing comes back, and from now on nothing is confirmed either.
 local function void(i, id, r)
+  log_entry('nothing', '0', r.n, r.claimant, id)
   r.state, r.n, r.by = 'C', '0', ARGV[1] .. '*' .. r.n
   finished(i, id, r)
   return 0
@@ -292,7 +301,7 @@ local function does(verb)
   if verb == 'C' then
     return {N = forbids(11), O = expiring(10), E = confirm, G = answered, R = answered, C = answered, V = answered, F = answered}
   end
-  if verb == 'E' then return {N = -6, H = extend, O = answered, E = answered, G = answered, R = answered, C = answered, V = answered, F = answered} end
+  if verb == 'E' then return {N = -7, H = extend, O = answered, E = answered, G = answered, R = answered, C = answered, V = answered, F = answered} end
   if verb == 'X' then return {N = forbids(0), O = expiring(0), E = void, G = 0, R = 0, C = cancelled, V = cancelled, F = cancelled} end
   return {N = 0, H = 0, O = 0, E = 0, G = return_units, R = returned, C = 0, V = 0, F = 0}
 end
@@ -303,7 +312,7 @@ local function attempt(verb, i, id, record, x, y, z)
   if record then
     r = parse(record)
     if not r then return -1 end
-    is = r.state
+    is, todo.replays = r.state, true -- it may be answered by what an earlier call has decided
     if is == 'H' then
       if expired(r.deadline, s.now) then
         is = 'O'
@@ -330,6 +339,8 @@ local function attempt(verb, i, id, record, x, y, z)
     return reserve(i, id, verb == 'V', x, y, z)
   elseif verb == 'O' or verb == 'U' then
     return claim(i, id, verb == 'U', x, y)
+  elseif is_suspended() then -- the record may be lost, and nothing is decided: an order that is sold would be paid back
+    return (verb == 'X' or verb == 'B') and -10 or 8
   end
   local answer = does(verb)[is] or -1
   if type(answer) == 'number' then return answer end
@@ -376,6 +387,7 @@ local function save()
   if back then free() end
   append_ledger()
   note_endings(todo.over)
+  if todo.forbidden > 0 then redis.call('HINCRBY', s.stock, 'forbidden', todo.forbidden) end
   for claimant, n in pairs(todo.totals) do
     if n == '0' then
       none[#none + 1] = 'u:' .. claimant
@@ -406,7 +418,7 @@ local function decide()
   local wrong, absent = begin(), nil
   if wrong == 'absent' then
     if not s.now then s.now, s.micros = clock() end
-    s.epoch, absent = 0, {R = 4, V = 4, O = 4, U = 4, C = -6, E = -6, X = 0, B = 0} -- what each verb answers where there is no stock
+    s.epoch, absent = 0, {R = 4, V = 4, O = 4, U = 4, C = -6, E = -6, X = -6, B = -6} -- what each verb answers where there is no stock
   elseif wrong then
     return wrong
   end
@@ -445,7 +457,7 @@ end
 local function conclude()
   if #todo.set > 0 then
     save()
-  elseif todo.replays then
+  elseif todo.replays and ARGV[2] == '1' then
     rare().touch(ARGV[2])
   elseif todo.empty and redis.call('EXISTS', s.flag) == 0 then
     rare().mark()

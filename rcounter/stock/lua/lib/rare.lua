@@ -30,7 +30,7 @@ local function follow(before)
 end
 
 -- endless gives all keys their ends if one has none. If the records ended before the stock, that would look like their loss
--- (TestEveryKeyOfAStockHasAnEndAfterEveryVerb). wrote is the claimants or the records: what the script wrote to.
+-- (TestStock_KeyLostItsEnd_GetsItBack). wrote is the claimants or the records: what the script wrote to.
 local function endless(wrote)
   if redis.call('PTTL', wrote) == -1 or redis.call('PTTL', s.stock) == -1 or s.waiting > 0 and redis.call('PTTL', s.holds) == -1
       or s.keeps == 1 and redis.call('PTTL', s.ledger) == -1 then
@@ -42,8 +42,7 @@ end
 -- WAIT waits only for what its own connection has written; from Redis 7.2 on it returns at once if that is nothing. The first
 -- copy of a claim grants a unit, and its connection breaks before a replica confirms. The second copy comes by a new connection
 -- and only finds the record: without this write WAIT would confirm what no replica has. This write comes after the grant in the
--- server's history, so a replica that has it has the grant (TestEveryAnswerThatIsConfirmedComesWithAWrite,
--- TestARetryOverANewConnectionIsNotConfirmedByNobody).
+-- server's history, so a replica that has it has the grant (TestAnswers_Confirmed_ComeWithAWrite).
 local function touch(sure)
   if sure == '1' then redis.call('HSET', s.stock, 'state', digits(s.state)) end
 end
@@ -60,15 +59,19 @@ local function forget(most)
     fields[i], states[i] = 'r:' .. id, ended
   end
   if #fields == 0 then return end
-  local is, over = redis.call('HMGET', s.records, unpack(fields)), {}
+  local is, over, unknown = redis.call('HMGET', s.records, unpack(fields)), {}, 0
   for i = 1, #fields do
-    if is[i] and is[i]:sub(1, 1) == states[i] then over[#over + 1] = fields[i] end
+    if is[i] and is[i]:sub(1, 1) == states[i] then
+      over[#over + 1] = fields[i]
+      if is[i]:sub(1, 8) == 'C;0;0;0;' then unknown = unknown + 1 end -- see forbids in acts.lua
+    end
   end
   for _ = 1, #fields do redis.call('LPOP', s.endings) end
   if #over == 0 then return end
   s.requests = s.requests - redis.call('HDEL', s.records, unpack(over))
   count()
   s.fields = s.requests
+  if unknown > 0 then redis.call('HINCRBY', s.stock, 'forbidden', 0 - unknown) end
 end
 
 -- reap ends holds whose time is over, at most so many. It is complete in itself, whatever the script does next. It returns nil,

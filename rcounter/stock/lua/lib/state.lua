@@ -21,7 +21,8 @@ end
 local function is_suspended() return s.state == 3 or s.state == 5 or s.state == 7 end
 
 -- log_entry notes a line of the ledger, to be written by append_ledger. Its kind: 'held', 'expired', 'cancelled' and 'extended' are n units of a
--- reservation, without an ordinal ('0'); 'grant', and 'late' after the reservation was over: they are sold; 'return': they came back.
+-- reservation, without an ordinal ('0'); 'grant', and 'late' after the reservation was over: they are sold; 'return': they came back;
+-- 'nothing': it is decided that the id gets none, neither of the n units that were held, nor of any if n is '0'.
 local function log_entry(kind, ordinal, n, claimant, request)
   if s.keeps == 1 then s.lines[#s.lines + 1] = {'k', kind, 'e', digits(s.epoch), 'o', ordinal, 'n', n, 'c', claimant, 'r', request, 'at', digits(s.micros)} end
 end
@@ -31,7 +32,7 @@ end
 -- XADD), nothing has happened, and the call can be made again. If a run is broken off after the lines, the stream has more entries
 -- than the hash says, and every next call, the second run too, refuses: the entries tell of something that has not happened, or not
 -- all of it. If the hash came first: the server is stopped between the two, a unit is sold of which no entry tells, and the second
--- run finds its record and answers as if all were well (TestARunThatIsBrokenOffNeverHidesALineOfTheLedger).
+-- run finds its record and answers as if all were well (TestScripts_BrokenOff_SellTooLittleAtWorst).
 local function append_ledger()
   if #s.lines > 0 then s.serial, s.lines = append(s.ledger, s.serial, s.lines), {} end
 end
@@ -53,7 +54,7 @@ end
 
 -- free comes before all else that a script writes to give units back. A server whose memory is full takes this write, and then those
 -- that follow it in the script: it refuses only a script's first write, and only if that may take memory. Otherwise one hold that is over
--- would keep a winner from the answer that it has (TestAFullServerAnswersWinnersAndTakesUnitsBack). The flag may always be missing.
+-- would keep a winner from the answer that it has (TestStock_ServerFull_AnswersWinnersAndTakesBack). The flag may always be missing.
 local function free() redis.call('DEL', s.flag) end
 
 -- outlive gives a key that the script has made the end that all have but the stock and the flag.

@@ -23,7 +23,7 @@
 -- The flag ends when units come back without a write: at the next deadline of a hold, or at the end.
 --
 -- The stock's hash says how many fields and members its other keys have. If they have another number, a script changes nothing
--- and replies {-1, said, found}: a claimant whose record is missing could get a second unit (TestLosingAnyKeyStopsTheSale).
+-- and replies {-1, said, found}: a claimant whose record is missing could get a second unit (TestStock_AnyKeyLost_StopsTheSale).
 -- If numbers contradict each other, it replies {-1, -1, 0}.
 --
 -- The hash of a stock with a ledger counts the entries: serial is the number of the last, moved how many were removed because a
@@ -31,16 +31,17 @@
 -- the reply is {-13, should be, found}; see append_ledger for what comes first.
 --
 -- Both are {-10, 0, 0} while Restore writes: 'restoring' is the server's ms until which it counts as going on, moved on by each of
--- its steps. One that was broken off is over then (TestWhileAStockIsRestoredOthersHearSo). From its second round on, which it begins
+-- its steps. One that was broken off is over then (TestRestore_UnderWay_OthersHearSo). From its second round on, which it begins
 -- because something has changed while it read, it is the reply in any case ('alone'): otherwise returns that go on would have it read
--- forever (TestRestoreEndsWhileReturnsGoOn).
+-- forever (TestRestore_ReturnsGoOn_Ends).
 
 -- begin reads the stock and checks it. It returns nil, 'absent', or the reply that says what is wrong.
 local function begin()
   local m = redis.call('HMGET', s.stock, 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone',
     'epoch', 'state', 'ledger', 'remember')
   if not m[1] then
-    if redis.call('EXISTS', s.stock) == 0 then rare().orphaned_records() end
+    local found = redis.call('EXISTS', s.stock) == 0 and rare().orphaned_records() or 0
+    if found > 0 then return {-1, 0, found} end -- their claimants have units, and must not hear that they have none
     return 'absent'
   end
   if not numbers(m, m[15] and 15 or 14) then return {-1, -1, 0} end
@@ -109,7 +110,7 @@ end
 -- refuse is the reply to a call that wants n units and gets none, or nil if it may get some. Its claimant may have so many more.
 -- Before a refusal it ends all holds whose time is over, not only before a grant. 129 reservations have expired, and a script
 -- ends 128 at a time. The claimant of the 129th asks again: its own reservation, which is over, would put it at its limit
--- (TestHoldsThatAreOverRefuseNobodyHoweverMany).
+-- (TestHolds_ManyAreOver_RefuseNoClaim).
 local function refuse(n, may)
   local left, closed = s.limit - s.sold - s.held, refusal()
   if closed then return {0, s.epoch, left, closed, 0, 0} end
@@ -135,7 +136,7 @@ local function replay(id, sure)
 end
 
 -- forbid writes a record by which the call with that id, which has not run, never will. call is the call that gives it up
--- (TestAnAnonymousCallGivenUpNeverRuns).
+-- (TestClaimAny_GivenUp_NeverRuns).
 local function forbid(id, call)
   local before = s.limit - s.sold - s.held
   s.requests = s.requests + 1

@@ -1,0 +1,58 @@
+# The parts of .ci/run. Each target may be run alone; ALL=1 adds what takes too long for every change.
+GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+MODULES  := $(patsubst %/,%,$(dir $(shell git ls-files '*go.mod')))
+# What imports client-go takes minutes to compile.
+SLOW     := $(if $(ALL),,contrib/k8s)
+CONTRIB  := $(filter-out $(SLOW),$(filter contrib/% cmd/%,$(MODULES)))
+EXAMPLES := $(filter docs/%,$(MODULES))
+LIBRARY   = $$(go list ./... | grep -v -e /redistest -e /oracle/ -e /bench)
+
+.PHONY: all lint test short race proof contrib docs bench cross release
+
+all: lint test race proof contrib docs bench cross release
+
+lint:
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
+	@for m in $(filter-out $(SLOW),$(MODULES)); do \
+		echo "lint $$m"; (cd $$m && go mod tidy -diff && go vet ./... && $(GOLANGCI) run --allow-parallel-runners ./...) || exit 1; done
+
+# As a user runs it: nothing in the environment but what turns a missing server into a failure.
+test:
+	env -u GOFLAGS -u REDLATCH_LONG -u REDLATCH_SEEDS REDLATCH_REQUIRE_REDIS=1 go test ./...
+
+short:
+	env -u REDLATCH_REQUIRE_REDIS go test -short ./...
+
+# Fewer tests at a time: the detector makes each of them several times as much work. Of the contract suite, which shows
+# each promise on all primitives, two or three for each promise.
+race:
+	go test -race -vet=off -timeout 30m -p 1 -parallel 3 $$(echo "$(LIBRARY)" | grep -v /internal/contract)
+	go test -race -vet=off -timeout 30m -short -parallel 3 ./internal/contract
+
+# Everything in proof/: the same seeds and faults for every change. See proof/README.md for what runs at night.
+proof:
+	go -C proof test -vet=off -timeout 30m -p 1 $$(go -C proof list ./... | grep -v /proof/release)
+
+contrib:
+	@for m in $(CONTRIB); do (cd $$m && go test -vet=off -timeout 20m ./...) || exit 1; done
+
+docs:
+	grep -qxF 'go test ./...' README.md
+	grep -qxF 'go -C docs/examples run ./flashsale' README.md
+	@for m in $(EXAMPLES); do (cd $$m && go test -vet=off -timeout 20m ./...) || exit 1; done
+	go -C docs/examples run ./flashsale | tail -n 20
+
+# Each benchmark once: it runs, and counts right. So does each peer, and other libraries' tests pass on redlatch.
+bench:
+	go test -short -vet=off -run '^$$' -bench . -benchtime 1x ./...
+	go -C bench/peers test -vet=off -timeout 20m ./...
+
+cross:
+	GOOS=windows go vet ./...
+	GOOS=darwin go build ./...
+	GOARCH=386 go build ./...
+
+# Each time anew, because Go's cache of test results does not see that a file of the release has changed.
+release:
+	go -C proof tool multimod verify
+	go -C proof test -vet=off -timeout 20m -count 1 ./release

@@ -1,0 +1,188 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rcounter/stock"
+)
+
+// Counters: all goroutines increment one key, or 64.
+func BenchmarkCounters(b *testing.B) {
+	runs(b, counters)
+	runs(b, countersOf64)
+}
+
+var (
+	counters = with([]int{1, 256}, rawIncr(1), map[string]maker{
+		"Incr":           incr(1, rcounter.CounterOptions{}),
+		"Incr-below-Max": incr(1, rcounter.CounterOptions{Max: rcounter.Bound(1<<63 - 1), Min: rcounter.Bound(0)}),
+	}, "Incr", "Incr-below-Max")
+	countersOf64 = with([]int{256}, rawIncr(64), map[string]maker{
+		"Incr-of-64": incr(64, rcounter.CounterOptions{})}, "Incr-of-64")
+)
+
+func key(n, keys int64) string { return "k" + strconv.FormatInt(n%keys, 10) }
+
+func rawIncr(keys int64) maker {
+	return func(b *testing.B, s *redistest.Server) op {
+		c := s.Client(b)
+		return func(ctx context.Context, _ int, n int64) error {
+			return c.Do(ctx, c.B().Incr().Key(key(n, keys)).Build()).Error()
+		}
+	}
+}
+
+func incr(keys int64, o rcounter.CounterOptions) maker {
+	return func(b *testing.B, s *redistest.Server) op {
+		c, err := rcounter.New(dial(b, s.Option()), rcounter.Options{CallTimeout: stall})
+		require.NoError(b, err)
+		all := make([]*rcounter.Counter, keys)
+		for i := range all {
+			all[i] = c.Counter(key(int64(i), keys), o)
+		}
+		return func(ctx context.Context, _ int, n int64) error { _, err := all[n%keys].Incr(ctx); return err }
+	}
+}
+
+// Claims of a stock, each by another claimant: granted, unless the name says sold out. The floor is a script.
+func BenchmarkClaims(b *testing.B) { runs(b, claims) }
+
+// Reservations, alone and with their confirmation.
+func BenchmarkReservations(b *testing.B) { runs(b, reservations) }
+
+const plenty = 1<<53 - 1
+
+var (
+	claims = with([]int{1, 256}, rawClaim, map[string]maker{
+		"Claim":            claim(stock.Options{}, plenty, stock.Granted),
+		"Claim-uncombined": claim(stock.Options{MaxBatch: -1}, plenty, stock.Granted),
+		"Claim-sold-out":   claim(stock.Options{}, 1, stock.SoldOut),
+		"ClaimAny":         claimAny,
+	}, "Claim", "Claim-uncombined", "Claim-sold-out", "ClaimAny")
+	reservations = with([]int{1, 256}, rawReserve, map[string]maker{"Reserve-Confirm": reserve}, "Reserve-Confirm")
+)
+
+func rawClaim(b *testing.B, s *redistest.Server) op {
+	c, script := s.Client(b), rueidis.NewLuaScript(redistest.PlainClaim)
+	require.NoError(b, c.Do(b.Context(), c.B().Hset().Key("s").FieldValue().FieldValue("limit", "1000000000").Build()).
+		Error())
+	return func(ctx context.Context, _ int, n int64) error {
+		return script.Exec(ctx, c, []string{"s", "s:u"}, []string{strconv.FormatInt(n, 10)}).Error()
+	}
+}
+
+func rawReserve(b *testing.B, s *redistest.Server) op {
+	c, keys := s.Client(b), []string{"s", "s:r", "s:h"}
+	hold, confirm := rueidis.NewLuaScript(redistest.PlainReserve), rueidis.NewLuaScript(redistest.PlainConfirm)
+	require.NoError(b, c.Do(b.Context(), c.B().Hset().Key("s").FieldValue().FieldValue("left", "1000000000").Build()).
+		Error())
+	return func(ctx context.Context, _ int, n int64) error {
+		id := strconv.FormatInt(n, 10)
+		if err := hold.Exec(ctx, c, keys, []string{id, id, "1", "1763000000000"}).Error(); err != nil {
+			return err
+		}
+		return confirm.Exec(ctx, c, keys, []string{id}).Error()
+	}
+}
+
+func opened(b *testing.B, s *redistest.Server, o stock.Options, limit int64) *stock.Stock {
+	o.CallTimeout = stall
+	c, err := stock.New(dial(b, s.Option()), o)
+	require.NoError(b, err)
+	st := c.Stock("s")
+	_, err = st.Open(context.Background(), stock.Spec{Limit: limit, OpenFor: time.Hour})
+	require.NoError(b, err)
+	return st
+}
+
+// as returns err, or one that says that the outcome is not the one that is measured.
+func as(got, want stock.Outcome, err error) error {
+	if err == nil && got != want {
+		return fmt.Errorf("%v, want %v", got, want)
+	}
+	return err
+}
+
+func claim(o stock.Options, limit int64, want stock.Outcome) maker {
+	return func(b *testing.B, s *redistest.Server) op {
+		st := opened(b, s, o, limit)
+		if want == stock.SoldOut {
+			_, err := st.Claim(context.Background(), "the first")
+			require.NoError(b, err)
+		}
+		return func(ctx context.Context, _ int, n int64) error {
+			g, err := st.Claim(ctx, strconv.FormatInt(n, 10))
+			return as(g.Outcome, want, err)
+		}
+	}
+}
+
+func claimAny(b *testing.B, s *redistest.Server) op {
+	st := opened(b, s, stock.Options{}, plenty)
+	return func(ctx context.Context, _ int, _ int64) error {
+		g, err := st.ClaimAny(ctx, 1)
+		return as(g.Outcome, stock.Granted, err)
+	}
+}
+
+func reserve(b *testing.B, s *redistest.Server) op {
+	st := opened(b, s, stock.Options{}, plenty)
+	return func(ctx context.Context, _ int, n int64) error {
+		id := strconv.FormatInt(n, 10)
+		g, err := st.Reserve(ctx, id, stock.Request{ID: "r" + id, N: 1}, time.Hour)
+		if err == nil {
+			g, err = st.Confirm(ctx, "r"+id)
+		}
+		return as(g.Outcome, stock.Granted, err)
+	}
+}
+
+// Rate limits: all goroutines ask one key, or 64. The floor is a script of the same algorithm.
+func BenchmarkLimits(b *testing.B) {
+	runs(b, limits)
+	runs(b, limitsOf64)
+}
+
+var (
+	limits = with([]int{1, 256}, rawLimit(1), map[string]maker{"Allow": allow(1, 1e9), "Allow-refused": allow(1, 1)},
+		"Allow", "Allow-refused")
+	limitsOf64 = with([]int{256}, rawLimit(64), map[string]maker{"Allow-of-64": allow(64, 1e9)}, "Allow-of-64")
+)
+
+func rawLimit(keys int64) maker {
+	return func(b *testing.B, s *redistest.Server) op {
+		c, script := s.Client(b), rueidis.NewLuaScript(redistest.PlainLimit)
+		return func(ctx context.Context, _ int, n int64) error {
+			return script.Exec(ctx, c, []string{key(n, keys)}, []string{"1", "1000000000"}).Error()
+		}
+	}
+}
+
+func allow(keys, rate int64) maker {
+	return func(b *testing.B, s *redistest.Server) op {
+		c, err := ratelimit.New(dial(b, s.Option()), ratelimit.Options{AllowTimeout: stall})
+		require.NoError(b, err)
+		o := ratelimit.LimiterOptions{Rate: rate}
+		if rate == 1 {
+			o.Per = time.Hour
+		}
+		l := c.Limiter("limit", o)
+		return func(ctx context.Context, _ int, n int64) error {
+			a, err := l.Allow(ctx, key(n, keys), 1)
+			if err == nil && !a.Allowed && rate > 1 {
+				err = fmt.Errorf("refused: %+v", a)
+			}
+			return err
+		}
+	}
+}

@@ -1,0 +1,94 @@
+// Package examples_test runs the examples, each as its reader does.
+package examples_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// stories are what the examples print. Each ends with status 1 if what it shows did not come true.
+var stories = map[string]string{
+	"cron-once": `ran \d+ times with Unlock, and 4 times with UnlockAfter; it was due 4 times`,
+	"fencing": `(?s)WHERE id = 1\n.*slow  clerk, token …\d+: the write is taken\n  in the end 110 of 160: .*` +
+		`slow  clerk, token …\d+: the write is refused.*in the end 150 of 160`,
+	"leader": `(?s)terminated: candidate \d follows.*resigns\n.*killed: candidate \d follows.*` +
+		`stopped.*: candidate \d follows.*has found that it leads no more`,
+	"ratelimited-workers": `(?s)killed and has \d slots.*slots are back.*` +
+		`of \d+ calls 0 came when 5 were under way`,
+	"rpc-join": `(?s)held by billing and shop.*held by billing\n.*turned away.*is free\n.*have the order\n.*409 Conflict`,
+	"shop":     `(?s)pay +cid +refunded\n.*pay +cid +refunded\n.*the stock, the database and the bank agree`,
+}
+
+// build compiles all examples.
+func build(t *testing.T) (folder string) {
+	redistest.SkipShort(t)
+	folder = t.TempDir()
+	out, err := exec.Command("go", "build", "-o", folder, "./...").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return folder
+}
+
+// servers are the arguments with which the examples are run.
+func servers(t *testing.T) map[string][]string {
+	return map[string][]string{"embedded": nil, "redis": {"-redis", redistest.Start(t).Addr()}}
+}
+
+func TestExamples_Run_ShowWhatTheySay(t *testing.T) {
+	folder := build(t)
+	for server, args := range servers(t) {
+		for name, story := range stories {
+			t.Run(name+", "+server, func(t *testing.T) {
+				t.Parallel()
+				out, err := exec.Command(filepath.Join(folder, name), args...).CombinedOutput()
+				require.NoError(t, err, "%s", out)
+				require.Regexp(t, story, string(out))
+			})
+		}
+	}
+}
+
+// Workers are killed, of which some have just started, while 10,000 users come.
+func TestFlashsale_WorkersKilled_SaleIsExact(t *testing.T) {
+	folder := build(t)
+	all := servers(t)
+	all["cluster"] = []string{"-redis", strings.Join(redistest.Cluster(t).Addrs, ",")}
+	for server, args := range all {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+			sale := exec.Command(filepath.Join(folder, "flashsale"), args...)
+			sale.Stderr = os.Stderr
+			out, err := sale.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, sale.Start())
+			defer sale.Process.Kill()
+			pid := regexp.MustCompile(`(?:kill -9|is pid) (\d+)`)
+			kills, last := 0, ""
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				last = lines.Text()
+				if found := pid.FindStringSubmatch(last); found != nil && kills < 8 {
+					n, err := strconv.Atoi(found[1])
+					require.NoError(t, err)
+					worker, err := os.FindProcess(n)
+					require.NoError(t, err)
+					time.AfterFunc(time.Duration(kills)*300*time.Millisecond, func() { worker.Kill() })
+					kills++
+				}
+			}
+			require.NoError(t, sale.Wait())
+			require.Equal(t, 8, kills)
+			require.Equal(t, "exact: 5,000 users have the units 1 to 5,000, one each; 5,000 users have none; "+
+				"the server has sold 5,000", last)
+		})
+	}
+}

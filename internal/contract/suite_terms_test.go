@@ -1,0 +1,179 @@
+package contract_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// onTerms are the ways in which callers ask for the object.
+var onTerms = []struct {
+	name string // ends a promise
+	on   func(caller int) terms
+	set  func(o *redlatch.Options)
+}{
+	{"bare", bare, nil},
+	{"with a lease", func(int) terms { return terms{lease: lasting} }, nil},
+	{"with one label", func(int) terms { return terms{label: "label"} }, nil},
+	{"with labels that differ", func(caller int) terms { return terms{label: fmt.Sprint("label-", caller)} }, nil},
+	{"with MaxHold", bare, func(o *redlatch.Options) {
+		o.Locks = func(o *rlock.Options) { o.MaxHold = lasting }
+		o.Elections = func(o *election.Options) { o.MaxHold = lasting }
+		o.Semaphores = func(o *rsemaphore.Options) { o.MaxHold = lasting }
+	}},
+	{"as a member of a Multi", func(int) terms { return terms{member: true} }, nil},
+}
+
+func bare(int) terms { return terms{} }
+
+// termsScenarios are promises that hold on all terms. In each of them callers of three processes take the object again
+// and again.
+var termsScenarios = func() (all []scenario) {
+	for _, x := range onTerms {
+		crowds := func(t *testing.T, s *stage, callers int, wait time.Duration, others int) []*crowd {
+			t.Helper()
+			o := redlatch.Options{}
+			if x.set != nil {
+				x.set(&o)
+			}
+			list := []*crowd{{process: s.open(t, o), callers: callers, on: x.on, wait: wait}}
+			for range 2 {
+				list = append(list, &crowd{process: s.open(t, redlatch.Options{}), callers: others, on: bare, blocks: true})
+			}
+			return list
+		}
+		all = append(all, judged(shareOf(x.name), func(t *testing.T, s *stage) string {
+			return s.shares(crowds(t, s, 6, 0, 6)...).atLeast(1, 2)
+		}), judged(impatientShareOf(x.name), func(t *testing.T, s *stage) string {
+			return s.shares(crowds(t, s, 8, 30*time.Millisecond, 12)...).atLeast(1, 4)
+		}), judged(grantsOf(x.name), func(t *testing.T, s *stage) string {
+			return s.shares(crowds(t, s, 5, 5*time.Millisecond, 1)...).atLeast(1, 40)
+		}))
+	}
+	return all
+}()
+
+func shareOf(terms string) string { return "a process gets its share, " + terms }
+
+func impatientShareOf(terms string) string {
+	return "a process whose callers wait for less than the line is long gets its share, " + terms
+}
+
+func grantsOf(terms string) string { return "callers that give up within 5 ms get it, too, " + terms }
+
+// ofTerms notes in which of the promises on terms the primitive differs, and which it does not keep yet.
+func (p *primitive) ofTerms() {
+	for i, x := range onTerms {
+		share, impatient, grants := shareOf(x.name), impatientShareOf(x.name), grantsOf(x.name)
+		differs := func(why string, promises ...string) {
+			for _, promise := range promises {
+				p.differs[promise] = why
+			}
+		}
+		switch p.name {
+		case "spin", "quorum":
+			differs(compete, share, impatient, grants)
+		case "plain":
+			differs(compete, grants)
+		case "multi":
+			differs("A Multi is as fair as its members.", share, impatient, grants)
+		case "fair", "semaphore", "weighted":
+			differs("Its line is of callers, not of processes: who waits for less than it is long is not served.", impatient)
+		case "election":
+			if x.set == nil && i > 0 {
+				differs("A candidate has a value, and no other terms.", share, impatient, grants)
+			}
+		case "reentrant", "non-reentrant", "write":
+			if i > 0 {
+				const why = "A hold on terms of its own is a turn of its own in the line of processes, where the bare holds of a " +
+					"process follow each other."
+				p.known[share], p.known[impatient] = why, why
+			}
+		}
+		if x.on(0).member && slices.Contains([]string{"semaphore", "weighted"}, p.name) {
+			differs("A Multi has locks as members.", share, impatient, grants)
+		}
+	}
+}
+
+// judged is a scenario that returns what was not kept, so that it can be known of a primitive.
+func judged(promise string, run func(t *testing.T, s *stage) (broken string)) scenario {
+	return scenario{promise, false, func(t *testing.T, s *stage) {
+		if !slices.Contains([]string{shareOf("bare"), shareOf("with a lease"), grantsOf("with a lease")}, promise) {
+			redistest.SkipShort(t)
+		}
+		broken := run(t, s)
+		if why, known := s.known[promise]; known {
+			require.NotEmpty(t, broken, "it is kept now, and no longer known: %s", why)
+			return
+		}
+		require.Empty(t, broken)
+	}}
+}
+
+// crowd is the callers of one process, who take the object again and again.
+type crowd struct {
+	process *process
+	callers int
+	on      func(caller int) terms
+	wait    time.Duration // for which a caller waits; 0: until it has the object
+	blocks  bool          // they take it so that others wait
+}
+
+// shares is how often each crowd has had the object.
+type shares []int64
+
+// shares has the crowds take the object, for 2 ms each time.
+func (s *stage) shares(crowds ...*crowd) shares {
+	until := time.Now().Add(redistest.Sized(120*time.Millisecond, 120*time.Millisecond, 5*time.Second))
+	counts := make([]atomic.Int64, len(crowds))
+	var all sync.WaitGroup
+	for i, c := range crowds {
+		for caller := range c.callers {
+			all.Go(func() {
+				of := *s
+				if c.blocks {
+					of.acquire = s.block
+				}
+				take := of.taking(c.process, c.on(caller))
+				for time.Now().Before(until) {
+					if release, err := take(context.Background(), c.wait); err == nil {
+						counts[i].Add(1)
+						time.Sleep(2 * time.Millisecond)
+						release()
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	list := make(shares, len(crowds))
+	for i := range counts {
+		list[i] = counts[i].Load()
+	}
+	return list
+}
+
+// atLeast is "", unless the first has less than that part of what the others have on average.
+func (list shares) atLeast(part, of int64) (broken string) {
+	var others int64
+	for _, n := range list[1:] {
+		others += n
+	}
+	if list[0]*of*int64(len(list)-1) < others*part {
+		broken = fmt.Sprintf("%v", list)
+	}
+	return broken
+}

@@ -1,0 +1,177 @@
+package contract_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// use is all that may be done with an object of a kind.
+type use struct {
+	primitive string // as in the table of docs/safety/contract.md
+	acts      []act
+}
+
+// packageOf is the package of a primitive, with which its errors begin.
+func packageOf(primitive string) string {
+	switch primitive {
+	case "election", "shards":
+		return "election"
+	case "semaphore", "weighted", "counting", "latch", "barrier":
+		return "rsemaphore"
+	case "counter":
+		return "rcounter"
+	case "stock", "stock of a group":
+		return "stock"
+	case "packet":
+		return "redpacket"
+	case "limiter":
+		return "ratelimit"
+	}
+	return "rlock"
+}
+
+// columnOf is the primitive of a lock's kind.
+func columnOf(kind string) string { return strings.ReplaceAll(strings.ToLower(kind), "nonr", "non-r") }
+
+// usesOf are all uses of objects of a name. Nothing is there before.
+func usesOf(ctx context.Context, red *redlatch.Client, name string) (all []use) {
+	for kind, of := range lockKinds {
+		l := of(red.Locks(), name)
+		all = append(all, use{columnOf(kind), append([]act{does("Lock", func(context.Context) error {
+			h, err := l.Lock(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = l.TryLock(rlock.Detach(ctx), 20*time.Millisecond, 0) // in vain
+			return errors.Join(h.UnlockAfter(ctx, time.Minute), err)
+		}), returns("Lock.ForceUnlock", l.ForceUnlock),
+			does("Lock.Do", func(ctx context.Context) error { return l.Do(ctx, nothing) }),
+			does("Lock.DoOnce", func(ctx context.Context) error { return err1(l.DoOnce(ctx, time.Minute, nothing)) }),
+		}, lockActs(l)...)})
+	}
+	return slices.Concat(all, electionUses(ctx, red, name), permitUses(ctx, red, name), countUses(red, name))
+}
+
+func nothing(context.Context) error { return nil }
+
+func electionUses(ctx context.Context, red *redlatch.Client, name string) []use {
+	e, shards := red.Elections().Election(name), red.Elections().Shards(name, 1)
+	return []use{{"election", []act{
+		does("Election.Campaign", func(context.Context) error {
+			l, err := e.Campaign(ctx, "v")
+			if err != nil {
+				return err
+			}
+			return errors.Join(err1(e.Leader(ctx)), l.Resign(ctx))
+		}),
+		does("Election.Run", func(ctx context.Context) error {
+			return e.Run(ctx, "v", func(context.Context, *election.Leadership) error { return nil })
+		}),
+		returns("Election.Leader", e.Leader),
+		waitsFor("Election.Observe", func(ctx context.Context) error { return firstError(e.Observe(ctx)) }),
+	}}, {"shards", []act{
+		returns("Shards.Workers", shards.Workers),
+		waitsFor("Shards.Observe", func(ctx context.Context) error { return firstError(shards.Observe(ctx)) }),
+		waitsFor("Shards.Run", func(ctx context.Context) error {
+			return shards.Run(ctx, "v", func(context.Context, *election.Shard) error { return nil })
+		}),
+		does("Shards.Drain", func(ctx context.Context) error { return shards.Drain(ctx, "none", time.Hour) }),
+	}}}
+}
+
+func permitUses(_ context.Context, red *redlatch.Client, name string) (all []use) {
+	s := red.Semaphores()
+	for _, x := range []struct {
+		primitive string
+		s         *rsemaphore.Semaphore
+	}{{"semaphore", s.Semaphore(name, 1).WithLabel("l")}, {"semaphore", s.Semaphore(name, 1).Fenced()},
+		{"weighted", s.WeightedSemaphore(name, 1)}} {
+		id := strings.Repeat("0", 32)
+		acts := append(semaphoreActs(x.s, 1), does("Semaphore.Acquire", func(ctx context.Context) error {
+			p, err := x.s.TryAcquire(ctx, 1, 0, 0)
+			if err != nil {
+				return err
+			}
+			return errors.Join(err1(x.s.TryAcquire(ctx, 1, 20*time.Millisecond, 0)), p.Release(ctx))
+		}), does("Semaphore.Do", func(ctx context.Context) error { return x.s.Do(ctx, 1, nothing) }),
+			does("Semaphore.ExtendIDs", func(ctx context.Context) error { return x.s.ExtendIDs(ctx, time.Second, id) }),
+			does("Semaphore.InspectIDs", func(ctx context.Context) error { return err1(x.s.InspectIDs(ctx, id)) }),
+			does("Semaphore.Resize", func(ctx context.Context) error { return err1(x.s.Resize(ctx, 2)) }))
+		all = append(all, use{x.primitive, acts})
+	}
+	latch := s.CountDownLatch(name)
+	set := does("CountDownLatch.TrySetCount", func(ctx context.Context) error {
+		return err1(latch.TrySetCount(ctx, 3, time.Minute))
+	})
+	return append(all, use{"semaphore", []act{does("Semaphore.AddPermits", func(ctx context.Context) error {
+		return err1(s.Semaphore(name, 1).AddPermits(ctx, 1))
+	})}}, use{"counting", countingActs(s.CountingSemaphore(name))}, use{"latch", append([]act{set}, latchActs(latch)...)},
+		use{"barrier", barrierActs(s.CyclicBarrier(name, 2))})
+}
+
+func countUses(red *redlatch.Client, name string) []use {
+	l := red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: 1000})
+	local := red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: 1000, PerProcess: true})
+	limits := append(limiterActs(red.Limiters(), l), storedActs(l)...)
+	limits = append(limits, reserveAct(red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: 1000})),
+		does("Limiter.Reset", func(ctx context.Context) error { return l.Reset(ctx, "k") }),
+		does("Limiter.Allow of the process", func(ctx context.Context) error { return err1(local.Allow(ctx, "k", 1)) }),
+		waitsFor("Limiter.Wait of the process", func(ctx context.Context) error { return err1(local.Wait(ctx, "k", 1)) }))
+	for _, key := range []string{"", "{x}"} {
+		limits = append(limits, does("Limiter.Allow", func(ctx context.Context) error { return err1(l.Allow(ctx, key, 1)) }))
+	}
+	packet := red.RedPackets().Packet(name)
+	packets := append(packetActs(packet), waitsFor("Packet.KeepLedger", func(ctx context.Context) error {
+		return packet.KeepLedger(ctx, time.Second, 9, func(context.Context, []redpacket.Entry) error { return nil })
+	}))
+	slices.Reverse(packets[:len(packets)-1]) // it is sent first
+	return []use{
+		{"counter", counterActs(red.Counters().Counter(name, rcounter.CounterOptions{}))},
+		{"limiter", limits},
+		{"packet", packets},
+		{"stock", openedActs(red.Stocks().Stock(name))},
+		{"stock of a group", openedActs(red.Stocks().Group("g").Stock(name))},
+	}
+}
+
+// openedActs are stockActs of a stock that is opened first, and those that go on.
+func openedActs(x *stock.Stock) []act {
+	return slices.Concat([]act{does("Stock.Open", func(ctx context.Context) error { return err1(x.Open(ctx, saleSpec)) })},
+		stockActs(x), []act{
+			waitsFor("Stock.KeepReaped", func(ctx context.Context) error { return x.KeepReaped(ctx, time.Second) }),
+			waitsFor("Stock.Events", func(ctx context.Context) error { return firstError(x.Events(ctx, time.Minute)) }),
+			waitsFor("Stock.KeepLedger", func(ctx context.Context) error {
+				return x.KeepLedger(ctx, time.Second, 9, func(context.Context, []stock.Entry) error { return nil })
+			}),
+		})
+}
+
+// cartActs are the acts of a cart of a group, whose stocks have these names.
+func cartActs(g *stock.Group, id string, lines []stock.Line) []act {
+	var names []string
+	for _, l := range lines {
+		names = append(names, l.Stock)
+	}
+	return []act{
+		does("Group.Reserve", func(ctx context.Context) error {
+			return err1(g.Reserve(ctx, "u", stock.CartRequest{ID: id, Lines: lines}, time.Minute))
+		}),
+		does("Group.Confirm", func(ctx context.Context) error { return err1(g.Confirm(ctx, id, lines...)) }),
+		does("Group.Extend", func(ctx context.Context) error { return err1(g.Extend(ctx, id, time.Minute, names...)) }),
+		does("Group.Lookup", func(ctx context.Context) error { return err1(g.Lookup(ctx, id, names...)) }),
+		does("Group.Cancel", func(ctx context.Context) error { return err1(g.Cancel(ctx, id, names...)) }),
+		does("Group.Return", func(ctx context.Context) error { return err1(g.Return(ctx, id, names...)) }),
+	}
+}

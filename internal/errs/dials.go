@@ -1,0 +1,36 @@
+package errs
+
+import (
+	"net"
+	"sync/atomic"
+)
+
+// Dials counts the connections that a client makes, and keeps the last failure. It is safe for concurrent use. Its zero
+// value is ready.
+type Dials struct {
+	begun  atomic.Int64
+	failed atomic.Pointer[error]
+}
+
+// Dial makes one connection by dial.
+func (d *Dials) Dial(dial func() (net.Conn, error)) (net.Conn, error) {
+	d.begun.Add(1)
+	conn, err := dial()
+	if err != nil {
+		d.failed.Store(&err)
+	} else {
+		d.failed.Store(nil)
+	}
+	return conn, err
+}
+
+// Begun is how many connections the client has begun to make.
+func (d *Dials) Begun() int64 { return d.begun.Load() }
+
+// Failure is why the last connection could not be made; nil: it was made.
+func (d *Dials) Failure() error {
+	if err := d.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}

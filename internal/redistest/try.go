@@ -1,0 +1,32 @@
+package redistest
+
+// thrown is what Must throws.
+type thrown struct{ error }
+
+// Try calls f, and returns the error with which Must ended it.
+func Try(f func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case thrown:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return nil
+}
+
+// Must ends the Try that it is called in, in its goroutine, with err; with nil it does nothing.
+func Must(err error) {
+	if err != nil {
+		panic(thrown{err})
+	}
+}
+
+// Got is the value of a call, or ends the Try with its error.
+func Got[T any](v T, err error) T {
+	Must(err)
+	return v
+}

@@ -1,0 +1,38 @@
+package session_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+// tenure is a resource that the callers of a process have in turns.
+type tenure struct{}
+
+func (tenure) Send(context.Context, bool) (gone bool, err error) { return false, nil }
+func (tenure) Label() string                                     { return "" }
+func (tenure) Next() bool                                        { return true }
+func (tenure) Gone()                                             {}
+
+// A turn may end after rlock has looked at the handle under whose context it re-enters, and before Enter:
+//
+//	a goroutine under A's context: A lasts
+//	                                           A: Unlock; the turn is B's
+//	Enter
+func TestHolding_EnterAfterItsTurn_IsLost(t *testing.T) {
+	t.Parallel()
+	var o session.Holding
+	o.Begin(&session.Handles{Session: &session.Session{}}, tenure{})
+	o.Follow(false)
+	a := o.Handle(true)
+	require.NoError(t, o.Enter(a.Turn()))
+	o.Retreat(time.Time{})
+	require.True(t, o.Pass(a))
+	require.ErrorIs(t, o.Enter(a.Turn()), errs.ErrLost)
+	require.NoError(t, o.Enter(o.Turn()))
+}

@@ -1,0 +1,137 @@
+package history_test
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m, nil) }
+
+// soon bounds what takes some round trips, on a machine however busy.
+const soon = 4 * time.Second
+
+// wellPoll is longer than the time between two polls of a waiter that came when the network was well again. The clients
+// that went through the faults have short leases. A machine that gives one of them no processor for as long loses it
+// its lock, of which no waiter is notified: the waiters find out by a poll.
+const wellPoll = 10 * time.Second
+
+// patient is longer than any machine is busy: a CallTimeout or PollCap that repairs nothing within a test.
+const patient = 20 * time.Second
+
+// open connects to a server. takenOver counts the holds and permits that the client takes from others.
+func open(t testing.TB, s *redistest.Server, o rlock.Options, takenOver *atomic.Int64) *redlatch.Client {
+	t.Helper()
+	red, err := redlatch.Open(context.Background(), s.Option(), redlatch.Options{
+		CallTimeout: o.CallTimeout, Logger: slog.New(slog.DiscardHandler),
+		Locks: func(l *rlock.Options) {
+			l.RetryTimeout, l.PollCap, l.WatchdogTimeout = redistest.Retries(o.CallTimeout), o.PollCap, o.WatchdogTimeout
+			l.Liveness, l.Heartbeat = o.Liveness, o.Heartbeat
+			l.Observer = func(ctx context.Context, e rlock.Event) context.Context {
+				if e.Kind == rlock.EventTakenOver {
+					takenOver.Add(int64(e.Holds))
+				}
+				return ctx
+			}
+		},
+		Semaphores: func(p *rsemaphore.Options) {
+			p.RetryTimeout, p.PollCap, p.WatchdogTimeout = redistest.Retries(o.CallTimeout), o.PollCap, o.WatchdogTimeout
+			p.Liveness, p.Heartbeat = o.Liveness, o.Heartbeat
+			p.Observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
+				if e.Kind == rsemaphore.EventTakenOver {
+					takenOver.Add(int64(max(e.N, 1)))
+				}
+				return ctx
+			}
+		},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { // without patience
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		red.Close(ctx)
+	})
+	return red
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// warm has a process learn the server's clock. The call timeout is so short that a busy machine alone can make it fail.
+func warm(t testing.TB, take object) {
+	t.Helper()
+	redistest.Eventually(t, 30*time.Second, "a first cycle", func() bool {
+		h, err := take(within(t), forever, 0)
+		return err == nil && unlock(within(t), h) == nil
+	})
+}
+
+// keep waits for d, or until done is closed.
+func keep(d time.Duration, done <-chan struct{}) (lost bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return false
+	case <-done:
+		return true
+	}
+}
+
+// servers are those of one kind of lock: one, or those of a Quorum.
+type servers []*redistest.Server
+
+// voting waits until the servers vote for leases of a second or less.
+func (all servers) voting(t testing.TB) {
+	t.Helper()
+	for _, s := range all {
+		redistest.Eventually(t, 60*time.Second, "up for a second longer", func() bool {
+			info, err := s.TryAsk(t, "INFO", "server")
+			_, rest, _ := strings.Cut(info, "uptime_in_seconds:")
+			up, _, _ := strings.Cut(rest, "\r\n")
+			n, _ := strconv.Atoi(up)
+			return err == nil && n >= 2
+		})
+	}
+}
+
+// process is a client of each server, each behind a proxy of its own.
+type process struct {
+	locks   []*rlock.Client
+	permits *rsemaphore.Client // of the first server
+	proxies []*redistest.Proxy
+}
+
+func (all servers) process(t testing.TB, o rlock.Options, takenOver *atomic.Int64) *process {
+	t.Helper()
+	p := &process{}
+	for i, s := range all {
+		proxy := redistest.NewProxy(t, s)
+		red := open(t, proxy.Server(), o, takenOver)
+		if p.proxies, p.locks = append(p.proxies, proxy), append(p.locks, red.Locks()); i == 0 {
+			p.permits = red.Semaphores()
+		}
+	}
+	t.Cleanup(func() { // before the clients close, because they wait for answers
+		for i, s := range all {
+			p.proxies[i].Heal()
+			s.Process.Signal(syscall.SIGCONT)
+		}
+	})
+	return p
+}

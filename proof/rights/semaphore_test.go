@@ -1,0 +1,72 @@
+package rights_test
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// semaphores uses all of a semaphore.
+func semaphores(ctx context.Context, hub *pubsub.Hub, prefix string) {
+	c := redistest.Got(rsemaphore.New(hub, rsemaphore.Options{KeyPrefix: prefix, WatchdogTimeout: 210 * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler)}))
+	defer c.Close(ctx)
+	for _, name := range []string{"s", "t{1}"} {
+		s := c.Semaphore(name, 3).WithLabel("l")
+		short := redistest.Got(s.TryAcquire(ctx, 1, 0, 200*time.Millisecond)) // whose lease is over when others come
+		<-short.Done()
+		time.Sleep(10 * time.Millisecond)
+		p := redistest.Got(s.Shared().Acquire(ctx, 3))
+		waited := make(chan error, 1)
+		go func() { // subscribes
+			q, e := s.TryAcquire(ctx, 1, 5*time.Second, 5*time.Second)
+			if e == nil {
+				e = q.Release(ctx)
+			}
+			waited <- e
+		}()
+		redistest.Must(p.Extend(ctx, time.Second))
+		time.Sleep(110 * time.Millisecond) // a renewal
+		redistest.Got(s.Available(ctx))
+		redistest.Got(s.Inspect(ctx))
+		redistest.Must(s.ExtendIDs(ctx, time.Second, p.IDs()...))
+		redistest.Got(s.InspectIDs(ctx, p.IDs()...))
+		redistest.Must(s.ReleaseIDs(ctx, p.IDs()...))
+		redistest.Must(<-waited)
+		redistest.Got(s.Resize(ctx, 2))
+		redistest.Got(s.AddPermits(ctx, 1))
+		x := redistest.Got(c.Semaphore(name+"x", 1).Fenced().TryAcquire(ctx, 1, 0, time.Second))
+		redistest.Must(x.Release(ctx))
+		redistest.Got(c.CountingSemaphore(name + "n").Inspect(ctx))
+		weights(ctx, c, name)
+	}
+}
+
+// weights uses all of a semaphore of weights.
+func weights(ctx context.Context, c *rsemaphore.Client, name string) {
+	s := c.WeightedSemaphore(name, 1<<40).WithLabel("l")
+	short := redistest.Got(s.TryAcquire(ctx, 5, 0, 200*time.Millisecond)) // whose lease is over when others come
+	<-short.Done()
+	time.Sleep(10 * time.Millisecond)
+	p := redistest.Got(s.Acquire(ctx, 1<<40))
+	waited := make(chan error, 1)
+	go func() {
+		q, e := s.TryAcquire(ctx, 1, 5*time.Second, 5*time.Second)
+		if e == nil {
+			e = q.Release(ctx)
+		}
+		waited <- e
+	}()
+	time.Sleep(110 * time.Millisecond) // a renewal
+	redistest.Must(p.Extend(ctx, time.Second))
+	redistest.Got(s.Inspect(ctx))
+	redistest.Got(s.Available(ctx))
+	redistest.Must(p.ReleasePart(ctx, 7))
+	redistest.Must(<-waited)
+	redistest.Got(s.Resize(ctx, 20))
+	redistest.Must(p.Release(ctx))
+}

@@ -1,0 +1,90 @@
+package scripts_test
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+var (
+	luaComment = regexp.MustCompile(`--[^\n]*`)
+	// literal is every form in which a script may use redis.
+	literal = regexp.MustCompile(`redis\.(p?call\(\s*'([A-Z]+)'[,)]|(error|status)_reply\()`)
+	beyond  = regexp.MustCompile(`\bredis\b|\bserver\s*[.[]|\bload(string)?\b|\b[sg]etfenv\b|\b_G\b`)
+	// key is what may stand for the key of a command: of KEYS, or a variable. Where that comes from is seen when it runs.
+	key = regexp.MustCompile(`call\(\s*'([A-Z]+)',\s*` +
+		`(KEYS\[[^\]]*\][,)]|unpack\(|ARGV\[\w+\] == '\w+' and |[a-z][\w.]*(\[[^\]]*\])?[,)])?`)
+	channel = regexp.MustCompile(`'PUBSUB'(, '(NUMSUB|SHARDNUMSUB)',)?`)
+)
+
+// wrong are the lines of a script that use redis otherwise than to call a command whose name is a literal in capitals,
+// with its subcommand. The keys of commands are judged where a script runs: see redistest.Undeclared.
+func wrong(text string) (lines []string) {
+	for line := range strings.Lines(luaComment.ReplaceAllString(text, "")) {
+		rest := literal.ReplaceAllString(line, "$1")
+		for _, m := range channel.FindAllStringSubmatch(line, -1) {
+			if m[1] == "" {
+				rest += " redis"
+			}
+		}
+		for _, m := range key.FindAllStringSubmatch(line, -1) {
+			if m[2] == "" && !slices.Contains([]string{"TIME", "INFO", "PUBLISH", "SPUBLISH", "PUBSUB"}, m[1]) {
+				rest += " redis"
+			}
+		}
+		if beyond.MatchString(rest) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func TestScripts_Commands_AreLiterals(t *testing.T) {
+	texts := 0
+	require.NoError(t, filepath.WalkDir("../../..", func(at string, d fs.DirEntry, err error) error {
+		file := strings.TrimPrefix(filepath.ToSlash(at), "../../../")
+		folder, is := strings.CutSuffix(path.Dir(file), "/lua")
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".lua") || !is || folder == "internal/script" {
+			return err
+		}
+		text, err := script.Compose(os.DirFS(filepath.Join("../../..", folder)), strings.TrimSuffix(path.Base(file), ".lua"))
+		require.Empty(t, wrong(text), file)
+		require.NotEmpty(t, redistest.ScriptCommands(text), file)
+		texts++
+		return err
+	}))
+	require.Greater(t, texts, 80)
+	for _, text := range []string{
+		"redis.pcall(ARGV[1], KEYS[1])", "redis.pcall('S' .. 'ET', KEYS[1])", "redis.call('get', KEYS[1])",
+		"redis.pcall(ARGV[1] and 'GET' or 'DEL', KEYS[1])", "local call = redis.call", "local r = redis",
+		"redis['call']('GET', KEYS[1])", "redis.setresp(3)", "loadstring('return 1')()", "server.call('GET', KEYS[1])",
+		"redis.pcall('PUBSUB', ARGV[1], 'c')", "redis.call('GET', ARGV[1])", "redis.call('GET', 'x')",
+		"redis.call('GET', KEYS[1] .. 'x')", "redis.call('GET', name .. 'x')",
+	} {
+		require.NotEmpty(t, wrong(text), text)
+	}
+}
+
+// The embedded servers of other tests run all scripts but these, which ask for many waiters in one call.
+func TestScripts_Recheck_HasDeclaredKeysOnly(t *testing.T) {
+	c := redistest.Embedded(t).Client(t)
+	for _, folder := range []string{"rlock", "rsemaphore"} {
+		text, err := script.Compose(os.DirFS("../../../"+folder), "recheck")
+		require.NoError(t, err)
+		keys := []string{"a", "a:2", "a:3", "a:4", "a:5"}[:map[string]int{"rlock": 2, "rsemaphore": 5}[folder]]
+		require.NoError(t, c.Do(t.Context(), c.B().Zadd().Key(keys[len(keys)-1]).ScoreMember().ScoreMember(7, "e l").Build()).
+			Error())
+		require.NoError(t, c.Do(t.Context(),
+			c.B().Eval().Script(text).Numkeys(int64(len(keys))).Key(keys...).Arg("e l", "7").Build()).Error(), folder)
+	}
+}

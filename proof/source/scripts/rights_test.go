@@ -1,0 +1,75 @@
+package scripts_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/acl"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// packages are those whose scripts a feature runs.
+var packages = map[string][]string{
+	"locks": {"rlock", "internal/lease"}, "elections": {"rlock", "rlock/election", "internal/lease"},
+	"semaphores": {"rsemaphore", "internal/lease"},
+	"counters":   {"rcounter"}, "limits": {"rcounter/ratelimit"}, "stocks": {"rcounter/stock"},
+	"packets": {"rcounter/redpacket"},
+}
+
+// elected are the scripts of package rlock that an election runs: those of a Fenced lock that is acquired, waited for,
+// renewed and released.
+var elected = []string{"fenced_acquire", "keep", "look", "recheck", "release", "renew"}
+
+// sent are the commands that Go sends in place of a script.
+var sent = regexp.MustCompile(`script\.Plain\("([a-z]+)"\)`)
+
+func TestEveryCommandOfAScriptIsInTheRightsOfItsFeature(t *testing.T) {
+	for _, name := range acl.Features() {
+		inScripts, plain := acl.Commands(name)
+		scripts := map[string][]string{"inspect": {"rlock/lua/inspect.lua", "internal/lease/lua/heartbeat_look.lua",
+			"rsemaphore/lua/inspect.lua"}}[name]
+		for _, p := range packages[name] {
+			found, err := filepath.Glob("../../../" + p + "/lua/*.lua")
+			require.NoError(t, err)
+			for _, path := range found {
+				if name == "elections" && p == "rlock" &&
+					!slices.Contains(elected, strings.TrimSuffix(filepath.Base(path), ".lua")) {
+					continue
+				}
+				scripts = append(scripts, strings.TrimPrefix(path, "../../../"))
+			}
+		}
+		used := map[string]bool{}
+		for _, path := range scripts {
+			dir, file, _ := strings.Cut(path, "/lua/")
+			text, err := script.Compose(os.DirFS("../../../"+dir), strings.TrimSuffix(file, ".lua"))
+			require.NoError(t, err)
+			for _, command := range redistest.ScriptCommands(text) {
+				used[strings.ToLower(command)] = true
+			}
+		}
+		declared := map[string]bool{}
+		for _, command := range strings.Fields(inScripts) {
+			declared[command] = true
+		}
+		require.Equal(t, used, declared, name)
+		for _, p := range packages[name] {
+			sources, err := filepath.Glob("../../../" + p + "/*.go")
+			require.NoError(t, err)
+			for _, path := range sources {
+				text, err := os.ReadFile(path)
+				require.NoError(t, err)
+				for _, m := range sent.FindAllStringSubmatch(string(text), -1) {
+					require.Contains(t, strings.Fields(plain+" "+inScripts), m[1], path)
+				}
+			}
+		}
+	}
+}
