@@ -275,7 +275,7 @@ func TestTheViewHasEveryUnitThatWasNotReturned(t *testing.T) {
 	each(t, 9, func(t *testing.T, s *shop) {
 		var before []stock.Entry
 		for epoch := range int64(20) {
-			rnd := rand.New(rand.NewPCG(rand.Uint64(), 1))
+			rnd := rand.New(rand.NewPCG(uint64(epoch), 1))
 			var entries []stock.Entry
 			s.epoch = 100 + epoch
 			require.NoError(t, s.Admit(t.Context(), s.epoch))

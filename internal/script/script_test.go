@@ -512,7 +512,7 @@ func TestAttempt_RingFull_LeavesInTime(t *testing.T) {
 func TestClock_Estimate_IsNeverLate(t *testing.T) {
 	t.Parallel()
 	c := redistest.Embedded(t).Client(t)
-	seed := rand.Uint64()
+	seed := redistest.Seeds(t, 1)[0]
 	rng := rand.New(rand.NewPCG(seed, 1))
 	us := func(most int64) time.Duration { return time.Duration(rng.Int64N(most)) * time.Microsecond }
 	for range redistest.Sized(500, 500, 2000) {

@@ -125,7 +125,7 @@ func TestLimiter_PerProcess_IsTheSameAlgorithm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := on(t, nowhere{}, patient)
-		seed := rand.Uint64()
+		seed := redistest.Seeds(t, 1)[0]
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		for i := range 200 {
 			o := rates(rnd)

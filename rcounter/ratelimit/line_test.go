@@ -164,7 +164,7 @@ func TestLine_CallersLeave_KeepsThePromise(t *testing.T) {
 
 // walkLine has a line walked at random. parts: what a call answers is not what the process would.
 func walkLine(t *testing.T, srv *redistest.Server, c *ratelimit.Client, parts bool) {
-	seed := rand.Uint64()
+	seed := redistest.Seeds(t, 1)[0]
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	at := time.Now().Truncate(time.Millisecond)
 	turns, holes := 0, 0

@@ -46,7 +46,7 @@ func TestRequests_OneCall_AreAnsweredOneAfterTheOther(t *testing.T) {
 			t.Parallel()
 			srv := redistest.Embedded(t)
 			c := on(t, wrap(srv.Client(t)), patient)
-			seed := rand.Uint64()
+			seed := redistest.Seeds(t, 1)[0]
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			at := time.Now().Truncate(time.Minute)
 			for round := range redistest.Sized(10, 10, 2000) {

@@ -72,10 +72,10 @@ func (j *Judge) Expire(now int64) (ids []string, lines []Entry) {
 	return ids, lines
 }
 
-// Forget removes the records that came to their end so long ago, and returns how many.
+// Forget removes the records that came to their end longer ago than that, and returns how many.
 func (j *Judge) Forget(now, remember int64) (n int) {
 	for id, k := range j.Kept {
-		if k.Is != Sold && k.Is != Held && now >= k.Ended+remember {
+		if k.Is != Sold && k.Is != Held && now > k.Ended+remember {
 			delete(j.Kept, id)
 			n++
 		}

@@ -226,12 +226,11 @@ func Has(arg string) func(args []string) bool {
 }
 
 // OverWires runs a walk over a network as it is, one that runs everything twice, and one that loses a third of the
-// replies, each so many times, with an embedded server and a seed of its own.
+// replies, each so many times, with an embedded server and other seeds.
 func OverWires(t *testing.T, times int, walk func(t *testing.T, s *redistest.Server, c rueidis.Client, rnd *rand.Rand,
 	wire string)) {
 	for _, wire := range []string{"once", "twice", "lossy"} {
-		for range times {
-			seed := rand.Uint64()
+		for _, seed := range redistest.Seeds(t, times) {
 			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
 				s := redistest.Embedded(t)
 				c := s.Client(t)
