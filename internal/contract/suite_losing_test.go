@@ -683,6 +683,7 @@ var losingScenarios = []scenario{
 			require.LessOrEqual(t, h.lease, 30*time.Second)
 		}
 		s.released(t, held)
+		time.Sleep(time.Second) // a Quorum is released before all of its servers have answered
 		none, err = s.inspect(t.Context(), second, object)
 		require.NoError(t, err)
 		require.Empty(t, none)

@@ -59,7 +59,7 @@ var termsScenarios = func() (all []scenario) {
 		}), judged(impatientShareOf(x.name), func(t *testing.T, s *stage) string {
 			return s.shares(crowds(t, s, 8, 30*time.Millisecond, 12)...).atLeast(1, 4)
 		}), judged(grantsOf(x.name), func(t *testing.T, s *stage) string {
-			return s.shares(crowds(t, s, 5, 5*time.Millisecond, 1)...).atLeast(1, 40)
+			return s.shares(crowds(t, s, 5, 5*time.Millisecond, 1)...).atLeast(1, 20)
 		}))
 	}
 	return all
