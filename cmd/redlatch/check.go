@@ -78,12 +78,9 @@ func (x *checkup) ok(what, says string, args ...any) {
 
 // add formats what f says. That no answer came in time does not show that anything is missing.
 func (x *checkup) add(f finding, args ...any) {
-	for i, a := range args {
-		if err, ok := a.(error); ok {
-			if unanswered(err) {
-				f = f.unknown()
-			}
-			args[i] = words(err)
+	for _, a := range args {
+		if err, ok := a.(error); ok && unanswered(err) {
+			f = f.unknown()
 		}
 	}
 	if len(args) > 0 {
@@ -153,8 +150,7 @@ func (x *checkup) run(ctx context.Context) (err error) {
 	x.red, err = x.server.open(x.option, func(o *redlatch.Options) { o.RetryTimeout = x.server.timeout })
 	if err != nil {
 		x.add(finding{"problem", "connection", "%v", "",
-			"see redlatch help connection; docs/operations.md has the rights of a user"},
-			err)
+			"see docs/operations.md for the rights of a user"}, err)
 		return nil
 	}
 	defer x.red.Close(context.WithoutCancel(ctx))

@@ -134,7 +134,7 @@ func (x *checkup) commands(ctx context.Context) {
 		if p.safe {
 			x.unmet = append(x.unmet, p.What)
 		}
-		p.Says, _, _ = strings.Cut(words(err), ", with args") // it repeats them
+		p.Says, _, _ = strings.Cut(err.Error(), ", with args") // it repeats them
 		x.add(p.finding)
 	}
 	x.ok("commands", "%s work", strings.Join(work, ", "))

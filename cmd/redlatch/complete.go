@@ -66,7 +66,7 @@ func (t *tool) offer(names func(ctx context.Context, c rueidis.Client, typed str
 			return err
 		})
 		if err != nil {
-			cobra.CompDebugln(words(err), false)
+			cobra.CompDebugln(err.Error(), false)
 		}
 		return slices.DeleteFunc(found, func(name string) bool {
 			return !strings.HasPrefix(name, typed) || printable(name) != name

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,9 +22,11 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
+
+// seeConnection ends the error of an attempt to connect. That page names all flags and variables that may be wrong.
+const seeConnection = " (see redlatch help connection)"
 
 // server is what the flags say of the server.
 type server struct {
@@ -41,7 +44,7 @@ func (s *server) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.prefix, "prefix", "",
 		"put this `text` before every name to make its key, as your programs do (KeyPrefix)")
 	s.timeout = 500 * time.Millisecond
-	f.Var(within(&s.timeout, time.Millisecond, century), "call-timeout",
+	f.Var(within(&s.timeout, time.Millisecond, time.Hour), "call-timeout",
 		"how long one request to the server may take; it is repeated\nfor five times that, the retry timeout")
 	f.StringVar(&s.ca, "tls-ca", "", "`file` with the certificates (PEM) that sign the server's; needs rediss://")
 	f.StringVar(&s.cert, "tls-cert", "", "`file` with the client's certificate (PEM); needs rediss:// and --tls-key")
@@ -60,13 +63,10 @@ func redacted(u string) string {
 
 // address is the URL, and where it comes from.
 func (s *server) address() (u, from string) {
-	if s.url != "" {
-		return s.url, "--redis"
-	}
-	if u := os.Getenv("REDLATCH_REDIS"); u != "" {
+	if u := os.Getenv("REDLATCH_REDIS"); u != "" && s.url == "" {
 		return u, "REDLATCH_REDIS"
 	}
-	return "redis://127.0.0.1:6379", "--redis"
+	return cmp.Or(s.url, "redis://127.0.0.1:6379"), "--redis"
 }
 
 // option reads the flags and the environment. It sends nothing.
@@ -74,14 +74,10 @@ func (s *server) option() (rueidis.ClientOption, error) {
 	u, from := s.address()
 	o, err := rueidis.ParseURL(u)
 	if err != nil {
-		why := err.Error()
 		if bad := (*url.Error)(nil); errors.As(err, &bad) {
-			why = bad.Err.Error() // the whole has the URL with its password
+			err = bad.Err // the whole has the URL with its password
 		}
-		if !strings.Contains(u, "://") {
-			why = "it needs a scheme, such as redis://" + u
-		}
-		return o, usage("%s %q: %s", from, redacted(u), why)
+		return o, usage("%s %q: %w%s", from, redacted(u), err, seeConnection)
 	}
 	if err := keyname.Check(s.prefix + "x"); err != nil {
 		return o, usage("--prefix %q: %w", s.prefix, err)
@@ -89,17 +85,10 @@ func (s *server) option() (rueidis.ClientOption, error) {
 	if err := s.tls(&o, from, redacted(u)); err != nil {
 		return o, err
 	}
-	for _, v := range []struct {
-		to   *string
-		from string
-	}{
-		{&o.Username, "REDLATCH_USERNAME"}, {&o.Password, "REDLATCH_PASSWORD"},
-		{&o.Sentinel.Username, "REDLATCH_SENTINEL_USERNAME"}, {&o.Sentinel.Password, "REDLATCH_SENTINEL_PASSWORD"},
-	} {
-		if *v.to == "" {
-			*v.to = os.Getenv(v.from)
-		}
-	}
+	o.Username = cmp.Or(o.Username, os.Getenv("REDLATCH_USERNAME"))
+	o.Password = cmp.Or(o.Password, os.Getenv("REDLATCH_PASSWORD"))
+	o.Sentinel.Username = os.Getenv("REDLATCH_SENTINEL_USERNAME")
+	o.Sentinel.Password = os.Getenv("REDLATCH_SENTINEL_PASSWORD")
 	return o, nil
 }
 
@@ -148,7 +137,7 @@ func (s *server) open(o rueidis.ClientOption, change func(*redlatch.Options)) (*
 		level = slog.LevelInfo
 	}
 	opts := redlatch.Options{
-		KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: max(s.timeout, retries*min(s.timeout, time.Hour)),
+		KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: retries * s.timeout,
 		Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: level})),
 		// No request of a web server waits for this answer.
 		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = s.timeout },
@@ -158,26 +147,14 @@ func (s *server) open(o rueidis.ClientOption, change func(*redlatch.Options)) (*
 	}
 	red, err := redlatch.Open(context.Background(), o, opts)
 	if err != nil {
-		return nil, s.refused(err)
+		u, from := s.address()
+		err = fmt.Errorf("%s %s: %w%s", from, redacted(u), err, seeConnection)
+		if exitCode(err) == exitSoftware { // such as TLS with a server that has none
+			err = coded{exitUsage, err}
+		}
+		return nil, err
 	}
 	return red, nil
-}
-
-// refused is the error of an attempt to connect, with the flags that its options came from.
-func (s *server) refused(err error) error {
-	u, from := s.address()
-	var untrusted *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &untrusted):
-		return usage("%s %s: %w (--tls-ca names a file with the certificates that sign the server's)", from, redacted(u), err)
-	case errors.Is(err, redlatch.ErrDenied):
-		return fmt.Errorf("%s %s: %w (the user is that of the URL, or of REDLATCH_USERNAME and REDLATCH_PASSWORD)", from,
-			redacted(u), err)
-	case exitCode(err) == exitUsage, exitCode(err) == exitSoftware: // trying again does not help
-		return usage("%s %s: %w (the URL says rediss:// for TLS, redis:// for none; its path is the database; "+
-			"?master_set= is for sentinels)", from, redacted(u), err)
-	}
-	return fmt.Errorf("%s %s: %w", from, redacted(u), err)
 }
 
 // with opens, runs fn and closes. change may set options of the packages.
@@ -191,27 +168,16 @@ func (s *server) with(ctx context.Context, change func(*redlatch.Options), fn fu
 		return err
 	}
 	err = fn(red)
-	s.close(ctx, red, err)
+	s.close(ctx, red)
 	if c := (coded{}); exitCode(err) == exitServer && !errors.As(err, &c) { // which may be a command's own
 		err = fmt.Errorf("%w (--call-timeout %v)", err, s.timeout)
 	}
 	return err
 }
 
-// notHeld is the error of an acquisition.
-type notHeld struct{ error }
-
-func (e notHeld) Unwrap() error { return e.error }
-
-// close waits until all holds are released, as Close does. Two releases are not tried for long: of a user who lacks a
-// right, and of a hold that a server may have granted that did not answer for as long as --wait.
-func (s *server) close(ctx context.Context, red *redlatch.Client, err error) {
-	ctx = context.WithoutCancel(ctx)
-	var none notHeld
-	if errors.Is(err, redlatch.ErrDenied) || errors.As(err, &none) && script.NotAnswered(err) {
-		short, cancel := context.WithTimeout(ctx, 2*s.timeout)
-		defer cancel()
-		ctx = short
-	}
+// close waits for the release of all holds for as long as one call is repeated. What is held then ends with its lease.
+func (s *server) close(ctx context.Context, red *redlatch.Client) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retries*s.timeout)
+	defer cancel()
 	red.Close(ctx)
 }

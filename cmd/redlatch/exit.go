@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strconv"
 	"syscall"
-	"unicode/utf8"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -96,34 +95,9 @@ func exitCode(err error) int {
 	return exitSoftware
 }
 
-// fromLibrary are the names of packages before the errors of the library.
-var fromLibrary = regexp.MustCompile(
-	`(^|: |\n)(pubsub|redlatch|rlock|election|rsemaphore|rcounter|stock|redpacket|ratelimit): `)
+var longWord = regexp.MustCompile(`(\S{100})\S{101,}`)
 
-// words is what an error says, without the names of packages.
-func words(err error) string { return fromLibrary.ReplaceAllString(err.Error(), "$1") }
-
-// The most that a word and a message of this command have, in bytes: names and values may have 64 KiB.
-const (
-	longWord    = 200
-	longMessage = 2000
-)
-
-var tooLong = regexp.MustCompile(`\S{201,}`)
-
-// short is a message without what would fill screens.
+// short is a message without what would fill screens: names and values may have 64 KiB.
 func short(text string) string {
-	text = tooLong.ReplaceAllStringFunc(text, func(word string) string { return head(word, longWord/2) + "…" })
-	if len(text) > longMessage {
-		text = head(text, longMessage) + "…"
-	}
-	return text
-}
-
-// head is the beginning of a text, without half a character.
-func head(text string, n int) string {
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
+	return fmt.Sprintf("%.2000s", longWord.ReplaceAllString(text, "${1}…"))
 }

@@ -149,7 +149,7 @@ func (s *search) watch(ctx context.Context, red *redlatch.Client, names []string
 		case ctx.Err() != nil:
 			return nil
 		case exitCode(err) == exitServer:
-			s.say("%s; asking again", words(err))
+			s.say("%v; asking again", err)
 		case err != nil:
 			return err
 		default:

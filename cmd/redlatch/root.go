@@ -41,7 +41,7 @@ func execute(args []string, s streams) int {
 		err = usage("%w", err)
 	}
 	if c := (coded{}); err != nil && !(errors.As(err, &c) && c.err == nil) {
-		t.say("%s", words(err))
+		t.say("%v", err)
 	}
 	return exitCode(err)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -15,7 +16,9 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/spf13/pflag"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // search finds the names of what is held, by SCAN.
@@ -73,7 +76,7 @@ func (s *search) names(ctx context.Context, c rueidis.Client) ([]string, error) 
 	if len(found) >= s.max {
 		s.say("stopped after --max %d names; there may be more", s.max)
 	}
-	if exitCode(err) == exitDenied {
+	if errors.Is(err, redlatch.ErrDenied) {
 		err = fmt.Errorf("%w: to search, the user needs +scan besides the rights of programs (redlatch acl --only inspect); "+
 			"with names inspect does not search", err)
 	}
@@ -87,7 +90,7 @@ func eachPage(ctx context.Context, c rueidis.Client, count int, match, kind stri
 	for _, node := range c.Nodes() {
 		info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
 		if err != nil {
-			return fmt.Errorf("INFO: %w", denied(err))
+			return script.Explain("INFO", err)
 		}
 		if strings.Contains(info, "role:slave") {
 			continue // its primary is among the nodes
@@ -99,7 +102,7 @@ func eachPage(ctx context.Context, c rueidis.Client, count int, match, kind stri
 			}
 			page, err := node.Do(ctx, node.B().Arbitrary(words...).Build()).AsScanEntry()
 			if err != nil {
-				return fmt.Errorf("SCAN: %w", denied(err))
+				return script.Explain("SCAN", err)
 			}
 			if more, err = do(node, page.Elements); err != nil || !more {
 				return err
@@ -142,7 +145,7 @@ func (s *search) held(ctx context.Context, node rueidis.Client, keys []string) (
 		switch {
 		case err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE"):
 		case err != nil:
-			return nil, denied(err)
+			return nil, script.Explain("read", err)
 		case slices.ContainsFunc(texts, ownerText.MatchString):
 			names = append(names, k)
 		case i%2 == 1 && texts[0] != "" && strings.Trim(texts[0], "-0123456789") == "": // permits, if another key says so
@@ -156,15 +159,4 @@ func (s *search) held(ctx context.Context, node rueidis.Client, keys []string) (
 		}
 	}
 	return names, nil
-}
-
-// denied gives the server's refusal of a right its exit code; what else it is remains a failure of the server.
-func denied(err error) error {
-	if strings.HasPrefix(err.Error(), "NOPERM") {
-		return coded{exitDenied, err}
-	}
-	if e, ok := rueidis.IsRedisErr(err); ok {
-		return coded{exitSoftware, e}
-	}
-	return coded{exitServer, err}
 }

@@ -24,7 +24,7 @@ func (j *job) do(ctx context.Context, red *redlatch.Client) error {
 	defer signal.Stop(signals)
 	c, err := j.await(ctx, red, signals)
 	if err != nil {
-		return notHeld{err}
+		return err
 	}
 	return j.hold(c, signals)
 }
