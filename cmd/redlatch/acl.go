@@ -4,9 +4,9 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -43,12 +43,13 @@ func (t *tool) acl() *cobra.Command {
 	return c
 }
 
+// notInLine are spaces, control characters and quotes.
+var notInLine = regexp.MustCompile(`[\pZ\pC"']`)
+
 // inLine refuses a name and a prefix that such a line cannot have.
 func inLine(user, prefix string) error {
 	for flag, text := range map[string]string{"--user": user, "--prefix": prefix} {
-		if strings.ContainsFunc(text, func(r rune) bool {
-			return unicode.IsSpace(r) || unicode.IsControl(r) || r == '"' || r == '\''
-		}) {
+		if notInLine.MatchString(text) {
 			return usage("%s %q: has a space, a quote or a control character, which such a line cannot have", flag, text)
 		}
 	}

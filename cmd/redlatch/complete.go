@@ -48,7 +48,6 @@ func (t *tool) completions(root *cobra.Command) {
 	_ = one("acl").RegisterFlagCompletionFunc("only", cobra.FixedCompletions(acl.Features(), noFiles))
 	_ = one("limit").RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(algorithms, noFiles))
 	_ = one("limit").RegisterFlagCompletionFunc("unit", cobra.FixedCompletions(units, noFiles))
-	_ = one("stock", "restore").MarkFlagFilename("from")
 }
 
 // offer is a completion of so many arguments by names on the server, with what after says for later ones. An error
@@ -76,7 +75,7 @@ func (t *tool) offer(names func(ctx context.Context, c rueidis.Client, typed str
 
 func (t *tool) heldNames(ctx context.Context, c rueidis.Client, typed string) ([]string, error) {
 	quiet := &tool{streams: streams{err: io.Discard}, server: t.server}
-	s := search{tool: quiet, match: globChars.Replace(typed) + "*", count: 500, rate: 1_000_000, max: 100}
+	s := search{tool: quiet, match: globChars.Replace(typed) + "*", rate: 1_000_000, max: 100}
 	return s.names(ctx, c)
 }
 
@@ -86,7 +85,7 @@ func (t *tool) stockNames(ctx context.Context, c rueidis.Client, typed string) (
 	before := strings.TrimSuffix(keyname.Prefix("rc", t.server.prefix+"x"), "x}")
 	found := map[string]bool{}
 	match := globChars.Replace(before+typed) + "*}"
-	err := eachPage(ctx, c, 500, match, "hash", func(_ rueidis.Client, keys []string) (bool, error) {
+	err := eachPage(ctx, c, match, "hash", func(_ rueidis.Client, keys []string) (bool, error) {
 		for _, key := range keys {
 			if name := strings.TrimSuffix(strings.TrimPrefix(key, before), "}"); !strings.ContainsAny(name, "{}") {
 				found[name] = true

@@ -82,35 +82,23 @@ func (j *job) campaign(ctx context.Context, red *redlatch.Client, once bool) err
 // leaders writes who leads, once or whenever it changes, until ctx ends.
 func (j *job) leaders(c *cobra.Command, observe, asJSON bool) error {
 	return j.with(c, func(ctx context.Context, red *redlatch.Client) error {
-		of := red.Elections().Election(j.name)
-		if observe {
-			return j.observe(ctx, of, asJSON)
+		for leader, err := range red.Elections().Election(j.name).Observe(ctx) {
+			if err == nil && (leader.Elected() || observe || asJSON) {
+				err = j.tell(leader, asJSON)
+			}
+			switch {
+			case observe && ctx.Err() != nil:
+				return nil
+			case err != nil:
+				return err
+			case !observe && !leader.Elected():
+				return silent(exitConflict)
+			case !observe:
+				return nil
+			}
 		}
-		leader, err := of.Leader(ctx)
-		if err == nil && (leader.Elected() || asJSON) {
-			err = j.tell(leader, asJSON)
-		}
-		if err == nil && !leader.Elected() {
-			err = silent(exitConflict)
-		}
-		return err
+		return nil
 	})
-}
-
-// observe writes who leads whenever that changes, until ctx ends.
-func (j *job) observe(ctx context.Context, of *election.Election, asJSON bool) error {
-	for leader, err := range of.Observe(ctx) {
-		if ctx.Err() != nil {
-			break
-		}
-		if err == nil {
-			err = j.tell(leader, asJSON)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (j *job) tell(leader election.Leader, asJSON bool) (err error) {

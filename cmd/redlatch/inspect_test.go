@@ -38,7 +38,7 @@ func TestInspectFindsWhatIsHeldAmongOtherKeys(t *testing.T) {
 	h5, err := red.Locks().Reentrant("other").Lock(ctx)
 	keep(t, err, h5.Unlock)
 
-	args := []string{"inspect", "--call-timeout=5s", "--count=100"}
+	args := []string{"inspect", "--call-timeout=5s"}
 	all := statuses(t, run(t, urlOf(s), append(args, "--json")...))
 	var names []string
 	for _, x := range all {

@@ -29,6 +29,9 @@ func signalled(s os.Signal) error {
 	return coded{exitSignal + int(n), fmt.Errorf("ended by signal %v before anything was acquired", s)}
 }
 
+// self is this program. Where the system does not know it, nothing starts.
+var self, _ = os.Executable()
+
 // process is the command that runs, and its group.
 type process struct {
 	cmd    *exec.Cmd
@@ -57,10 +60,6 @@ func foreground() bool {
 // so this process may be killed at any moment: before the guard knows of the command nothing runs on, and afterwards
 // the guard sees to it.
 func start(path string, args, env []string, s streams) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, coded{exitOS, err}
-	}
 	gate, opener, err := os.Pipe()
 	if err != nil {
 		return nil, coded{exitOS, err}
@@ -96,12 +95,9 @@ func (p *process) let() {
 // become is "redlatch exec": it becomes the command when it is let.
 func become() *cobra.Command {
 	return &cobra.Command{
-		Use: "exec", Hidden: true, DisableFlagParsing: true,
+		Use: "exec", Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(2),
 		Short: "become the command of a redlatch run; run starts it",
 		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return usage("exec is started by run")
-			}
 			syscall.CloseOnExec(3)
 			if n, _ := os.NewFile(3, "gate").Read(make([]byte, 1)); n == 0 {
 				return silent(exitOS) // who held the lock is gone
@@ -182,12 +178,8 @@ type guarded struct {
 	target int
 }
 
-func startGuard(messages io.Writer) (*guarded, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	g := &guarded{cmd: exec.Command(self, "guard")}
+func startGuard(messages io.Writer) (g *guarded, err error) {
+	g = &guarded{cmd: exec.Command(self, "guard")}
 	g.cmd.Stderr = messages
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what ends our group does not end it
 	if g.in, err = g.cmd.StdinPipe(); err != nil {

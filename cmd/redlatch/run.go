@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -98,11 +99,8 @@ func (t *tool) run() *cobra.Command {
 }
 
 func defaultLabel() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s:%d", host, os.Getpid())
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s:%d", cmp.Or(host, "unknown"), os.Getpid())
 }
 
 // check refuses what cannot be used, before anything is sent.

@@ -24,14 +24,13 @@ import (
 // search finds the names of what is held, by SCAN.
 type search struct {
 	*tool
-	match            string
-	count, rate, max int
+	match     string
+	rate, max int
 }
 
 func (s *search) flags(f *pflag.FlagSet) {
-	s.count, s.rate, s.max = 500, 20_000, 1000
+	s.rate, s.max = 20_000, 1000
 	f.StringVar(&s.match, "match", "*", "without names: only names that match this glob `pattern`, as in SCAN")
-	f.Var(between(&s.count, 1, 10_000), "count", "without names: go over so many keys in a call")
 	f.Var(between(&s.rate, 1, 10_000_000), "rate", "without names: go over so many keys a second at most, on each node")
 	f.Var(between(&s.max, 1, 1_000_000), "max", "without names: stop after so many")
 }
@@ -54,9 +53,9 @@ var globChars = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, 
 // names are those of the locks and semaphores that are held, sorted; with an error those that were found before it.
 func (s *search) names(ctx context.Context, c rueidis.Client) ([]string, error) {
 	found := map[string]bool{} // SCAN may tell a key twice
-	pause := time.Duration(s.count) * time.Second / time.Duration(s.rate)
+	pause := pageOf * time.Second / time.Duration(s.rate)
 	began := time.Now()
-	err := eachPage(ctx, c, s.count, globChars.Replace(s.server.prefix)+s.match, "",
+	err := eachPage(ctx, c, globChars.Replace(s.server.prefix)+s.match, "",
 		func(node rueidis.Client, keys []string) (bool, error) {
 			held, err := s.held(ctx, node, keys)
 			for _, key := range held {
@@ -83,9 +82,12 @@ func (s *search) names(ctx context.Context, c rueidis.Client) ([]string, error) 
 	return slices.Sorted(maps.Keys(found)), err
 }
 
+// pageOf is over how many keys a server goes in a call of SCAN.
+const pageOf = 500
+
 // eachPage calls do with the keys that match a glob pattern, page by page, on every primary; of one type, if kind is
 // not "". It goes on while do returns more.
-func eachPage(ctx context.Context, c rueidis.Client, count int, match, kind string,
+func eachPage(ctx context.Context, c rueidis.Client, match, kind string,
 	do func(node rueidis.Client, keys []string) (more bool, err error)) error {
 	for _, node := range c.Nodes() {
 		info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
@@ -96,7 +98,7 @@ func eachPage(ctx context.Context, c rueidis.Client, count int, match, kind stri
 			continue // its primary is among the nodes
 		}
 		for cursor, more := uint64(0), true; more; more = more && cursor > 0 {
-			words := []string{"SCAN", strconv.FormatUint(cursor, 10), "MATCH", match, "COUNT", strconv.Itoa(count)}
+			words := []string{"SCAN", strconv.FormatUint(cursor, 10), "MATCH", match, "COUNT", strconv.Itoa(pageOf)}
 			if kind != "" {
 				words = append(words, "TYPE", kind)
 			}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -29,16 +28,10 @@ func (t *tool) stock() *cobra.Command {
 	return c
 }
 
-// onStock is a subcommand for one stock. check refuses flags before anything is sent.
-func (t *tool) onStock(c *cobra.Command, check func() error,
-	do func(ctx context.Context, s *stock.Stock) error) *cobra.Command {
-	c.Args = one("the name of a stock", t.stockName)
+// onStock is a subcommand for one stock.
+func (t *tool) onStock(use, short string, do func(ctx context.Context, s *stock.Stock) error) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: one("the name of a stock", t.stockName)}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if check != nil {
-			if err := check(); err != nil {
-				return err
-			}
-		}
 		return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
 			return do(ctx, red.Stocks().Stock(args[0]))
 		})
@@ -119,41 +112,26 @@ func (t *tool) showStocks(ctx context.Context, red *redlatch.Client, names []str
 
 // stockChange is a subcommand that changes a stock and needs no flags.
 func (t *tool) stockChange(use, short string, change stock.Change) *cobra.Command {
-	return t.onStock(&cobra.Command{Use: use, Short: short}, nil,
-		func(ctx context.Context, s *stock.Stock) error { return s.Change(ctx, change) })
+	return t.onStock(use, short, func(ctx context.Context, s *stock.Stock) error { return s.Change(ctx, change) })
 }
 
 func (t *tool) stockEnd() *cobra.Command {
 	var yes bool
-	c := t.onStock(&cobra.Command{
-		Use: "end NAME", Short: "end a sale for good",
-	}, func() error { return t.answerable(yes) }, func(ctx context.Context, s *stock.Stock) error {
+	c := t.onStock("end NAME", "end a sale for good", func(ctx context.Context, s *stock.Stock) error {
 		if !yes && !t.confirmed("End this sale for good?") {
 			return silent(exitConflict)
 		}
 		return s.EndSale(ctx)
 	})
+	c.PreRunE = func(*cobra.Command, []string) error { return t.answerable(yes) }
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
 }
 
 func (t *tool) stockRestore() *cobra.Command {
-	var from string
-	var in io.ReadCloser
-	c := t.onStock(&cobra.Command{
-		Use: "restore NAME [--from FILE]", Short: "repair a stock from your own records",
-	}, func() (err error) {
-		if from == "-" {
-			in = io.NopCloser(t.in)
-			return nil
-		}
-		if in, err = os.Open(from); err != nil {
-			return usage("--from %q: %w", from, err)
-		}
-		return nil
-	}, func(ctx context.Context, s *stock.Stock) error {
-		defer in.Close()
-		r, err := s.Restore(ctx, records(in))
+	const short = "repair a stock from your own records"
+	return t.onStock("restore NAME", short, func(ctx context.Context, s *stock.Stock) error {
+		r, err := s.Restore(ctx, records(t.in))
 		if err != nil {
 			return err
 		}
@@ -163,8 +141,6 @@ func (t *tool) stockRestore() *cobra.Command {
 		}
 		return nil
 	})
-	c.Flags().StringVar(&from, "from", "-", "the `file` with the records; -: stdin")
-	return c
 }
 
 // records reads entries of a ledger, a JSON object each.
