@@ -29,57 +29,42 @@ type key struct{ of *spans }
 
 func (s *spans) locks(kind string) rlock.Observer {
 	return func(ctx context.Context, e rlock.Event) context.Context {
-		switch e.Kind {
-		case rlock.EventAcquiring:
-			return s.acquiring(ctx, kind, e.Name, 0)
-		case rlock.EventWaiting:
-			s.waiting(ctx, kind, e.Name)
-		case rlock.EventWoken:
-			s.woken(ctx, e.ByMessage)
-		case rlock.EventAcquired:
-			s.acquired(ctx)
-		case rlock.EventNotAcquired:
-			s.notAcquired(ctx, e.Err)
-		case rlock.EventReleasing:
-			return s.releasing(ctx, e.Acquisition, kind, e.Name, 0)
-		case rlock.EventReleased:
-			s.released(ctx, e.Err)
-		case rlock.EventEnded:
-			s.ended(ctx, e.Err)
-		}
-		return ctx
+		return s.observe(ctx, kind, measure.OfLock(e))
 	}
 }
 
 func (s *spans) semaphores() rsemaphore.Observer {
-	const kind = measure.Semaphore
-	return func(ctx context.Context, e rsemaphore.Event) context.Context {
-		switch e.Kind {
-		case rsemaphore.EventAcquiring:
-			return s.acquiring(ctx, kind, e.Name, e.N)
-		case rsemaphore.EventWaiting:
-			s.waiting(ctx, kind, e.Name)
-		case rsemaphore.EventWoken:
-			s.woken(ctx, e.ByMessage)
-		case rsemaphore.EventAcquired:
-			s.acquired(ctx)
-		case rsemaphore.EventNotAcquired:
-			s.notAcquired(ctx, e.Err)
-		case rsemaphore.EventAwaited:
-			now := time.Now()
-			_, span := s.tracer.Start(ctx, kind+" await", trace.WithTimestamp(now.Add(-e.Waited)),
-				trace.WithAttributes(s.attributes(kind, e.Name, 0)...))
-			conclude(span, e.Err, "reached")
-			span.End(trace.WithTimestamp(now))
-		case rsemaphore.EventReleasing:
-			return s.releasing(ctx, e.Acquisition, kind, e.Name, e.N)
-		case rsemaphore.EventReleased:
-			s.released(ctx, e.Err)
-		case rsemaphore.EventEnded:
-			s.ended(ctx, e.Err)
-		}
-		return ctx
+	return func(ctx context.Context, e measure.Event) context.Context {
+		return s.observe(ctx, measure.Semaphore, e)
 	}
+}
+
+func (s *spans) observe(ctx context.Context, kind string, e measure.Event) context.Context {
+	switch e.Kind {
+	case rsemaphore.EventAcquiring:
+		return s.acquiring(ctx, kind, e.Name, e.N)
+	case rsemaphore.EventWaiting:
+		s.waiting(ctx, kind, e.Name)
+	case rsemaphore.EventWoken:
+		s.woken(ctx, e.ByMessage)
+	case rsemaphore.EventAcquired:
+		s.acquired(ctx)
+	case rsemaphore.EventNotAcquired:
+		s.notAcquired(ctx, e.Err)
+	case rsemaphore.EventAwaited:
+		now := time.Now()
+		_, span := s.tracer.Start(ctx, kind+" await", trace.WithTimestamp(now.Add(-e.Waited)),
+			trace.WithAttributes(s.attributes(kind, e.Name, 0)...))
+		conclude(span, e.Err, "reached")
+		span.End(trace.WithTimestamp(now))
+	case rsemaphore.EventReleasing:
+		return s.releasing(ctx, e.Acquisition, kind, e.Name, e.N)
+	case rsemaphore.EventReleased:
+		s.released(ctx, e.Err)
+	case rsemaphore.EventEnded:
+		s.ended(ctx, e.Err)
+	}
+	return ctx
 }
 
 // attributes are those of all spans of one call. n 0: it has no number of permits.

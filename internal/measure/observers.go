@@ -108,48 +108,50 @@ func Then[O any](first, then func(*O)) func(*O) {
 
 // Locks returns the Observer for rlock.Options. kind is Lock, or Election for the locks under elections.
 func (o *Observers) Locks(kind string) rlock.Observer {
-	h := holder{o, kind}
-	return func(ctx context.Context, e rlock.Event) context.Context {
-		switch e.Kind {
-		case rlock.EventAcquired, rlock.EventNotAcquired:
-			h.acquired(ctx, e.Name, e.Waited, e.Err)
-		case rlock.EventReleased:
-			h.released(ctx, e.Name, e.Held, e.Err)
-		case rlock.EventRenewed:
-			h.renewed(ctx, e.Name, e.Err)
-		case rlock.EventEnded:
-			h.ended(ctx, e.Name, e.Err)
-		case rlock.EventWoken:
-			h.woken(ctx, e.Name, e.ByMessage)
-		case rlock.EventTakenOver:
-			o.sink.Add(ctx, Takeovers, float64(e.Holds), o.Class(kind, e.Name))
-		}
-		return ctx
-	}
+	return func(ctx context.Context, e rlock.Event) context.Context { return o.held(ctx, kind, OfLock(e)) }
 }
 
 // Semaphores returns the Observer for rsemaphore.Options.
 func (o *Observers) Semaphores() rsemaphore.Observer {
-	h := holder{o, Semaphore}
-	return func(ctx context.Context, e rsemaphore.Event) context.Context {
-		switch e.Kind {
-		case rsemaphore.EventAcquired, rsemaphore.EventNotAcquired:
-			h.acquired(ctx, e.Name, e.Waited, e.Err)
-		case rsemaphore.EventAwaited:
-			o.sink.Record(ctx, AwaitTime, e.Waited.Seconds(), o.Class(Semaphore, e.Name), Result(e.Err, "reached"))
-		case rsemaphore.EventReleased:
-			h.released(ctx, e.Name, e.Held, e.Err)
-		case rsemaphore.EventRenewed:
-			h.renewed(ctx, e.Name, e.Err)
-		case rsemaphore.EventEnded:
-			h.ended(ctx, e.Name, e.Err)
-		case rsemaphore.EventWoken:
-			h.woken(ctx, e.Name, e.ByMessage)
-		case rsemaphore.EventTakenOver:
-			o.sink.Add(ctx, Takeovers, float64(e.N), o.Class(Semaphore, e.Name))
-		}
-		return ctx
+	return func(ctx context.Context, e Event) context.Context { return o.held(ctx, Semaphore, e) }
+}
+
+// held counts what happened to a lock or a semaphore.
+func (o *Observers) held(ctx context.Context, kind string, e Event) context.Context {
+	switch e.Kind {
+	case rsemaphore.EventAcquiring, rsemaphore.EventWaiting, rsemaphore.EventReleasing:
+		return ctx // its end is counted
 	}
+	class := o.Class(kind, e.Name)
+	switch e.Kind {
+	case rsemaphore.EventAcquired, rsemaphore.EventNotAcquired:
+		o.sink.Add(ctx, Acquisitions, 1, kind, class, Result(e.Err, "acquired"))
+		o.sink.Record(ctx, AcquireTime, e.Waited.Seconds(), kind, class, strconv.FormatBool(e.Err == nil))
+	case rsemaphore.EventAwaited:
+		o.sink.Record(ctx, AwaitTime, e.Waited.Seconds(), class, Result(e.Err, "reached"))
+	case rsemaphore.EventReleased:
+		o.sink.Add(ctx, Releases, 1, kind, class, Result(e.Err, "released"))
+		if e.Held >= 0 { // a CountingSemaphore does not know
+			o.sink.Record(ctx, HoldTime, e.Held.Seconds(), kind, class)
+		}
+	case rsemaphore.EventRenewed:
+		result := "confirmed"
+		if e.Err != nil {
+			result = "failed"
+		}
+		o.sink.Add(ctx, Renewals, 1, kind, class, result)
+	case rsemaphore.EventEnded:
+		o.sink.Add(ctx, Losses, 1, kind, class, Cause(e.Err))
+	case rsemaphore.EventWoken:
+		by := "timer"
+		if e.ByMessage {
+			by = "message"
+		}
+		o.sink.Add(ctx, Wakeups, 1, kind, class, by)
+	case rsemaphore.EventTakenOver:
+		o.sink.Add(ctx, Takeovers, float64(e.N), class)
+	}
+	return ctx
 }
 
 // Counters returns the Observer for rcounter.Options.
@@ -232,44 +234,13 @@ func (o *Observers) claimed(ctx context.Context, kind, name, outcome string, n i
 	}
 }
 
-// holder takes in what locks and semaphores tell alike.
-type holder struct {
-	o    *Observers
-	kind string
-}
+// Event is an event of a lock or a semaphore. N of a lock is how many holds were taken over.
+type Event = rsemaphore.Event
 
-func (h holder) acquired(ctx context.Context, name string, waited time.Duration, err error) {
-	class := h.o.Class(h.kind, name)
-	h.o.sink.Add(ctx, Acquisitions, 1, h.kind, class, Result(err, "acquired"))
-	h.o.sink.Record(ctx, AcquireTime, waited.Seconds(), h.kind, class, strconv.FormatBool(err == nil))
-}
-
-func (h holder) released(ctx context.Context, name string, held time.Duration, err error) {
-	class := h.o.Class(h.kind, name)
-	h.o.sink.Add(ctx, Releases, 1, h.kind, class, Result(err, "released"))
-	if held >= 0 { // a CountingSemaphore does not know
-		h.o.sink.Record(ctx, HoldTime, held.Seconds(), h.kind, class)
-	}
-}
-
-func (h holder) renewed(ctx context.Context, name string, err error) {
-	result := "confirmed"
-	if err != nil {
-		result = "failed"
-	}
-	h.o.sink.Add(ctx, Renewals, 1, h.kind, h.o.Class(h.kind, name), result)
-}
-
-func (h holder) ended(ctx context.Context, name string, why error) {
-	h.o.sink.Add(ctx, Losses, 1, h.kind, h.o.Class(h.kind, name), Cause(why))
-}
-
-func (h holder) woken(ctx context.Context, name string, byMessage bool) {
-	by := "timer"
-	if byMessage {
-		by = "message"
-	}
-	h.o.sink.Add(ctx, Wakeups, 1, h.kind, h.o.Class(h.kind, name), by)
+// OfLock is an event of a lock in the form of a semaphore's: both packages name the kinds alike.
+func OfLock(e rlock.Event) Event {
+	return Event{Kind: rsemaphore.EventKind(e.Kind), Name: e.Name, N: e.Holds, Waited: e.Waited, Held: e.Held, Err: e.Err,
+		ByMessage: e.ByMessage, Acquisition: e.Acquisition}
 }
 
 // Result is success, or the reason of err.

@@ -16,14 +16,9 @@ import (
 
 // Watched are clients that are asked for their Stats. The zero value has none. It is safe for concurrent use.
 type Watched struct {
-	mu         sync.Mutex
-	locks      []*rlock.Client
-	semaphores []*rsemaphore.Client
-	stocks     []*stock.Client
-	packets    []*redpacket.Client
-	counters   []*rcounter.Client
-	limiters   []*ratelimit.Client
-	hubs       []*pubsub.Hub
+	mu    sync.Mutex
+	stats map[string][]func() rlock.Stats // by kind
+	hubs  []*pubsub.Hub
 }
 
 // Add adds every client that has Stats to tell, and the hub.
@@ -37,60 +32,74 @@ func (w *Watched) Add(red *redlatch.Client) {
 	w.AddLimiters(red.Limiters())
 }
 
-// AddLocks adds one client, and so do the next six.
-func (w *Watched) AddLocks(l *rlock.Client) { add(w, &w.locks, l) }
+// AddLocks adds one client, and so do the next five.
+func (w *Watched) AddLocks(l *rlock.Client) { w.add(Lock, l.Stats) }
 
 // AddSemaphores adds one client.
-func (w *Watched) AddSemaphores(s *rsemaphore.Client) { add(w, &w.semaphores, s) }
+func (w *Watched) AddSemaphores(s *rsemaphore.Client) {
+	w.add(Semaphore, func() rlock.Stats { return rlock.Stats(s.Stats()) })
+}
 
 // AddStocks adds one client.
-func (w *Watched) AddStocks(s *stock.Client) { add(w, &w.stocks, s) }
+func (w *Watched) AddStocks(s *stock.Client) { w.add(Stock, shared(s.Stats)) }
 
 // AddRedPackets adds one client.
-func (w *Watched) AddRedPackets(p *redpacket.Client) { add(w, &w.packets, p) }
+func (w *Watched) AddRedPackets(p *redpacket.Client) { w.add(RedPacket, shared(p.Stats)) }
 
 // AddCounters adds one client.
-func (w *Watched) AddCounters(c *rcounter.Client) { add(w, &w.counters, c) }
+func (w *Watched) AddCounters(c *rcounter.Client) { w.add(CounterOf, shared(c.Stats)) }
 
 // AddLimiters adds one client.
-func (w *Watched) AddLimiters(l *ratelimit.Client) { add(w, &w.limiters, l) }
+func (w *Watched) AddLimiters(l *ratelimit.Client) { w.add(Limiter, shared(l.Stats)) }
 
-// AddHub adds a hub.
-func (w *Watched) AddHub(h *pubsub.Hub) { add(w, &w.hubs, h) }
+// shared returns the Stats of a client that only shares calls.
+func shared[S stock.Stats | redpacket.Stats | rcounter.Stats | ratelimit.Stats](stats func() S) func() rlock.Stats {
+	return func() rlock.Stats {
+		s := stock.Stats(stats())
+		return rlock.Stats{SharedCalls: s.SharedCalls, SharedRequests: s.SharedRequests}
+	}
+}
 
-func add[T any](w *Watched, to *[]T, v T) {
+func (w *Watched) add(kind string, stats func() rlock.Stats) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	*to = append(*to, v)
+	if w.stats == nil {
+		w.stats = map[string][]func() rlock.Stats{}
+	}
+	w.stats[kind] = append(w.stats[kind], stats)
+}
+
+// AddHub adds a hub.
+func (w *Watched) AddHub(h *pubsub.Hub) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hubs = append(w.hubs, h)
 }
 
 // Each calls f with every value of the instruments in Asked. Several clients of a kind are added up.
 func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	sharedCounts := func(kind string, s rlock.Stats) {
-		f(SharedCalls, s.SharedCalls, kind)
-		f(SharedRequests, s.SharedRequests, kind)
+	for _, kind := range []string{Lock, Semaphore, Stock, RedPacket, CounterOf, Limiter} {
+		var all rlock.Stats
+		for _, stats := range w.stats[kind] {
+			s := stats()
+			all.Held += s.Held
+			all.Waiting += s.Waiting
+			all.PendingReleases += s.PendingReleases
+			all.HandOvers += s.HandOvers
+			all.SharedCalls += s.SharedCalls
+			all.SharedRequests += s.SharedRequests
+		}
+		if kind == Lock || kind == Semaphore {
+			f(Held, int64(all.Held), kind)
+			f(Waiting, int64(all.Waiting), kind)
+			f(PendingReleases, int64(all.PendingReleases), kind)
+			f(HandOvers, all.HandOvers, kind)
+		}
+		f(SharedCalls, all.SharedCalls, kind)
+		f(SharedRequests, all.SharedRequests, kind)
 	}
-	holders := func(kind string, s rlock.Stats) {
-		f(Held, int64(s.Held), kind)
-		f(Waiting, int64(s.Waiting), kind)
-		f(PendingReleases, int64(s.PendingReleases), kind)
-		f(HandOvers, s.HandOvers, kind)
-		sharedCounts(kind, s)
-	}
-	holders(Lock, sum(w.locks, func(l *rlock.Client) rlock.Stats { return l.Stats() }))
-	holders(Semaphore, sum(w.semaphores, func(s *rsemaphore.Client) rlock.Stats { return rlock.Stats(s.Stats()) }))
-	sharedCounts(Stock, sum(w.stocks, func(s *stock.Client) rlock.Stats { return tallied(s.Stats()) }))
-	sharedCounts(RedPacket, sum(w.packets, func(p *redpacket.Client) rlock.Stats {
-		return tallied(stock.Stats(p.Stats()))
-	}))
-	sharedCounts(CounterOf, sum(w.counters, func(c *rcounter.Client) rlock.Stats {
-		return tallied(stock.Stats(c.Stats()))
-	}))
-	sharedCounts(Limiter, sum(w.limiters, func(l *ratelimit.Client) rlock.Stats {
-		return tallied(stock.Stats(l.Stats()))
-	}))
 	var hubs pubsub.Stats
 	lacks := map[string]int64{}
 	for _, h := range w.hubs {
@@ -107,23 +116,4 @@ func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 	for _, command := range errs.LackedCommands() { // 0 of most, for alerts
 		f(Lacks, lacks[command], command)
 	}
-}
-
-// tallied is what clients have to tell that only share calls.
-func tallied(s stock.Stats) rlock.Stats {
-	return rlock.Stats{SharedCalls: s.SharedCalls, SharedRequests: s.SharedRequests}
-}
-
-// sum adds up the Stats of clients.
-func sum[C any](clients []C, stats func(C) rlock.Stats) (all rlock.Stats) {
-	for _, c := range clients {
-		s := stats(c)
-		all.Held += s.Held
-		all.Waiting += s.Waiting
-		all.PendingReleases += s.PendingReleases
-		all.HandOvers += s.HandOvers
-		all.SharedCalls += s.SharedCalls
-		all.SharedRequests += s.SharedRequests
-	}
-	return all
 }
