@@ -72,38 +72,34 @@ func (l *ledger) unreleased(earlier []string) error {
 func (l *ledger) watch(o *redlatch.Options) {
 	o.Locks = after(o.Locks, func(o *rlock.Options) {
 		prefix := o.KeyPrefix
-		var locks rlock.Observer = func(_ context.Context, e rlock.Event) context.Context {
-			switch key := prefix + e.Name; e.Kind {
-			case rlock.EventAcquired:
-				l.add(key, 1)
-			case rlock.EventReleasing:
-				l.release(key, 1)
-			case rlock.EventReleased:
-				l.release(key, -1)
-			case rlock.EventEnded:
-				l.ended(key, e.Err)
-			}
+		o.Observer = session.Chain(func(_ context.Context, e rlock.Event) context.Context {
+			l.enter(string(e.Kind), prefix+e.Name, e.Err)
 			return nil
-		}
-		o.Observer = session.Chain(locks, o.Observer)
+		}, o.Observer)
 	})
 	o.Semaphores = after(o.Semaphores, func(o *rsemaphore.Options) {
 		prefix := o.KeyPrefix
-		var permits rsemaphore.Observer = func(_ context.Context, e rsemaphore.Event) context.Context {
-			switch key := prefix + e.Name; e.Kind {
-			case rsemaphore.EventAcquired:
-				l.add(key, 1)
-			case rsemaphore.EventReleasing:
-				l.release(key, 1)
-			case rsemaphore.EventReleased:
-				l.release(key, -1)
-			case rsemaphore.EventEnded:
-				l.ended(key, e.Err)
-			}
+		o.Observer = session.Chain(func(_ context.Context, e rsemaphore.Event) context.Context {
+			l.enter(string(e.Kind), prefix+e.Name, e.Err)
 			return nil
-		}
-		o.Observer = session.Chain(permits, o.Observer)
+		}, o.Observer)
 	})
+}
+
+// enter enters an event of a lock or a semaphore; both packages name the kinds alike.
+func (l *ledger) enter(kind, key string, err error) {
+	switch rlock.EventKind(kind) {
+	case rlock.EventAcquired:
+		l.add(key, 1)
+	case rlock.EventReleasing:
+		l.release(key, 1)
+	case rlock.EventReleased:
+		l.release(key, -1)
+	case rlock.EventEnded:
+		if !errors.Is(err, redlatch.ErrClosed) { // what was lost is given back, what Close has ended is still held
+			l.add(key, -1)
+		}
+	}
 }
 
 // after returns a function of redlatch.Options that calls first, which may be nil, and then then.
@@ -113,12 +109,5 @@ func after[O any](first, then func(*O)) func(*O) {
 			first(o)
 		}
 		then(o)
-	}
-}
-
-// ended counts what was lost as given back, and what its client's Close has ended as still held.
-func (l *ledger) ended(key string, why error) {
-	if !errors.Is(why, redlatch.ErrClosed) {
-		l.add(key, -1)
 	}
 }
