@@ -1,10 +1,7 @@
 package scripts_test
 
 import (
-	"io/fs"
 	"os"
-	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,18 +48,11 @@ func wrong(text string) (lines []string) {
 
 func TestScripts_Commands_AreLiterals(t *testing.T) {
 	texts := 0
-	require.NoError(t, filepath.WalkDir("../../..", func(at string, d fs.DirEntry, err error) error {
-		file := strings.TrimPrefix(filepath.ToSlash(at), "../../../")
-		folder, is := strings.CutSuffix(path.Dir(file), "/lua")
-		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".lua") || !is || folder == "internal/script" {
-			return err
-		}
-		text, err := script.Compose(os.DirFS(filepath.Join("../../..", folder)), strings.TrimSuffix(path.Base(file), ".lua"))
+	eachScript(t, func(file, _, text string) {
 		require.Empty(t, wrong(text), file)
 		require.NotEmpty(t, redistest.ScriptCommands(text), file)
 		texts++
-		return err
-	}))
+	})
 	require.Greater(t, texts, 80)
 	for _, text := range []string{
 		"redis.pcall(ARGV[1], KEYS[1])", "redis.pcall('S' .. 'ET', KEYS[1])", "redis.call('get', KEYS[1])",

@@ -1,8 +1,6 @@
 package scripts_test
 
 import (
-	"io/fs"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -49,20 +47,15 @@ func compared(text string) (lines []string) {
 // Whether the millisecond of an instant belongs to what was before it is decided once. A script that decides it for
 // itself takes a lease from its holder up to a millisecond before the end that the holder was told.
 func TestScripts_Instants_AreComparedByTheLibrary(t *testing.T) {
-	require.NoError(t, filepath.WalkDir("../../..", func(at string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(at, ".lua") {
-			return err
-		}
-		file := strings.TrimPrefix(filepath.ToSlash(at), "../../../")
+	eachLua(t, func(file, source string) {
 		if file == "internal/script/lua/clock.lua" {
-			return nil
+			return
 		}
-		lines := compared(readLua(t, file).text)
+		lines := compared(source)
 		if len(lines) != byThemselves[file] {
 			t.Errorf("%s compares an instant without expired, begun, late or elapsed:\n%s", file, strings.Join(lines, "\n"))
 		}
-		return nil
-	}))
+	})
 	for line, found := range map[string]bool{
 		"if till <= now then":                                 true,
 		"if tonumber(till) > q.now then":                      true,
