@@ -20,18 +20,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m, nil) }
 
-// soon bounds what takes some round trips, on a machine however busy.
-const soon = 4 * time.Second
-
-// wellPoll is longer than the time between two polls of a waiter that came when the network was well again. The clients
-// that went through the faults have short leases. A machine that gives one of them no processor for as long loses it
-// its lock, of which no waiter is notified: the waiters find out by a poll.
-const wellPoll = 10 * time.Second
-
-// patient is longer than any machine is busy: a CallTimeout or PollCap that repairs nothing within a test.
-const patient = 20 * time.Second
-
-// open connects to a server. takenOver counts the holds and permits that the client takes from others.
+// open connects to a server. takenOver counts the holds that the client takes from others.
 func open(t testing.TB, s *redistest.Server, o rlock.Options, takenOver *atomic.Int64) *redlatch.Client {
 	t.Helper()
 	red, err := redlatch.Open(context.Background(), s.Option(), redlatch.Options{
@@ -48,13 +37,6 @@ func open(t testing.TB, s *redistest.Server, o rlock.Options, takenOver *atomic.
 		},
 		Semaphores: func(p *rsemaphore.Options) {
 			p.RetryTimeout, p.PollCap, p.WatchdogTimeout = redistest.Retries(o.CallTimeout), o.PollCap, o.WatchdogTimeout
-			p.Liveness, p.Heartbeat = o.Liveness, o.Heartbeat
-			p.Observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
-				if e.Kind == rsemaphore.EventTakenOver {
-					takenOver.Add(int64(max(e.N, 1)))
-				}
-				return ctx
-			}
 		},
 	})
 	require.NoError(t, err)
