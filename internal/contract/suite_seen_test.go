@@ -213,7 +213,8 @@ var seenScenarios = []scenario{
 		is(0, 0)
 	}},
 	{"Stats count a release that the server has not confirmed", false, func(t *testing.T, s *stage) {
-		p := s.open(t, redlatch.Options{})
+		f := &follower{}
+		p := s.open(t, f.options())
 		held := s.acquired(t, p, terms{})
 		for _, proxy := range p.proxies {
 			proxy.Refuse()
@@ -226,6 +227,7 @@ var seenScenarios = []scenario{
 			_, _, pending := p.stats()
 			return pending == s.parts()
 		})
+		require.Contains(t, strings.Join(f.Take(), "\n"), ": false", "an observer has the error of the release")
 		for _, proxy := range p.proxies {
 			proxy.Heal()
 		}
