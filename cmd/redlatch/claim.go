@@ -15,7 +15,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // tenure is the time for which a claim stands.
@@ -101,8 +100,9 @@ func (j *job) await(ctx context.Context, red *redlatch.Client, signals <-chan os
 		}
 		return c, by
 	}
-	if err != nil {
-		err = j.refused(ctx, red, err, time.Since(began))
+	if errors.Is(err, redlatch.ErrNotAcquired) {
+		waited := time.Since(began).Round(time.Millisecond)
+		err = coded{j.conflict, fmt.Errorf("%s is held%s; waited %v", j.what(), j.holders(ctx, red), waited)}
 	}
 	return c, err
 }
@@ -127,18 +127,6 @@ func (j *job) listen(waits context.Context, cancel func(error), red *redlatch.Cl
 }
 
 func (j *job) what() string { return fmt.Sprintf("%s %q", j.kind, j.name) }
-
-// refused is the error of an acquisition, with its exit code.
-func (j *job) refused(ctx context.Context, red *redlatch.Client, err error, waited time.Duration) error {
-	switch {
-	case errors.Is(err, redlatch.ErrNotAcquired):
-		return coded{j.conflict,
-			fmt.Errorf("%s is held%s; waited %v", j.what(), j.holders(ctx, red), waited.Round(time.Millisecond))}
-	case errors.Is(err, rsemaphore.ErrCapacityMismatch):
-		return fmt.Errorf("-c %d: %w", j.capacity, err)
-	}
-	return err
-}
 
 // holders says who has it, as far as the server tells at once.
 func (j *job) holders(ctx context.Context, red *redlatch.Client) (text string) {

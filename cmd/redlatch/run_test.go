@@ -106,7 +106,7 @@ func TestExitCodesAreThoseOfFlock(t *testing.T) {
 		{[]string{"run", "--lock", "taken", "--wait", "10ms", "-E", "9", "--", "true"}, 9, `lock "taken" is held`},
 		{[]string{"run", "--lock", "text", "--wait", "0", "--", "true"}, 65, "type"},
 		{[]string{"run", "--semaphore", "slots", "-c", "2", "-n", "--", "true"}, 1, "is held"},
-		{[]string{"run", "--semaphore", "slots", "-c", "3", "-n", "--", "true"}, 65, "-c 3"},
+		{[]string{"run", "--semaphore", "slots", "-c", "3", "-n", "--", "true"}, 65, `"slots" has 2, not 3`},
 		{[]string{"run", "--semaphore", "others", "-c", "3", "--permits", "2", "--", "sh", "-c", "exit 4"}, 4, ""},
 	} {
 		r := run(t, urlOf(s), append([]string{"--call-timeout=5s"}, tt.args...)...)

@@ -88,12 +88,13 @@ func (j *job) release(c claim) error {
 //	--max-hold is over                  the same, while the lease is renewed
 type supervisor struct {
 	*job
-	claim   claim
-	process *process
-	guard   *guarded
-	until   time.Time
-	why     error
-	kill    <-chan time.Time
+	claim    claim
+	process  *process
+	guard    *guarded
+	until    time.Time // the end of the lease, as the guard knows it
+	notifyAt time.Time // when the command is to be notified, if no renewal comes
+	why      error
+	kill     <-chan time.Time
 }
 
 // ahead is how long before the end of its lease the command is notified: the grace, but at most a third of what the
@@ -106,12 +107,12 @@ func (s *supervisor) run(signals <-chan os.Signal) error {
 	if s.maxHold > 0 {
 		over = time.After(s.maxHold)
 	}
-	tell := time.NewTimer(s.moved())
-	defer tell.Stop()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	done := s.claim.Done()
 	for {
+		var look <-chan time.Time
+		if s.why == nil {
+			look = time.After(s.lookIn())
+		}
 		select {
 		case <-s.process.ended:
 			return s.why
@@ -121,16 +122,10 @@ func (s *supervisor) run(signals <-chan os.Signal) error {
 		case <-over:
 			over = nil
 			s.stop(exitTime, fmt.Errorf("--max-hold %v is over", s.maxHold))
-		case <-tick.C:
-			if s.why == nil && s.claim.Until() != s.until {
-				tell.Reset(s.moved())
+		case <-look:
+			if s.lookIn() <= 0 {
+				s.ending()
 			}
-		case <-tell.C:
-			if s.claim.Until() != s.until {
-				tell.Reset(s.moved())
-				continue
-			}
-			s.ending()
 		case <-done:
 			done = nil
 			if s.why != nil {
@@ -164,12 +159,15 @@ func (s *supervisor) lost() {
 	}
 }
 
-// moved takes the new end of the lease, tells the guard, and returns when the command is to be notified.
-func (s *supervisor) moved() time.Duration {
-	s.until = s.claim.Until()
-	left := time.Until(s.until)
-	s.guard.until(left)
-	return left - ahead(left, s.grace)
+// lookIn tells the guard if a renewal has moved the end of the lease, and returns when to look again: after at most a
+// second; 0 or less if the command is to be notified.
+func (s *supervisor) lookIn() time.Duration {
+	if until := s.claim.Until(); until != s.until {
+		left := time.Until(until)
+		s.guard.until(left)
+		s.until, s.notifyAt = until, time.Now().Add(left-ahead(left, s.grace))
+	}
+	return min(time.Second, time.Until(s.notifyAt))
 }
 
 func (s *supervisor) stop(code int, why error) {
