@@ -37,6 +37,7 @@ func (t *tool) acl() *cobra.Command {
 		},
 	}
 	c.Flags().StringSliceVar(&only, "only", nil, "the rights for these `packages`, with commas between them; see above")
+	_ = c.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(acl.Features(), noFiles))
 	c.Flags().Var(choice[string]{&server, acl.Servers}, "server",
 		"what the line is for: a `kind` of "+strings.Join(acl.Servers, ", ")+" (default: single and cluster)")
 	c.Flags().StringVar(&user, "user", "redlatch", "the `name` of the user")

@@ -150,16 +150,6 @@ type held struct {
 	Token int64       `json:"token,omitempty"` // 0: the hold has none
 }
 
-func inherited(env string) (all []held, err error) {
-	if env == "" {
-		return nil, nil
-	}
-	if err := json.Unmarshal([]byte(env), &all); err != nil {
-		return nil, fmt.Errorf("%q is not what redlatch run writes: %w", env, err)
-	}
-	return all, nil
-}
-
 // joined is the hold of an ancestor that this job joins.
 func (j *job) joined() (held, bool) {
 	for _, h := range j.inherited {

@@ -14,41 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/acl"
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
 // completionTime is how long a shell waits for names. What was found by then is offered.
 var completionTime = time.Second // tests have more
 
-// completions has a shell offer names that are on the server, and no files but where a file is meant.
-func (t *tool) completions(root *cobra.Command) {
-	const files, noFiles = cobra.ShellCompDirectiveDefault, cobra.ShellCompDirectiveNoFileComp
-	root.CompletionOptions.SetDefaultShellCompDirective(noFiles)
-	root.InitDefaultCompletionCmd()
-	for _, file := range []string{"tls-ca", "tls-cert", "tls-key"} {
-		_ = root.MarkPersistentFlagFilename(file)
-	}
-	one := func(path ...string) *cobra.Command {
-		c, _, _ := root.Find(path)
-		return c
-	}
-	one("inspect").ValidArgsFunction = t.offer(t.heldNames, 1000, noFiles)
-	one("unlock").ValidArgsFunction = t.offer(t.heldNames, 1, noFiles)
-	one("elect").ValidArgsFunction = t.offer(t.heldNames, 1, files) // after the name comes a command
-	for _, c := range one("stock").Commands() {
-		c.ValidArgsFunction = t.offer(t.stockNames, 1, noFiles)
-	}
-	one("stock", "status").ValidArgsFunction = t.offer(t.stockNames, 1000, noFiles)
-	for _, c := range []*cobra.Command{one("run"), one("elect")} {
-		c.CompletionOptions.SetDefaultShellCompDirective(files)
-	}
-	_ = one("run").RegisterFlagCompletionFunc("lock", t.offer(t.heldNames, 1, noFiles))
-	_ = one("run").RegisterFlagCompletionFunc("semaphore", t.offer(t.heldNames, 1, noFiles))
-	_ = one("acl").RegisterFlagCompletionFunc("only", cobra.FixedCompletions(acl.Features(), noFiles))
-	_ = one("limit").RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(algorithms, noFiles))
-	_ = one("limit").RegisterFlagCompletionFunc("unit", cobra.FixedCompletions(units, noFiles))
-}
+// noFiles is for all arguments and flags but those that are files.
+const noFiles = cobra.ShellCompDirectiveNoFileComp
 
 // offer is a completion of so many arguments by names on the server, with what after says for later ones. An error
 // offers nothing: a shell has no place for its text.
@@ -69,7 +42,7 @@ func (t *tool) offer(names func(ctx context.Context, c rueidis.Client, typed str
 		}
 		return slices.DeleteFunc(found, func(name string) bool {
 			return !strings.HasPrefix(name, typed) || printable(name) != name
-		}), cobra.ShellCompDirectiveNoFileComp
+		}), noFiles
 	}
 }
 

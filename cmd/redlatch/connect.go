@@ -93,10 +93,8 @@ func (s *server) option() (rueidis.ClientOption, error) {
 }
 
 func (s *server) tls(o *rueidis.ClientOption, from, u string) error {
-	for flag, v := range map[string]string{"--tls-ca": s.ca, "--tls-cert": s.cert, "--tls-key": s.key} {
-		if v != "" && o.TLSConfig == nil {
-			return usage("%s %q: %s %q speaks no TLS; its scheme must be rediss", flag, v, from, u)
-		}
+	if s.ca+s.cert != "" && o.TLSConfig == nil {
+		return usage("--tls-ca, --tls-cert: %s %q speaks no TLS; its scheme must be rediss", from, u)
 	}
 	if s.ca != "" {
 		pem, err := os.ReadFile(s.ca)

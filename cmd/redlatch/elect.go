@@ -48,6 +48,8 @@ func (t *tool) elect() *cobra.Command {
 			}, func(red *redlatch.Client) error { return j.campaign(c.Context(), red, once) })
 		},
 	}
+	c.ValidArgsFunction = t.offer(t.heldNames, 1, cobra.ShellCompDirectiveDefault) // after the name comes a command
+	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault)
 	f := c.Flags()
 	f.SetInterspersed(true)
 	f.StringVar(&j.label, "value", defaultLabel(), "what is shown of this candidate while it leads")

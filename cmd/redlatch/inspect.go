@@ -20,6 +20,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // status is what inspect tells of a name.
@@ -106,9 +107,10 @@ func (t *tool) inspect() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect [name...]",
 		Short: "show who holds and who waits",
+		Args:  names(cobra.ArbitraryArgs, t.lockName), ValidArgsFunction: t.offer(t.heldNames, 1000, noFiles),
 		RunE: func(c *cobra.Command, names []string) error {
-			if err := s.check(names, c.Flags().Changed); err != nil {
-				return err
+			if len(names) > 0 && c.Flags().Changed("match") {
+				return usage("--match %q is for a search, which takes no names", s.match)
 			}
 			return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
 				if every > 0 {
@@ -158,10 +160,8 @@ func (s *search) watch(ctx context.Context, red *redlatch.Client, names []string
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !script.Pause(ctx, every) {
 			return nil
-		case <-time.After(every):
 		}
 	}
 }

@@ -37,13 +37,22 @@ func (t *tool) limit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "limit NAME {--peek | --reset | --set WHO | --unset} [--rate N [--per TIME]]",
 		Short: "show, restart, set or unset a rate limit",
-		Args:  one("the name of a limit", t.stockName),
+		Args:  names(cobra.ExactArgs(1), t.stockName),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := l.check(c.Flags().Changed); err != nil {
 				return err
 			}
 			return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
-				return t.limitDo(ctx, red.Limiters().Limiter(args[0], l.o), &l)
+				of := red.Limiters().Limiter(args[0], l.o)
+				switch {
+				case l.reset:
+					return of.Reset(ctx, l.key)
+				case l.unset:
+					return of.Unset(ctx)
+				case l.sets:
+					return of.Set(ctx, l.by)
+				}
+				return t.peek(ctx, of, &l)
 			})
 		},
 	}
@@ -69,6 +78,8 @@ func (t *tool) limit() *cobra.Command {
 	f.StringVar(&l.by, "set", "", "keep this limit on the server; `who` sets it, or why")
 	f.BoolVar(&l.unset, "unset", false, "remove the limit that is kept on the server")
 	f.BoolVar(&l.reset, "reset", false, "let the limit start again")
+	_ = c.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(algorithms, noFiles))
+	_ = c.RegisterFlagCompletionFunc("unit", cobra.FixedCompletions(units, noFiles))
 	c.MarkFlagsOneRequired("peek", "reset", "set", "unset")
 	c.MarkFlagsMutuallyExclusive("peek", "reset", "set", "unset")
 	return c
@@ -88,19 +99,6 @@ func (l *limitOrders) check(given func(flag string) bool) error {
 		return usage("--key %q: %w", l.key, err)
 	}
 	return nil
-}
-
-// limitDo does what the flags say.
-func (t *tool) limitDo(ctx context.Context, l *ratelimit.Limiter, o *limitOrders) error {
-	switch {
-	case o.reset:
-		return l.Reset(ctx, o.key)
-	case o.unset:
-		return l.Unset(ctx)
-	case o.sets:
-		return l.Set(ctx, o.by)
-	}
-	return t.peek(ctx, l, o)
 }
 
 // peek writes where a limit stands.

@@ -148,19 +148,19 @@ func gone(target int, d time.Duration) bool {
 	}
 }
 
-// code is the exit code of the command, as a shell has it.
-func (p *process) code() (int, error) {
+// result is the exit code of the command, as a shell has it.
+func (p *process) result() error {
 	var exit *exec.ExitError
 	switch {
 	case p.err == nil:
-		return 0, nil
+		return nil
 	case !errors.As(p.err, &exit):
-		return exitOS, p.err
+		return coded{exitOS, p.err}
 	}
 	if w, ok := exit.Sys().(syscall.WaitStatus); ok && w.Signaled() {
-		return exitSignal + int(w.Signal()), nil
+		return silent(exitSignal + int(w.Signal()))
 	}
-	return exit.ExitCode(), nil
+	return silent(exit.ExitCode())
 }
 
 // slack is how much later than redlatch its guard acts, so that it does so only if redlatch does not.

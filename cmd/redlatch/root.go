@@ -65,18 +65,16 @@ func (t *tool) root() *cobra.Command {
 		&cobra.Command{Use: "connection", Short: "how to name the server"},
 		&cobra.Command{Use: "exit-codes", Short: "what the exit codes mean"})
 	root.InitDefaultHelpCmd()
-	t.completions(root)
+	root.CompletionOptions.SetDefaultShellCompDirective(noFiles)
+	root.InitDefaultCompletionCmd()
+	for _, file := range []string{"tls-ca", "tls-cert", "tls-key"} {
+		_ = root.MarkPersistentFlagFilename(file)
+	}
 	t.document(root)
 	help, _, _ := root.Find([]string{"help"})
 	help.Run, help.RunE = nil, func(_ *cobra.Command, args []string) error {
-		of, left, err := root.Find(args)
-		if err == nil && len(left) > 0 && of.HasSubCommands() {
-			err = cobra.NoArgs(of, left)
-		}
-		if err != nil {
-			return usage("%w", err)
-		}
-		return of.Help()
+		root.SetArgs(append(args, "--help"))
+		return root.Execute()
 	}
 	return root
 }
@@ -130,14 +128,16 @@ func (t *tool) with(c *cobra.Command, do func(ctx context.Context, red *redlatch
 	return t.server.with(ctx, nil, func(red *redlatch.Client) error { return do(ctx, red) })
 }
 
-// one refuses any number of arguments but one, which is what, and must pass check.
-func one(what string, check func(name string) error) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usage("%s needs %s; it was given %d argument(s)", c.CommandPath(), what, len(args))
+// names are arguments of which count allows the number, and check each.
+func names(count cobra.PositionalArgs, check func(name string) error) cobra.PositionalArgs {
+	return cobra.MatchAll(count, func(_ *cobra.Command, args []string) error {
+		for _, name := range args {
+			if err := check(name); err != nil {
+				return err
+			}
 		}
-		return check(args[0])
-	}
+		return nil
+	})
 }
 
 // lockName refuses what is no name of a lock, semaphore or election.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -60,6 +61,7 @@ func (t *tool) run() *cobra.Command {
 			}, func(red *redlatch.Client) error { return j.do(c.Context(), red) })
 		},
 	}
+	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault)
 	f := c.Flags()
 	f.SetInterspersed(false)
 	f.StringVarP(&lock, "lock", "l", "", "hold the lock of this `name`")
@@ -88,6 +90,7 @@ func (t *tool) run() *cobra.Command {
 	c.MarkFlagsOneRequired("lock", "semaphore")
 	c.MarkFlagsMutuallyExclusive("lock", "semaphore")
 	c.MarkFlagsMutuallyExclusive("lease", "max-hold")
+	c.MarkFlagsMutuallyExclusive("nonblock", "wait")
 	for _, flag := range []string{"at-least", "fenced", "liveness", "no-join"} {
 		c.MarkFlagsMutuallyExclusive("semaphore", flag)
 	}
@@ -95,6 +98,8 @@ func (t *tool) run() *cobra.Command {
 		c.MarkFlagsMutuallyExclusive("lock", flag)
 	}
 	c.MarkFlagsRequiredTogether("semaphore", "capacity")
+	_ = c.RegisterFlagCompletionFunc("lock", t.offer(t.heldNames, 1, noFiles))
+	_ = c.RegisterFlagCompletionFunc("semaphore", t.offer(t.heldNames, 1, noFiles))
 	return c
 }
 
@@ -114,9 +119,6 @@ func (j *job) check() error {
 	if j.kind == "semaphore" && j.permits > j.capacity {
 		return usage("--permits %d: must be at most -c %d", j.permits, j.capacity)
 	}
-	if j.atOnce && j.wait > 0 {
-		return usage("-n, --wait %v: only one of them: -n does not wait", j.wait)
-	}
 	if len(j.label) > 256 {
 		return usage("--label %q: has %d bytes, may have 256", j.label, len(j.label))
 	}
@@ -125,8 +127,10 @@ func (j *job) check() error {
 		return err
 	}
 	j.place = j.server.place(o)
-	if j.inherited, err = inherited(os.Getenv(heldEnv)); err != nil {
-		return usage("%s: %w", heldEnv, err)
+	if env := os.Getenv(heldEnv); env != "" {
+		if err := json.Unmarshal([]byte(env), &j.inherited); err != nil {
+			return usage("%s: %q is not what redlatch run writes: %w", heldEnv, env, err)
+		}
 	}
 	if j.path, err = exec.LookPath(j.command[0]); err != nil {
 		return coded{exitCommand, err}

@@ -35,19 +35,6 @@ func (s *search) flags(f *pflag.FlagSet) {
 	f.Var(between(&s.max, 1, 1_000_000), "max", "without names: stop after so many")
 }
 
-// check refuses flags and names that cannot be used.
-func (s *search) check(names []string, given func(flag string) bool) error {
-	for _, name := range names {
-		if err := s.lockName(name); err != nil {
-			return err
-		}
-		if given("match") {
-			return usage("--match %q is for a search, which takes no names", s.match)
-		}
-	}
-	return nil
-}
-
 var globChars = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`)
 
 // names are those of the locks and semaphores that are held, sorted; with an error those that were found before it.
@@ -64,13 +51,9 @@ func (s *search) names(ctx context.Context, c rueidis.Client) ([]string, error) 
 			if err != nil || len(found) >= s.max {
 				return false, err
 			}
-			select {
-			case <-ctx.Done():
-				return false, ctx.Err()
-			case <-time.After(time.Until(began.Add(pause))):
-				began = time.Now()
-				return true, nil
-			}
+			script.Pause(ctx, time.Until(began.Add(pause)))
+			began = time.Now()
+			return true, ctx.Err()
 		})
 	if len(found) >= s.max {
 		s.say("stopped after --max %d names; there may be more", s.max)

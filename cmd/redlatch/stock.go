@@ -30,7 +30,8 @@ func (t *tool) stock() *cobra.Command {
 
 // onStock is a subcommand for one stock.
 func (t *tool) onStock(use, short string, do func(ctx context.Context, s *stock.Stock) error) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: one("the name of a stock", t.stockName)}
+	c := &cobra.Command{Use: use, Short: short, Args: names(cobra.ExactArgs(1), t.stockName),
+		ValidArgsFunction: t.offer(t.stockNames, 1, noFiles)}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
 			return do(ctx, red.Stocks().Stock(args[0]))
@@ -59,15 +60,8 @@ func (t *tool) stockStatus() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "status NAME...", Short: "show how many units are sold, held and left",
+		Args: names(cobra.MinimumNArgs(1), t.stockName), ValidArgsFunction: t.offer(t.stockNames, 1000, noFiles),
 		RunE: func(c *cobra.Command, names []string) error {
-			if len(names) == 0 {
-				return usage("stock status needs names of stocks")
-			}
-			for _, name := range names {
-				if err := t.stockName(name); err != nil {
-					return err
-				}
-			}
 			return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
 				return t.showStocks(ctx, red, names, asJSON)
 			})

@@ -62,11 +62,7 @@ func (j *job) hold(c claim, signals <-chan os.Signal) error {
 	if why != nil {
 		return why
 	}
-	code, err := p.code()
-	if err != nil || code != 0 {
-		return coded{code, err}
-	}
-	return nil
+	return p.result()
 }
 
 // release releases, and says what is left if the server does not confirm it.
