@@ -3,15 +3,13 @@ package redlatchasynq_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
-	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	redlatchasynq "github.com/redlatch/redlatch/contrib/asynq"
+	"github.com/redlatch/redlatch/internal/redistest/demo"
 )
 
 // Reports are the periodic tasks of this program.
@@ -35,23 +33,6 @@ func Schedule(ctx context.Context, red *redlatch.Client, client *asynq.Client, h
 	return manager.Run(ctx, host)
 }
 
-// connect is a program's clients, of a server in this process.
-func connect() (red *redlatch.Client, addr string, end func()) {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	red, err := redlatch.Open(context.Background(),
-		rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true}, redlatch.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	return red, server.Addr(), func() {
-		red.Close(context.Background())
-		server.Close()
-	}
-}
-
 // Once is a provider whose task has an id of its own.
 type Once struct{}
 
@@ -62,29 +43,27 @@ func (Once) GetConfigs() ([]*asynq.PeriodicTaskConfig, error) {
 
 // Run returns an error for a task that cannot be.
 func ExampleNewManager() {
-	red, addr, end := connect()
+	red, server, end := demo.Open()
 	defer end()
-	client := asynq.NewClient(asynq.RedisClientOpt{Addr: addr})
+	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Addr()})
 	defer client.Close()
 	manager, err := redlatchasynq.NewManager(red.Elections().Election("periodic-tasks"), client, Once{},
 		redlatchasynq.Options{CatchUp: 5 * time.Minute})
-	if err != nil {
-		log.Fatal(err)
-	}
+	demo.Must(err)
 	fmt.Println(manager.Run(context.Background(), "10.0.0.7"))
 	// Output:
 	// redlatchasynq: periodic task 0: invalid option: TaskID is report, must be left out
 }
 
 func ExampleManager_Run() {
-	red, addr, end := connect()
+	red, server, end := demo.Open()
 	defer end()
-	client := asynq.NewClient(asynq.RedisClientOpt{Addr: addr})
+	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Addr()})
 	defer client.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- Schedule(ctx, red, client, "10.0.0.7") }()
-	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: addr})
+	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: server.Addr()})
 	defer inspector.Close()
 	for {
 		if all, err := inspector.ListPendingTasks("default"); err == nil && len(all) == 2 {

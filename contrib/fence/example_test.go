@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,39 +13,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch"
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
+	"github.com/redlatch/redlatch/internal/redistest/demo"
 )
-
-// must ends an example that cannot go on.
-func must(err error) {
-	if err != nil {
-		log.Fatal(err)
-	}
-}
 
 // setup is a Redis server in this process, a client of it, and an SQLite database with an account.
 func setup() (red *redlatch.Client, db *sql.DB, end func()) {
-	server := miniredis.NewMiniRedis()
-	server.ClockTTL(true)
-	must(server.Start())
-	red, err := redlatch.Open(context.Background(),
-		rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
-			ForceSingleClient: true}, redlatch.Options{CallTimeout: 10 * time.Second})
-	must(err)
+	red, _, disconnect := demo.Open()
 	dir, err := os.MkdirTemp("", "fence")
-	must(err)
+	demo.Must(err)
 	db, err = sql.Open("sqlite3", "file:"+filepath.Join(dir, "bank.db")+"?_pragma=busy_timeout(10000)")
-	must(err)
+	demo.Must(err)
 	_, err = db.Exec(`CREATE TABLE account (id integer PRIMARY KEY, balance bigint NOT NULL, token bigint NOT NULL);
 		INSERT INTO account VALUES (7, 100, 0)`)
-	must(err)
+	demo.Must(err)
 	return red, db, func() {
-		red.Close(context.Background())
-		server.Close()
+		disconnect()
 		db.Close()
 		os.RemoveAll(dir)
 	}
@@ -57,7 +40,7 @@ func Example() {
 	red, db, end := setup()
 	defer end()
 	ctx := context.Background()
-	must(redlatchfence.SQLite.Create(ctx, db)) // once
+	demo.Must(redlatchfence.SQLite.Create(ctx, db)) // once
 	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
 	withdraw := func(token redlatchfence.Token, amount int64) error {
 		return fences.Do(ctx, "account:7", token, func(ctx context.Context, tx *sql.Tx) error {
@@ -67,15 +50,15 @@ func Example() {
 	}
 
 	late, err := red.Locks().Fenced("account:7").WithLease(20 * time.Millisecond).Lock(ctx)
-	must(err)
+	demo.Must(err)
 	lateToken, err := redlatchfence.Of(late)
-	must(err)
+	demo.Must(err)
 	// It is suspended here, until its lease has ended and another process has the lock.
 	hold, err := red.Locks().Fenced("account:7").Lock(ctx)
-	must(err)
+	demo.Must(err)
 	defer hold.Unlock(ctx)
 	token, err := redlatchfence.Of(hold)
-	must(err)
+	demo.Must(err)
 
 	fmt.Println("withdraw 10:", withdraw(token, 10))
 	fmt.Println("the late one is stale:", errors.Is(withdraw(lateToken, 50), redlatchfence.ErrStale))
@@ -90,17 +73,17 @@ func ExampleFences_Do() {
 	red, db, end := setup()
 	defer end()
 	ctx := context.Background()
-	must(redlatchfence.SQLite.Create(ctx, db))
+	demo.Must(redlatchfence.SQLite.Create(ctx, db))
 	_, err := db.Exec(`CREATE TABLE payments (order_id text NOT NULL, worker text NOT NULL)`)
-	must(err)
+	demo.Must(err)
 	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
 	charged := map[string]bool{} // at the bank
 	pay := func(worker string, lease time.Duration, suspended func()) error {
 		hold, err := red.Locks().Fenced("order:1").WithLease(lease).Lock(ctx)
-		must(err)
+		demo.Must(err)
 		defer hold.Unlock(ctx) // ErrLost is no news: the database knows better
 		token, err := redlatchfence.Of(hold)
-		must(err)
+		demo.Must(err)
 		paid := 0 // is read under the token: from here on no older holder can book
 		err = fences.Do(ctx, "order:1", token, func(ctx context.Context, tx *sql.Tx) error {
 			return tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM payments WHERE order_id = '1'`).Scan(&paid)
@@ -116,13 +99,13 @@ func ExampleFences_Do() {
 		})
 	}
 	late := pay("ann", 200*time.Millisecond, func() { // bob gets the lock when ann's lease is over
-		must(pay("bob", time.Minute, func() {}))
+		demo.Must(pay("bob", time.Minute, func() {}))
 	})
 	fmt.Println("ann is stale:", errors.Is(late, redlatchfence.ErrStale))
-	must(pay("ann", time.Minute, func() {})) // she looks again, and finds it paid
+	demo.Must(pay("ann", time.Minute, func() {})) // she looks again, and finds it paid
 	var payments int
 	var worker string
-	must(db.QueryRow(`SELECT COUNT(*), MAX(worker) FROM payments`).Scan(&payments, &worker))
+	demo.Must(db.QueryRow(`SELECT COUNT(*), MAX(worker) FROM payments`).Scan(&payments, &worker))
 	fmt.Println("payments booked:", payments, "by", worker, "cards charged:", len(charged))
 	// Output:
 	// ann is stale: true
@@ -134,11 +117,11 @@ func ExampleFences_Advance() {
 	_, db, end := setup()
 	defer end()
 	ctx := context.Background()
-	must(redlatchfence.SQLite.Create(ctx, db))
+	demo.Must(redlatchfence.SQLite.Create(ctx, db))
 	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
 	fmt.Println(fences.Advance(ctx, "account:7", 34)) // from now on 33 is refused
 	var balance int64
-	must(db.QueryRow(`SELECT balance FROM account WHERE id = 7`).Scan(&balance))
+	demo.Must(db.QueryRow(`SELECT balance FROM account WHERE id = 7`).Scan(&balance))
 	// The program asks another service here.
 	fmt.Println(errors.Is(fences.Advance(ctx, "account:7", 33), redlatchfence.ErrStale))
 	// Output:
@@ -158,15 +141,15 @@ func ExampleOf_permit() {
 	}
 
 	late, err := printer.TryAcquire(ctx, 1, 0, 500*time.Millisecond)
-	must(err)
+	demo.Must(err)
 	lateToken, err := redlatchfence.Of(late)
-	must(err)
+	demo.Must(err)
 	permit, err := printer.Acquire(ctx, 1) // when the lease of the first is over
-	must(err)
+	demo.Must(err)
 	defer permit.Release(ctx)
 	token, err := redlatchfence.Of(permit)
-	must(err)
-	must(print(token, "page 1 of the second"))
+	demo.Must(err)
+	demo.Must(print(token, "page 1 of the second"))
 	fmt.Println(errors.Is(print(lateToken, "page 2 of the first"), redlatchfence.ErrStale))
 	// Output:
 	// page 1 of the second
@@ -178,14 +161,14 @@ func ExampleFences_Check() {
 	_, db, end := setup()
 	defer end()
 	ctx := context.Background()
-	must(redlatchfence.SQLite.Create(ctx, db))
+	demo.Must(redlatchfence.SQLite.Create(ctx, db))
 	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
 	tx, err := db.BeginTx(ctx, nil)
-	must(err)
+	demo.Must(err)
 	defer tx.Rollback()
-	must(fences.Check(ctx, tx, "account:7", 33))
+	demo.Must(fences.Check(ctx, tx, "account:7", 33))
 	_, err = tx.ExecContext(ctx, `UPDATE account SET balance = 0 WHERE id = 7`)
-	must(err)
+	demo.Must(err)
 	fmt.Println(tx.Commit())
 	// Output: <nil>
 }
@@ -206,7 +189,7 @@ func ExampleRows() {
 	defer end()
 	ctx := context.Background()
 	rows := redlatchfence.Rows{DB: db, Dialect: redlatchfence.SQLite, Table: "account", Key: "id"}
-	must(rows.Advance(ctx, "7", 34)) // before the reading
+	demo.Must(rows.Advance(ctx, "7", 34)) // before the reading
 	fmt.Println(rows.Update(ctx, "7", 34, "balance = balance - ?", 10))
 	fmt.Println(rows.Update(ctx, "7", 33, "balance = balance - ?", 50))
 	// Output:
@@ -244,9 +227,9 @@ func ExampleHandler() {
 	for _, token := range []redlatchfence.Token{34, 33} {
 		ctx := redlatchfence.NewContext(context.Background(), token)
 		r, err := http.NewRequestWithContext(ctx, http.MethodPut, server.URL+"/account/7", strings.NewReader("90"))
-		must(err)
+		demo.Must(err)
 		resp, err := client.Do(r)
-		must(err)
+		demo.Must(err)
 		defer resp.Body.Close()
 		text, _ := io.ReadAll(resp.Body)
 		stale := errors.Is(redlatchfence.Refused(resp), redlatchfence.ErrStale)
@@ -270,7 +253,7 @@ func ExampleObjects() {
 	defer server.Close()
 	manifests := redlatchfence.Objects{Store: redlatchfence.S3{Bucket: server.URL}, Stamp: redlatchfence.StampJSON}
 	ctx := context.Background()
-	must(manifests.Put(ctx, "manifest.json", 33, []byte(`{"files": 1}`)))
+	demo.Must(manifests.Put(ctx, "manifest.json", 33, []byte(`{"files": 1}`)))
 	data, err := manifests.Read(ctx, "manifest.json", 34) // from now on 33 is refused
 	fmt.Println(string(data), err)
 	fmt.Println(manifests.Put(ctx, "manifest.json", 34, []byte(`{"files": 2}`)))
@@ -290,15 +273,15 @@ func ExampleStore() {
 	var store redlatchfence.Store = redlatchfence.S3{Bucket: server.URL}
 	ctx := context.Background()
 	etag, err := store.Put(ctx, "a", redlatchfence.Object{Data: []byte("1"), Token: 33}) // no ETag: only if there is none
-	must(err)
+	demo.Must(err)
 	_, err = store.Put(ctx, "a", redlatchfence.Object{Data: []byte("2"), Token: 34})
 	fmt.Println(errors.Is(err, redlatchfence.ErrPrecondition))
 	_, err = store.Put(ctx, "a", redlatchfence.Object{Data: []byte("3"), Token: 34, ETag: etag})
-	must(err)
+	demo.Must(err)
 	head, err := store.Head(ctx, "a")
-	must(err)
+	demo.Must(err)
 	full, err := store.Get(ctx, "a")
-	must(err)
+	demo.Must(err)
 	fmt.Println(head.Token, string(full.Data))
 	// Output:
 	// true
@@ -307,7 +290,7 @@ func ExampleStore() {
 
 func ExampleFiles() {
 	dir, err := os.MkdirTemp("", "fence")
-	must(err)
+	demo.Must(err)
 	defer os.RemoveAll(dir)
 	ctx, path := context.Background(), filepath.Join(dir, "state")
 	fmt.Println(redlatchfence.Files{}.Write(ctx, path, 34, []byte("new")))

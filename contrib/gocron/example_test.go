@@ -4,24 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
-	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/contrib/gocron"
+	"github.com/redlatch/redlatch/internal/redistest/demo"
 )
-
-// must ends an example that cannot go on.
-func must(err error) {
-	if err != nil {
-		log.Fatal(err)
-	}
-}
 
 // Hourly has one of the machines run the report in each hour.
 func Hourly(red *redlatch.Client, scheduler gocron.Scheduler, report func()) error {
@@ -63,36 +54,22 @@ func Elected(red *redlatch.Client, host string, poll func(context.Context) error
 	return scheduler, elector, err
 }
 
-// connect is a program's client, of a server in this process.
-func connect() (red *redlatch.Client, end func()) {
-	server := miniredis.NewMiniRedis()
-	must(server.Start())
-	red, err := redlatch.Open(context.Background(),
-		rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true}, redlatch.Options{})
-	must(err)
-	return red, func() {
-		red.Close(context.Background())
-		server.Close()
-	}
-}
-
 // Two machines have the same job at the same time. One of them runs it.
 func ExampleNewLocker() {
-	red, end := connect()
+	red, _, end := demo.Open()
 	defer end()
 	daily, err := redlatchgocron.NewLocker(red.Locks(), 23*time.Hour)
-	must(err)
+	demo.Must(err)
 	job := gocron.OneTimeJob(gocron.OneTimeJobStartImmediately())
 	ran, skipped := make(chan string, 2), make(chan error, 2)
 	for _, machine := range []string{"a", "b"} {
 		s, err := gocron.NewScheduler()
-		must(err)
+		demo.Must(err)
 		defer s.Shutdown()
-		if _, err = s.NewJob(job, gocron.NewTask(func() { ran <- machine }), gocron.WithName("report"),
+		_, err = s.NewJob(job, gocron.NewTask(func() { ran <- machine }), gocron.WithName("report"),
 			gocron.WithDistributedJobLocker(daily), gocron.WithEventListeners(
-				gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { skipped <- err }))); err != nil {
-			log.Fatal(err)
-		}
+				gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { skipped <- err })))
+		demo.Must(err)
 		s.Start()
 	}
 	<-ran
@@ -103,13 +80,13 @@ func ExampleNewLocker() {
 
 // What gocron does with a Locker.
 func ExampleLocker_Lock() {
-	red, end := connect()
+	red, _, end := demo.Open()
 	defer end()
 	ctx := context.Background()
 	hourly, err := redlatchgocron.NewLocker(red.Locks(), 50*time.Minute)
-	must(err)
+	demo.Must(err)
 	lock, err := hourly.Lock(ctx, "report")
-	must(err)
+	demo.Must(err)
 	fmt.Println("the job runs, and ends:", lock.Unlock(ctx))
 	_, err = hourly.Lock(ctx, "report")
 	fmt.Println("not again:", errors.Is(err, redlatch.ErrNotAcquired))
@@ -119,7 +96,7 @@ func ExampleLocker_Lock() {
 }
 
 func ExampleElector_Leadership() {
-	red, end := connect()
+	red, _, end := demo.Open()
 	defer end()
 	ctx := context.Background()
 	elector := redlatchgocron.NewElector(red.Elections().Election("scheduler"), "10.0.0.7", nil)
@@ -127,7 +104,7 @@ func ExampleElector_Leadership() {
 		time.Sleep(time.Millisecond)
 	}
 	leadership, err := elector.Leadership()
-	must(err)
+	demo.Must(err)
 	work := leadership.Context(ctx)
 	fmt.Println("leads:", work.Err() == nil)
 	fmt.Println("resigned:", elector.Close(ctx), context.Cause(work))

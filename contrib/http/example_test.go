@@ -1,42 +1,25 @@
 package redlatchhttp_test
 
 import (
-	"context"
 	"fmt"
-	"log"
 	"net/http"
 	"net/http/httptest"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
-
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/contrib/http"
+	"github.com/redlatch/redlatch/internal/redistest/demo"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
 // Two requests a day for each user, whatever process they reach.
 func ExampleNew() {
-	server := miniredis.NewMiniRedis() // a program has a server
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	red, err := redlatch.Open(context.Background(),
-		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-			DisableCache: true},
-		redlatch.Options{Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 10e9 }}) // this machine may be busy
-	if err != nil {
-		log.Fatal(err)
-	}
+	red, _, end := demo.Open()
+	defer end()
 	day := red.Limiters().Limiter("day",
 		ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year})
 	limited, err := redlatchhttp.New(red.Limiters(), redlatchhttp.Options{
 		Limits: []redlatchhttp.Limit{{Limiter: day, Key: redlatchhttp.ByHeader("X-User")}},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	demo.Must(err)
 	handler := limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }))
 	for range 3 {
 		r := httptest.NewRequest("GET", "/", nil)

@@ -12,36 +12,23 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/internal/redistest/demo"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// must ends an example that cannot go on.
-func must(err error) {
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
 // setup is a Redis server in this process, a client of it, and an SQLite database with the tables.
 func setup(ctx context.Context) (server *miniredis.Miniredis, red *redlatch.Client, db *sql.DB, end func()) {
-	server = miniredis.NewMiniRedis()
-	must(server.Start())
-	red, err := redlatch.Open(ctx, rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
-		ForceSingleClient: true}, redlatch.Options{})
-	must(err)
+	red, server, disconnect := demo.Open()
 	dir, err := os.MkdirTemp("", "sale")
-	must(err)
-	if db, err = sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)"); err != nil {
-		log.Fatal(err)
-	}
-	must(redlatchledger.SQLite.Create(ctx, db))
+	demo.Must(err)
+	db, err = sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)")
+	demo.Must(err)
+	demo.Must(redlatchledger.SQLite.Create(ctx, db))
 	return server, red, db, func() {
-		red.Close(ctx)
-		server.Close()
+		disconnect()
 		db.Close()
 		os.RemoveAll(dir)
 	}
@@ -53,7 +40,7 @@ func ExampleMover() {
 	server, red, db, end := setup(ctx)
 	defer end()
 	_, err := db.Exec(`CREATE TABLE orders (epoch bigint, serial bigint, customer text)`)
-	must(err)
+	demo.Must(err)
 
 	sale, spec := red.Stocks().Stock("sale"), stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
 	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale", After: sale.Publish,
@@ -71,11 +58,11 @@ func ExampleMover() {
 	// What every process does when it starts.
 	spec.Opened = mover.Opened // so that nobody opens it again when Redis has lost it
 	st, err := sale.OpenOrJoin(ctx, spec)
-	must(err)
-	must(mover.Announce(ctx, st.Epoch))
+	demo.Must(err)
+	demo.Must(mover.Announce(ctx, st.Epoch))
 	for _, user := range []string{"ann", "bob"} {
 		_, err := sale.Claim(ctx, user)
-		must(err)
+		demo.Must(err)
 	}
 	n, err := sale.Ledger(ctx, 1000, mover.Move)
 	fmt.Println("moved", n, err)
@@ -88,14 +75,14 @@ func ExampleMover() {
 	fmt.Println("lost:", errors.Is(err, redlatch.ErrCorrupt))
 	spec.Suspended, spec.Opened = true, nil
 	again, err := sale.Open(ctx, spec)
-	must(err)
-	must(mover.Carry(ctx, st.Epoch, again))
+	demo.Must(err)
+	demo.Must(mover.Carry(ctx, st.Epoch, again))
 	_, err = sale.Restore(ctx, mover.Entries(ctx, again))
-	must(err)
+	demo.Must(err)
 	g, err := sale.Claim(ctx, "cid")
 	fmt.Println("cid", g.Outcome, g.Ordinal, err)
 	_, err = sale.Ledger(ctx, 1000, mover.Move)
-	must(err)
+	demo.Must(err)
 	for e, err := range mover.Units(ctx, again) {
 		fmt.Println(e.Claimant, "has", e.Ordinal, err)
 	}
@@ -119,10 +106,10 @@ func ExampleMover_Admit() {
 	sold := func(epoch int64) []stock.Entry { // what Stock.Ledger hands to Move
 		return []stock.Entry{{Epoch: epoch, Serial: 1, Kind: stock.KindGrant, Ordinal: 1, N: 1, Claimant: "ann"}}
 	}
-	must(mover.Announce(ctx, 1))
+	demo.Must(mover.Announce(ctx, 1))
 	fmt.Println("monday:", mover.Move(ctx, sold(1)))
 	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
-	must(mover.Admit(ctx, 2))
+	demo.Must(mover.Admit(ctx, 2))
 	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
 	// Output:
 	// monday: <nil>
@@ -136,13 +123,13 @@ func ExampleMover_UnitsOf() {
 	_, _, db, end := setup(ctx)
 	defer end()
 	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
-	must(mover.Announce(ctx, 1))
+	demo.Must(mover.Announce(ctx, 1))
 	err := mover.Move(ctx, []stock.Entry{
 		{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Ordinal: 1, N: 5, Claimant: "ann", Request: "order 7"},
 		{Epoch: 1, Serial: 2, Kind: stock.KindGrant, Ordinal: 6, N: 1, Claimant: "bob"},
 		{Epoch: 1, Serial: 3, Kind: stock.KindReturn, Ordinal: 2, N: 1, Claimant: "ann", Request: "order 7"},
 	})
-	must(err)
+	demo.Must(err)
 	for e, err := range mover.UnitsOf(ctx, 1, "ann") {
 		fmt.Println(e.N, "from", e.Ordinal, "by", e.Request, err)
 	}
@@ -154,7 +141,7 @@ func ExampleMover_UnitsOf() {
 // A program makes the tables when it starts, or you put the text into your migrations.
 func ExampleDialect() {
 	db, err := sql.Open("sqlite3", ":memory:")
-	must(err)
+	demo.Must(err)
 	defer db.Close()
 	fmt.Println(redlatchledger.SQLite.Create(context.Background(), db))
 	migration := redlatchledger.PostgreSQL.Schema()
@@ -182,16 +169,16 @@ func ExamplePacketMover() {
 	if err != nil && !errors.Is(err, redlatch.ErrAlreadyOpen) { // a process that died here has sent it
 		log.Fatal(err)
 	}
-	must(mover.Announce(ctx, epoch, spec))
+	demo.Must(mover.Announce(ctx, epoch, spec))
 	for _, user := range []string{"ann", "bob"} {
 		_, err := packet.Grab(ctx, user)
-		must(err)
+		demo.Must(err)
 	}
 	server.SetTime(time.Now().Add(2 * time.Hour)) // it has ended
 	_, err = packet.Refund(ctx)
-	must(err)
+	demo.Must(err)
 	_, err = packet.Ledger(ctx, 1000, mover.Move)
-	must(err)
+	demo.Must(err)
 	books, err := mover.Books(ctx, epoch)
 	fmt.Println(books.TakenCents, "+", books.RefundCents, "=", books.Total, err)
 	// Output:

@@ -3,40 +3,24 @@ package redlatchotel_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"strings"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/redlatch/redlatch"
 	redlatchotel "github.com/redlatch/redlatch/contrib/otel"
+	"github.com/redlatch/redlatch/internal/redistest/demo"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// must ends an example that cannot go on.
-func must(err error) {
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
-// server is one inside the process. Yours is rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}.
-func server() (option rueidis.ClientOption, end func()) {
-	m := miniredis.NewMiniRedis()
-	must(m.StartAddr("127.0.0.1:0"))
-	return rueidis.ClientOption{InitAddress: []string{m.Addr()}, ForceSingleClient: true, DisableCache: true}, m.Close
-}
-
 // A program has spans and metrics of all that it does, by classes of names. Yours takes exporters in place of the
 // recorder and the reader, and need not name providers that are the global ones.
 func Example() {
-	option, end := server()
-	defer end()
+	server, option := demo.Serve()
+	defer server.Close()
 	ctx := context.Background()
 	recorder := tracetest.NewSpanRecorder()
 	traces := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
@@ -49,10 +33,10 @@ func Example() {
 			class, _, _ := strings.Cut(name, ":") // "order:4711" is of class "order"
 			return class
 		}})
-	must(err)
+	demo.Must(err)
 	defer telemetry.Shutdown(ctx)
 	red, err := redlatch.Open(ctx, option, telemetry.Instrument(redlatch.Options{}))
-	must(err)
+	demo.Must(err)
 	defer red.Close(ctx)
 	telemetry.Watch(red)
 
@@ -60,7 +44,7 @@ func Example() {
 	err = red.Locks().Reentrant("order:4711").WithLabel(redlatchotel.Label(ctx, "")).Do(ctx, func(context.Context) error {
 		return nil
 	})
-	must(err)
+	demo.Must(err)
 	span.End()
 	for _, s := range recorder.Ended() {
 		fmt.Println(s.Name(), s.Parent().SpanID() == span.SpanContext().SpanID())
@@ -84,18 +68,18 @@ func ExampleSpanContext() {
 
 // A program that uses the packages alone gives each client its Observer, and has each client watched.
 func ExampleTelemetry_Locks() {
-	option, end := server()
-	defer end()
+	server, option := demo.Serve()
+	defer server.Close()
 	ctx := context.Background()
 	t, err := redlatchotel.New(redlatchotel.Options{}) // with the global providers
-	must(err)
+	demo.Must(err)
 	defer t.Shutdown(ctx)
 	hub, err := pubsub.Dial(ctx, option, pubsub.Options{Observer: t.Hub()})
-	must(err)
+	demo.Must(err)
 	defer hub.Close(ctx)
 	t.WatchHub(hub)
 	locks, err := rlock.New(hub, rlock.Options{Observer: t.Locks()})
-	must(err)
+	demo.Must(err)
 	defer locks.Close(ctx)
 	t.WatchLocks(locks)
 	// Semaphores, stocks, red packets, counters and limiters are made and watched in the same way.

@@ -3,37 +3,21 @@ package redlatchprom_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"strings"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	redlatchprom "github.com/redlatch/redlatch/contrib/prometheus"
+	"github.com/redlatch/redlatch/internal/redistest/demo"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// must ends an example that cannot go on.
-func must(err error) {
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
-// server is one inside the process. Yours is rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}.
-func server() (option rueidis.ClientOption, end func()) {
-	m := miniredis.NewMiniRedis()
-	must(m.StartAddr("127.0.0.1:0"))
-	return rueidis.ClientOption{InitAddress: []string{m.Addr()}, ForceSingleClient: true, DisableCache: true}, m.Close
-}
-
 // A program counts all that it does, by classes of names. Serve the registry with promhttp.HandlerFor.
 func Example() {
-	option, end := server()
-	defer end()
+	server, option := demo.Serve()
+	defer server.Close()
 	collector := redlatchprom.New(redlatchprom.Options{Class: func(kind, name string) string {
 		class, _, _ := strings.Cut(name, ":") // "order:4711" is of class "order"
 		return class
@@ -41,15 +25,15 @@ func Example() {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector) // which calls Describe; a scrape calls Collect
 	red, err := redlatch.Open(context.Background(), option, collector.Instrument(redlatch.Options{}))
-	must(err)
+	demo.Must(err)
 	ctx := context.Background()
 	defer red.Close(ctx)
 	collector.Watch(red)
 
 	err = red.Locks().Reentrant("order:4711").Do(ctx, func(context.Context) error { return nil })
-	must(err)
+	demo.Must(err)
 	families, err := registry.Gather()
-	must(err)
+	demo.Must(err)
 	for _, f := range families {
 		if f.GetName() == "redlatch_acquisitions_total" {
 			fmt.Println(f.Metric[0].Label[0].GetValue(), f.Metric[0].Label[2].GetValue(), f.Metric[0].Counter.GetValue())
@@ -60,16 +44,16 @@ func Example() {
 
 // A program that uses the packages alone gives each client its Observer, and has each client watched.
 func ExampleCollector_Locks() {
-	option, end := server()
-	defer end()
+	server, option := demo.Serve()
+	defer server.Close()
 	ctx := context.Background()
 	c := redlatchprom.New(redlatchprom.Options{})
 	hub, err := pubsub.Dial(ctx, option, pubsub.Options{Observer: c.Hub()})
-	must(err)
+	demo.Must(err)
 	defer hub.Close(ctx)
 	c.WatchHub(hub)
 	locks, err := rlock.New(hub, rlock.Options{Observer: c.Locks()})
-	must(err)
+	demo.Must(err)
 	defer locks.Close(ctx)
 	c.WatchLocks(locks)
 	// Semaphores, stocks, red packets, counters and limiters are made and watched in the same way.

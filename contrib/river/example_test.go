@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 	"github.com/robfig/cron/v3"
 
 	"github.com/redlatch/redlatch"
 	redlatchriver "github.com/redlatch/redlatch/contrib/river"
+	"github.com/redlatch/redlatch/internal/redistest/demo"
 )
 
 // Report is the report of an hour.
@@ -55,25 +53,8 @@ func (i inserted) Insert(_ context.Context, args river.JobArgs, _ *river.InsertO
 	return &rivertype.JobInsertResult{}, nil
 }
 
-// connect is a program's client, of a server in this process.
-func connect() (red *redlatch.Client, end func()) {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	red, err := redlatch.Open(context.Background(),
-		rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true}, redlatch.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	return red, func() {
-		red.Close(context.Background())
-		server.Close()
-	}
-}
-
 func ExampleManager_Run() {
-	red, end := connect()
+	red, _, end := demo.Open()
 	defer end()
 	jobs := inserted(make(chan river.JobArgs, 100))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -91,7 +72,7 @@ func ExampleManager_Run() {
 
 // River's own intervals begin when a process asks, so every process would have other ticks.
 func ExampleNewManager() {
-	red, end := connect()
+	red, _, end := demo.Open()
 	defer end()
 	poll := func(time.Time) (river.JobArgs, *river.InsertOpts) { return Poll{}, nil }
 	for _, schedule := range []river.PeriodicSchedule{river.PeriodicInterval(time.Minute),
