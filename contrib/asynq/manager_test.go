@@ -16,22 +16,12 @@ import (
 	"github.com/redlatch/redlatch"
 	redlatchasynq "github.com/redlatch/redlatch/contrib/asynq"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/redlatchtest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m, nil) }
 
 var quiet = slog.New(slog.DiscardHandler)
-
-// patient options have time for calls: the machine may be busy.
-var patient = redlatch.Options{CallTimeout: 10 * time.Second, Logger: quiet}
-
-func open(t *testing.T, s *redistest.Server) *redlatch.Client {
-	t.Helper()
-	red, err := redlatch.Open(t.Context(), s.Option(), patient)
-	require.NoError(t, err)
-	t.Cleanup(func() { red.Close(context.Background()) })
-	return red
-}
 
 // tasks are a provider.
 type tasks func() ([]*asynq.PeriodicTaskConfig, error)
@@ -58,7 +48,7 @@ func manager(red *redlatch.Client, addr string, p asynq.PeriodicTaskConfigProvid
 func TestEachTickIsEnqueuedOnceThoughLeadersFollowOneAnother(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	red := open(t, s)
+	red := redlatchtest.New(t).Open() // the election need not be on the server of asynq
 	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: s.Addr()})
 	defer inspector.Close()
 	ticks := func() (all []string) {
@@ -101,7 +91,7 @@ func TestEachTickIsEnqueuedOnceThoughLeadersFollowOneAnother(t *testing.T) {
 func TestWhatIsEnqueuedHasTheOptionsOfItsTask(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	red := open(t, s)
+	red := redlatchtest.New(t).Open()
 	berlin := time.FixedZone("", 3600)
 	due := time.Now().In(berlin)
 	hourly := &asynq.PeriodicTaskConfig{Cronspec: fmt.Sprintf("%d %d * * *", due.Minute(), due.Hour()),
@@ -129,7 +119,7 @@ func TestWhatIsEnqueuedHasTheOptionsOfItsTask(t *testing.T) {
 }
 
 func TestATaskThatCannotBeIsRefused(t *testing.T) {
-	red := open(t, redistest.Embedded(t))
+	red := redlatchtest.New(t).Open()
 	for why, provider := range map[string]tasks{
 		"Task is nil": these(nil),
 		"Cronspec is": these(&asynq.PeriodicTaskConfig{Cronspec: "now", Task: asynq.NewTask("a", nil)}),

@@ -15,24 +15,10 @@ import (
 	"github.com/redlatch/redlatch"
 	redlatchgocron "github.com/redlatch/redlatch/contrib/gocron"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rlock/election"
+	"github.com/redlatch/redlatch/redlatchtest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m, nil) }
-
 var quiet = slog.New(slog.DiscardHandler)
-
-// patient options have time for calls: the machine may be busy. A leader that dies is replaced after three heartbeats.
-var patient = redlatch.Options{CallTimeout: 10 * time.Second, Logger: quiet,
-	Elections: func(o *election.Options) { o.Heartbeat = 500 * time.Millisecond }}
-
-func open(t *testing.T, s *redistest.Server) *redlatch.Client {
-	t.Helper()
-	red, err := redlatch.Open(t.Context(), s.Option(), patient)
-	require.NoError(t, err)
-	t.Cleanup(func() { red.Close(context.Background()) })
-	return red
-}
 
 // machine is a process with a scheduler, a clock of its own, and one job. What became of each tick is on ticks: nil if
 // the job ran.
@@ -83,9 +69,9 @@ func TestATickRunsOnceOnMachinesWhoseClocksDiffer(t *testing.T) {
 			[]time.Duration{time.Hour, time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := redistest.Start(t)
+			srv := redlatchtest.New(t)
 			for i, early := range c.early { // one after the other
-				l, err := redlatchgocron.NewLocker(open(t, s).Locks(), 50*time.Minute)
+				l, err := redlatchgocron.NewLocker(srv.Open().Locks(), 50*time.Minute)
 				require.NoError(t, err)
 				err = schedule(t, l, noon.Add(-early), c.job).advance(t, c.due[i])
 				if i == 0 {
@@ -100,10 +86,10 @@ func TestATickRunsOnceOnMachinesWhoseClocksDiffer(t *testing.T) {
 }
 
 func TestTheNextTickRunsWhenThePeriodIsOver(t *testing.T) {
-	s := redistest.Start(t)
-	first, err := redlatchgocron.NewLocker(open(t, s).Locks(), 300*time.Millisecond)
+	srv := redlatchtest.New(t)
+	first, err := redlatchgocron.NewLocker(srv.Open().Locks(), 300*time.Millisecond)
 	require.NoError(t, err)
-	second, err := redlatchgocron.NewLocker(open(t, s).Locks(), time.Hour)
+	second, err := redlatchgocron.NewLocker(srv.Open().Locks(), time.Hour)
 	require.NoError(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	lock, err := first.Lock(ended, "report")
@@ -117,7 +103,7 @@ func TestTheNextTickRunsWhenThePeriodIsOver(t *testing.T) {
 	})
 	_, err = first.Lock(t.Context(), "report")
 	require.ErrorIs(t, err, redlatch.ErrNotAcquired, "it runs")
-	require.Greater(t, s.Ask(t, "PTTL", "gocron:report"), "300000", "also if its process dies: longer than a lease")
+	require.Greater(t, srv.Redis().TTL("gocron:report"), 5*time.Minute, "also if its process dies: longer than a lease")
 	other, err := first.Lock(t.Context(), "cleanup")
 	require.NoError(t, err, "another job")
 	require.NoError(t, other.Unlock(t.Context()))
@@ -129,7 +115,7 @@ func TestTheNextTickRunsWhenThePeriodIsOver(t *testing.T) {
 func TestALockerThatCannotBeIsRefused(t *testing.T) {
 	_, err := redlatchgocron.NewLocker(nil, time.Hour)
 	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
-	red := open(t, redistest.Embedded(t))
+	red := redlatchtest.New(t).Open()
 	_, err = redlatchgocron.NewLocker(red.Locks(), time.Microsecond)
 	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	require.ErrorContains(t, err, "period is 1µs, must be 1ms to")
@@ -158,10 +144,10 @@ func runs(t *testing.T, x gocron.Elector) chan struct{} {
 }
 
 func TestTheElectedRunsTheJobsAndThenAnother(t *testing.T) {
-	s := redistest.Start(t)
-	first := redlatchgocron.NewElector(open(t, s).Elections().Election("jobs"), "first", quiet)
+	srv := redlatchtest.New(t)
+	first := redlatchgocron.NewElector(srv.Open().Elections().Election("jobs"), "first", quiet)
 	redistest.Eventually(t, time.Minute, "its election", func() bool { return first.IsLeader(t.Context()) == nil })
-	x := redlatchgocron.NewElector(open(t, s).Elections().Election("jobs"), "heir", quiet)
+	x := redlatchgocron.NewElector(srv.Open().Elections().Election("jobs"), "heir", quiet)
 	t.Cleanup(func() { x.Close(context.Background()) })
 	require.ErrorIs(t, x.IsLeader(t.Context()), redlatch.ErrNotAcquired)
 	ran := runs(t, x)
@@ -185,15 +171,15 @@ func TestTheElectedRunsTheJobsAndThenAnother(t *testing.T) {
 }
 
 func TestACampaignThatFailedIsRepeatedAndNamed(t *testing.T) {
-	s := redistest.Start(t)
-	s.Ask(t, "SET", "jobs", "of another program")
-	red := open(t, s)
+	srv := redlatchtest.New(t)
+	require.NoError(t, srv.Redis().Set("jobs", "of another program"))
+	red := srv.Open()
 	x := redlatchgocron.NewElector(red.Elections().Election("jobs"), "a", quiet)
 	redistest.Eventually(t, time.Minute, "its error", func() bool {
 		return errors.Is(x.IsLeader(t.Context()), redlatch.ErrWrongType)
 	})
 	require.ErrorIs(t, x.IsLeader(t.Context()), redlatch.ErrNotAcquired)
-	s.Ask(t, "DEL", "jobs")
+	srv.Redis().Del("jobs")
 	redistest.Eventually(t, time.Minute, "its election", func() bool { return x.IsLeader(t.Context()) == nil })
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -212,7 +198,7 @@ func TestACampaignThatFailedIsRepeatedAndNamed(t *testing.T) {
 }
 
 func TestTheFunctionsOfThePageSchedule(t *testing.T) {
-	red := open(t, redistest.Embedded(t))
+	red := redlatchtest.New(t).Open()
 	s, err := gocron.NewScheduler()
 	require.NoError(t, err)
 	ran := make(chan string, 4)

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -22,20 +20,8 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/contrib/grpc"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/redlatchtest"
 )
-
-// limiters are those of a server in this process, which is returned, too.
-func limiters(t *testing.T) (*ratelimit.Client, *miniredis.Miniredis) {
-	t.Helper()
-	server := miniredis.RunT(t)
-	red, err := redlatch.Open(t.Context(),
-		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-			DisableCache: true},
-		redlatch.Options{Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 10 * time.Second }})
-	require.NoError(t, err)
-	t.Cleanup(func() { red.Close(context.Background()) })
-	return red.Limiters(), server
-}
 
 // dial is a client of a health service behind the interceptor.
 func dial(t *testing.T, i *redlatchgrpc.Interceptor) grpc_health_v1.HealthClient {
@@ -57,7 +43,7 @@ func as(user string) context.Context {
 }
 
 func TestACallTakesOfAllLimitsAndIsToldWhenItCouldPass(t *testing.T) {
-	c, _ := limiters(t)
+	c := redlatchtest.New(t).Open().Limiters()
 	i, err := redlatchgrpc.New(c,
 		redlatchgrpc.Limit{Limiter: c.Limiter("user", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}),
 			Key: redlatchgrpc.ByMetadata("x-user")},
@@ -109,23 +95,23 @@ func TestByMetadata_FieldMissing_HasAKey(t *testing.T) {
 }
 
 func TestACallThatCannotBeJudgedIsUnavailable(t *testing.T) {
-	c, server := limiters(t)
+	server := redlatchtest.New(t)
+	c := server.Open().Limiters()
 	fail, err := redlatchgrpc.New(c, redlatchgrpc.Limit{Limiter: c.Limiter("fail", ratelimit.LimiterOptions{Rate: 9})})
 	require.NoError(t, err)
 	open, err := redlatchgrpc.New(c,
 		redlatchgrpc.Limit{Limiter: c.Limiter("open", ratelimit.LimiterOptions{Rate: 9, WhenDown: ratelimit.Open})})
 	require.NoError(t, err)
-	server.SetError("LOADING")
+	server.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable})
 	_, err = dial(t, fail).Check(as("ann"), &grpc_health_v1.HealthCheckRequest{})
 	require.Equal(t, codes.Unavailable, status.Code(err))
 	require.NotContains(t, err.Error(), "rc:", "keys are nobody's business")
-	server.SetError("LOADING in progress")
 	_, err = dial(t, open).Check(as("ann"), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
 }
 
 func TestWhatNewRefuses(t *testing.T) {
-	c, _ := limiters(t)
+	c := redlatchtest.New(t).Open().Limiters()
 	for _, limits := range [][]redlatchgrpc.Limit{nil, make([]redlatchgrpc.Limit, 17), make([]redlatchgrpc.Limit, 1)} {
 		_, err := redlatchgrpc.New(c, limits...)
 		require.ErrorIs(t, err, redlatch.ErrInvalidOption)

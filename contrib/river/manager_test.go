@@ -22,14 +22,12 @@ import (
 	redlatchriver "github.com/redlatch/redlatch/contrib/river"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/databases"
+	"github.com/redlatch/redlatch/redlatchtest"
 )
 
 func TestMain(m *testing.M) { databases.Main(m, nil) }
 
 var quiet = slog.New(slog.DiscardHandler)
-
-// patient options have time for calls: the machine may be busy.
-var patient = redlatch.Options{CallTimeout: 10 * time.Second, Logger: quiet}
 
 // Poll is the job of the tests.
 type Poll struct {
@@ -93,9 +91,7 @@ func ticks(t *testing.T, db *pgxpool.Pool, of string) (all []time.Time) {
 func TestServicesThatShareASchemaHaveTheirOwnJobs(t *testing.T) {
 	t.Parallel()
 	db := schema(t)
-	red, err := redlatch.Open(t.Context(), redistest.Embedded(t).Option(), patient)
-	require.NoError(t, err)
-	t.Cleanup(func() { red.Close(context.Background()) })
+	red := redlatchtest.New(t).Open()
 	for _, enough := range []int{20, 22} {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
@@ -114,9 +110,7 @@ func TestServicesThatShareASchemaHaveTheirOwnJobs(t *testing.T) {
 }
 
 func TestAJobThatCannotBeIsRefused(t *testing.T) {
-	red, err := redlatch.Open(t.Context(), redistest.Embedded(t).Option(), patient)
-	require.NoError(t, err)
-	t.Cleanup(func() { red.Close(context.Background()) })
+	red := redlatchtest.New(t).Open()
 	client, err := river.NewClient(riverpgxv5.New(nil), &river.Config{})
 	require.NoError(t, err)
 	e := red.Elections().Election("a")
