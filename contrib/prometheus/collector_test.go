@@ -16,17 +16,15 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchprom "github.com/redlatch/redlatch/contrib/prometheus"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
-
-func TestMain(m *testing.M) { redistest.Main(m, nil) }
 
 // first is the part of a name before its first colon.
 func first(_, name string) string {
@@ -38,10 +36,7 @@ func first(_, name string) string {
 func open(t *testing.T) (*redlatchprom.Collector, *redlatch.Client) {
 	t.Helper()
 	c := redlatchprom.New(redlatchprom.Options{Class: first})
-	red, err := redlatch.Open(t.Context(), redistest.Embedded(t).Option(),
-		c.Instrument(redlatch.Options{CallTimeout: 20 * time.Second}))
-	require.NoError(t, err)
-	t.Cleanup(func() { red.Close(context.Background()) })
+	red := redlatchtest.New(t).Open(c.Instrument(redlatch.Options{CallTimeout: 20 * time.Second}))
 	c.Watch(red)
 	return c, red
 }
@@ -70,16 +65,10 @@ func value(t *testing.T, c *redlatchprom.Collector, name string, labels ...strin
 	return 0
 }
 
-func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func TestLocksAndPermitsAreCounted(t *testing.T) {
 	t.Parallel()
 	c, red := open(t)
-	ctx := within(t)
+	ctx := t.Context()
 	lock := red.Locks().Reentrant("order:1")
 	hold, err := lock.Lock(ctx)
 	require.NoError(t, err)
@@ -125,7 +114,7 @@ func TestLocksAndPermitsAreCounted(t *testing.T) {
 func TestALossIsCountedByItsCauseAndWasZeroBefore(t *testing.T) {
 	t.Parallel()
 	c, red := open(t)
-	ctx := within(t)
+	ctx := t.Context()
 	lock := red.Locks().Reentrant("job")
 	hold, err := lock.Lock(ctx)
 	require.NoError(t, err)
@@ -142,7 +131,7 @@ func TestALossIsCountedByItsCauseAndWasZeroBefore(t *testing.T) {
 func TestClaimsAndWritesAreCounted(t *testing.T) {
 	t.Parallel()
 	c, red := open(t)
-	ctx := within(t)
+	ctx := t.Context()
 	sale := red.Stocks().Stock("sale:1")
 	_, err := sale.Open(ctx, stock.Spec{Limit: 2, PerUser: 2, OpenFor: time.Hour})
 	require.NoError(t, err)
@@ -180,34 +169,6 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	problems, err := testutil.CollectAndLint(c)
 	require.NoError(t, err)
 	require.Empty(t, problems)
-}
-
-func TestAnErrorIsCountedAsWhatItSaysOfTheOutcome(t *testing.T) {
-	t.Parallel()
-	c := redlatchprom.New(redlatchprom.Options{})
-	locks := c.Locks()
-	for err, want := range map[error]string{
-		redlatch.ErrNotAcquired:                                       "not_acquired",
-		errors.Join(redlatch.ErrNotAcquired, context.Canceled):        "canceled",
-		errors.Join(redlatch.ErrNotAcquired, redlatch.ErrUnavailable): "not_acquired",
-		errors.Join(context.Canceled, redlatch.ErrLost):               "lost",
-		redlatch.ErrLost:                                "lost",
-		redlatch.ErrMaxHold:                             "max_hold",
-		redlatch.ErrNotReplicated:                       "not_replicated",
-		redlatch.ErrUnavailable:                         "unavailable",
-		fmt.Errorf("x: %w", redlatch.ErrUnknownOutcome): "unknown_outcome",
-		redlatch.ErrDenied:                              "denied",
-		redlatch.ErrClosed:                              "closed",
-		context.DeadlineExceeded:                        "timeout",
-		errors.New("?"):                                 "other",
-		redlatch.ErrWrongType:                           "wrong_type",
-		errors.Join(redlatch.ErrUnavailable, context.DeadlineExceeded): "unavailable",
-	} {
-		before := value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)
-		locks(context.Background(), rlock.Event{Kind: rlock.EventNotAcquired, Name: "l", Err: err})
-		require.EqualValues(t, 1,
-			value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)-before, "%v", err)
-	}
 }
 
 func TestClassesAreBounded(t *testing.T) {
