@@ -240,13 +240,6 @@ func ExampleHandler() {
 	// 412 the fencing token is stale true
 }
 
-// Transport adds the token of the context to what it sends, and sends nothing without one.
-func ExampleTransport_RoundTrip() {
-	_, err := redlatchfence.Transport{}.RoundTrip(httptest.NewRequest("PUT", "http://example.com/", nil))
-	fmt.Println(err)
-	// Output: redlatchfence: invalid argument: token is 0, must be 1 to 1<<53 - 1
-}
-
 // A manifest in a bucket: it is read under the token, changed, and written on the condition that it is the same.
 func ExampleObjects() {
 	server := httptest.NewServer(&Bucket{}) // a program has a bucket, and a Client that signs
@@ -266,28 +259,6 @@ func ExampleObjects() {
 	// <nil>
 }
 
-// A Store is made of a client in a few lines; S3 is one over net/http.
-func ExampleStore() {
-	server := httptest.NewServer(&Bucket{})
-	defer server.Close()
-	var store redlatchfence.Store = redlatchfence.S3{Bucket: server.URL}
-	ctx := context.Background()
-	etag, err := store.Put(ctx, "a", redlatchfence.Object{Data: []byte("1"), Token: 33}) // no ETag: only if there is none
-	demo.Must(err)
-	_, err = store.Put(ctx, "a", redlatchfence.Object{Data: []byte("2"), Token: 34})
-	fmt.Println(errors.Is(err, redlatchfence.ErrPrecondition))
-	_, err = store.Put(ctx, "a", redlatchfence.Object{Data: []byte("3"), Token: 34, ETag: etag})
-	demo.Must(err)
-	head, err := store.Head(ctx, "a")
-	demo.Must(err)
-	full, err := store.Get(ctx, "a")
-	demo.Must(err)
-	fmt.Println(head.Token, string(full.Data))
-	// Output:
-	// true
-	// 34 3
-}
-
 func ExampleFiles() {
 	dir, err := os.MkdirTemp("", "fence")
 	demo.Must(err)
@@ -301,20 +272,4 @@ func ExampleFiles() {
 	// <nil>
 	// true
 	// new <nil>
-}
-
-// An Exclusive keeps other holders out while an act lasts.
-func ExampleExclusive() {
-	var guard redlatchfence.Exclusive = new(redlatchfence.Memory)
-	ctx := context.Background()
-	fmt.Println(guard.Do(ctx, "printer", 33, func(context.Context) error { return nil }))
-	// Output: <nil>
-}
-
-// A guard of one's own: it asks a device that compares tokens itself.
-func ExampleGuard() {
-	var guard redlatchfence.Guard = &redlatchfence.Memory{}
-	token := redlatchfence.Token(33)
-	fmt.Println(token.Check(), guard.Advance(context.Background(), "printer", token))
-	// Output: <nil> <nil>
 }

@@ -1,8 +1,6 @@
 package redlatchfence_test
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -32,7 +30,10 @@ func TestRedis_Rules(t *testing.T) {
 		require.ErrorIs(t, r.Del(ctx, "{a}:text", 33), redlatchfence.ErrStale)
 		require.Equal(t, "second", get("{a}:text"))
 		require.Equal(t, "34", get("redlatch_fence:{a}:text"))
-		require.NoError(t, r.Del(ctx, "{a}:text", 34))
+		require.ErrorContains(t, r.HSet(ctx, "{a}:text", 35, map[string]string{"a": "b"}), "WRONGTYPE")
+		require.ErrorIs(t, r.Set(ctx, "{a}:text", 34, "third"), redlatchfence.ErrStale, "35 is seen, though it failed")
+		require.NoError(t, r.Del(ctx, "{a}:text", 35))
+		require.NoError(t, r.Del(ctx, "{a}:text", 35), "a second run")
 		require.Equal(t, "none", get("{a}:text"))
 		require.ErrorIs(t, r.Set(ctx, "{a}:text", 33, "third"), redlatchfence.ErrStale, "the token stays")
 
@@ -50,63 +51,6 @@ func TestRedis_Rules(t *testing.T) {
 		require.NoError(t, client.Do(ctx, client.B().Set().Key("redlatch_fence:{hash2}").Value("text").Build()).Error())
 		require.ErrorContains(t, r.Set(ctx, "hash2", 33, "x"), "holds no token")
 		require.Equal(t, "none", get("hash2"))
-	})
-}
-
-// (state, arguments) -> (reply, state), and the same once more.
-func TestRedis_Script(t *testing.T) {
-	text, err := os.ReadFile("lua/write.lua")
-	require.NoError(t, err)
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		client := s.Client(t)
-		ctx := t.Context()
-		do := func(words ...string) rueidis.RedisResult {
-			return client.Do(ctx, client.B().Arbitrary(words...).Build())
-		}
-		for name, c := range map[string]struct {
-			fence string
-			args  string
-			reply int64
-			value string // of the key, "old" before
-			after string // the fence
-		}{
-			"set":            {"", "33 SET new", 1, "new", "33"},
-			"set_newer":      {"32", "33 SET new", 1, "new", "33"},
-			"set_equal":      {"33", "33 SET new", 1, "new", "33"},
-			"set_stale":      {"34", "33 SET new", 0, "old", "34"},
-			"set_2_53":       {"9007199254740991", "9007199254740990 SET new", 0, "old", "9007199254740991"},
-			"advance":        {"32", "33 ADVANCE", 1, "old", "33"},
-			"advance_stale":  {"34", "33 ADVANCE", 0, "old", "34"},
-			"del":            {"32", "33 DEL", 1, "", "33"},
-			"del_stale":      {"34", "33 DEL", 0, "old", "34"},
-			"hset_wrongtype": {"32", "33 HSET a b", -1, "old", "33"},
-		} {
-			t.Run(name, func(t *testing.T) {
-				require.NoError(t, do("FLUSHALL").Error())
-				require.NoError(t, do("SET", "{k}", "old").Error())
-				if c.fence != "" {
-					require.NoError(t, do("SET", "f{k}", c.fence).Error())
-				}
-				for range 2 {
-					args := strings.Fields(c.args)
-					keys := []string{"2", "f{k}", "{k}"}
-					if args[1] == "ADVANCE" {
-						keys = []string{"1", "f{k}"}
-					}
-					words := append(append([]string{"EVAL", string(text)}, keys...), args...)
-					reply, err := do(words...).AsInt64()
-					if c.reply < 0 {
-						require.ErrorContains(t, err, "WRONGTYPE")
-					} else {
-						require.NoError(t, err)
-						require.Equal(t, c.reply, reply)
-					}
-					value, _ := do("GET", "{k}").ToString()
-					fence, _ := do("GET", "f{k}").ToString()
-					require.Equal(t, [2]string{c.value, c.after}, [2]string{value, fence})
-				}
-			})
-		}
 	})
 }
 

@@ -91,10 +91,3 @@ func ExampleEvery() {
 	fmt.Println(next.Format(time.TimeOnly))
 	// Output: 12:05:00
 }
-
-// A Client is what a Manager needs of a river.Client.
-func ExampleClient() {
-	var client redlatchriver.Client = (*river.Client[any])(nil)
-	fmt.Printf("%T\n", client)
-	// Output: *river.Client[interface {}]
-}
