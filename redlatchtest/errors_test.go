@@ -45,18 +45,6 @@ func once(t *testing.T, lock *rlock.Lock) (*rlock.Hold, error) {
 	return lock.TryLock(t.Context(), 0, 0)
 }
 
-func TestLock_CallLostOrSilent_IsErrUnknownOutcome(t *testing.T) {
-	for _, kind := range []redlatchtest.Kind{redlatchtest.LostReply, redlatchtest.LostRequest, redlatchtest.Silent} {
-		t.Run(kind.String(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-				srv.Break(redlatchtest.Fault{Kind: kind, Name: "order:1"})
-				_, err := once(t, red.Locks().Reentrant("order:1"))
-				is(t, err, redlatch.ErrUnknownOutcome)
-			})
-		})
-	}
-}
-
 // provoked is what a test does to have an error returned.
 var provoked = map[string]func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client){
 	"ErrNotAcquired": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
