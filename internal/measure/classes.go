@@ -16,14 +16,10 @@ type Classes struct {
 }
 
 // NewClasses returns classes that of makes of names; nil: one class, "all". At most most of each kind are counted
-// separately, besides other; 50 if that is not positive. fresh is called once for each, before it is used; it may be
-// nil.
+// separately, besides other; 50 if that is not positive. fresh is called once for each, before it is used.
 func NewClasses(of func(kind, name string) string, most int, fresh func(kind, class string)) *Classes {
 	if most <= 0 {
 		most = 50
-	}
-	if fresh == nil {
-		fresh = func(string, string) {}
 	}
 	return &Classes{of: of, most: most, fresh: fresh, known: map[string]map[string]struct{}{}}
 }
