@@ -94,7 +94,7 @@ func takeShots(t *testing.T, scripts map[string]lua) (shots map[string][]shot) {
 	proxy.Trap(&redistest.Trap{Match: look, Every: true})
 	o := proxy.Server().Option()
 	for range 3 { // on a busy machine a hold of fractions of a second may be lost
-		err := everything(o, "")
+		err := everything(o)
 		if err == nil {
 			break
 		}

@@ -5,7 +5,6 @@ package rights_test
 import (
 	"context"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,26 +12,12 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/acl"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/stretchr/testify/require"
 )
-
-// aclLines are the two ACL SETUSER lines of operations.md, for all keys and for one prefix, each as the words of its
-// command.
-func aclLines(t *testing.T) (lines [][]string) {
-	t.Helper()
-	document, err := os.ReadFile("../../docs/operations.md")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(document)) {
-		if strings.HasPrefix(line, "ACL SETUSER ") {
-			lines = append(lines, strings.Fields(line))
-		}
-	}
-	require.Len(t, lines, 2)
-	return lines
-}
 
 // denials are what the server has refused the user since the last call.
 func denials(t *testing.T, admin rueidis.Client) (refused []string) {
@@ -52,10 +37,10 @@ func denials(t *testing.T, admin rueidis.Client) (refused []string) {
 }
 
 // everything uses all of the library as that user, until the first error.
-func everything(o rueidis.ClientOption, prefix string) error {
+func everything(o rueidis.ClientOption) error {
 	return as(o, func(ctx context.Context, hub *pubsub.Hub) {
-		defer messages(ctx, hub, prefix)()
-		all := uses(hub, prefix)
+		defer messages(ctx, hub)()
+		all := uses(hub, "")
 		for _, feature := range []string{"counters", "locks", "elections", "packets", "limits", "stocks", "semaphores"} {
 			all[feature](ctx)
 		}
@@ -63,10 +48,10 @@ func everything(o rueidis.ClientOption, prefix string) error {
 }
 
 // messages uses a channel of a second hub, which is unsubscribed while the rest goes on, until end is called.
-func messages(ctx context.Context, hub *pubsub.Hub, prefix string) (end func()) {
+func messages(ctx context.Context, hub *pubsub.Hub) (end func()) {
 	other := redistest.Got(pubsub.New(hub.Client(),
 		pubsub.Options{Grace: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
-	channel := "redisson_lock__channel:{" + prefix + "e}"
+	const channel = "redisson_lock__channel:{e}"
 	sub := redistest.Got(other.Subscribe(ctx, channel))
 	redistest.Got(other.Publish(ctx, channel, "0"))
 	sub.Close()
@@ -75,10 +60,6 @@ func messages(ctx context.Context, hub *pubsub.Hub, prefix string) (end func()) 
 
 // eachTopology runs fn on a single server and on a Cluster, side by side: most of the time is waiting.
 func eachTopology(t *testing.T, fn func(t *testing.T, s *redistest.Server, admins []rueidis.Client)) {
-	t.Run("on", func(t *testing.T) { bothTopologies(t, fn) })
-}
-
-func bothTopologies(t *testing.T, fn func(t *testing.T, s *redistest.Server, admins []rueidis.Client)) {
 	for name, start := range map[string]func(testing.TB) *redistest.Server{
 		"single":  func(t testing.TB) *redistest.Server { return redistest.Start(t) },
 		"cluster": redistest.Cluster,
@@ -119,13 +100,8 @@ func run(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []stri
 	return slices.Compact(refused), err
 }
 
-// enough checks that everything works with these rights. Nothing is refused, ever; what fails because a hold of
-// fractions of a second was lost while the machine stood still is tried again.
-func enough(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string, prefix string) {
-	t.Helper()
-	enoughFor(t, s, admins, line, func(o rueidis.ClientOption) error { return everything(o, prefix) })
-}
-
+// enoughFor checks that a use works with these rights. Nothing is refused, ever; what fails because a hold of fractions
+// of a second was lost while the machine stood still is tried again.
 func enoughFor(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string,
 	use func(rueidis.ClientOption) error) {
 	t.Helper()
@@ -143,18 +119,12 @@ func enoughFor(t *testing.T, s *redistest.Server, admins []rueidis.Client, line 
 	require.NoError(t, err)
 }
 
+// The line of docs/operations.md is acl.Line (TestTheLinesOfTheDocumentAreThese). That for one prefix is that of all
+// features together, which TestTheRightsOfEachFeatureAreEnoughForIt tries one by one.
 func TestTheACLLineIsEnough(t *testing.T) {
 	t.Parallel()
 	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
-		enough(t, s, admins, aclLines(t)[0], "")
-	})
-}
-
-func TestTheACLLineForOnePrefixIsEnough(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
-		enough(t, s, admins, aclLines(t)[1], "shop:")
+		enoughFor(t, s, admins, strings.Fields(acl.Line("redlatch", "")), everything)
 	})
 }
 
@@ -169,20 +139,18 @@ var seldom = map[string]string{
 func TestTheACLLineHasNothingToSpare(t *testing.T) {
 	redistest.SkipShort(t) // a run for every right
 	t.Parallel()
-	line := aclLines(t)[0]
+	line := strings.Fields(acl.Line("redlatch", ""))
 	var mu sync.Mutex
 	unused := map[string]int{}
 	t.Run("less one", func(t *testing.T) { // several side by side: most of the time is waiting
 		for group := range 4 {
-			bothTopologies(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
+			eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
 				for i, right := range line {
 					if right[0] != '+' || seldom[right] != "" || i%4 != group {
 						continue
 					}
 					less := slices.Delete(slices.Clone(line), i, i+1)
-					if refused, err := run(t, s, admins, less, func(o rueidis.ClientOption) error {
-						return everything(o, "")
-					}); err == nil && len(refused) == 0 {
+					if refused, err := run(t, s, admins, less, everything); err == nil && len(refused) == 0 {
 						mu.Lock()
 						unused[right]++
 						mu.Unlock()
