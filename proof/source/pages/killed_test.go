@@ -335,29 +335,35 @@ func eachWayToDie(t *testing.T, story func(t *testing.T, s *shop, fate plan, lat
 	// by default every second step: of one event the even ones, of the next the odd ones
 	stride := redistest.Sized(2, 2, 1)
 	for i, e := range events[:redistest.Sized(1, 3, 4)] {
-		for _, way := range []string{"killed before", "killed after", "met before"} {
-			steps := i % stride
-			for more := true; more; steps += stride {
-				fate := plan{kill: steps, after: way == "killed after", at: -1}
-				if way == "met before" {
-					fate.kill, fate.at = -1, steps
-				}
-				synctest.Test(t, func(t *testing.T) {
-					defer func() {
-						if t.Failed() {
-							t.Logf("%s step %d, %+v", way, steps, e)
-						}
-					}()
-					srv := redlatchtest.New(t)
-					p := start(t, srv, lives)
-					defer p.red.Close(context.Background())
-					more = story(t, &shop{t: t, srv: srv, red: p.red}, fate, e.late, e.rival, e.back)
-				})
-				if t.Failed() {
-					return
-				}
+		eachStep(t, fmt.Sprintf("%+v", e), i%stride, stride, func(t *testing.T, s *shop, fate plan) bool {
+			return story(t, s, fate, e.late, e.rival, e.back)
+		})
+	}
+}
+
+// eachStep runs a story for every stride-th step from the first on: a process is killed before it or after it, or met
+// by another before it.
+func eachStep(t *testing.T, what string, first, stride int,
+	story func(t *testing.T, s *shop, fate plan) (reached bool)) {
+	for _, way := range []string{"killed before", "killed after", "met before"} {
+		step := first
+		for more := true; more && !t.Failed(); step += stride {
+			fate := plan{kill: step, after: way == "killed after", at: -1}
+			if way == "met before" {
+				fate.kill, fate.at = -1, step
 			}
-			require.Greater(t, steps, 1, fmt.Sprint(way, e))
+			synctest.Test(t, func(t *testing.T) {
+				defer func() {
+					if t.Failed() {
+						t.Log(way, "step", step, what)
+					}
+				}()
+				srv := redlatchtest.New(t)
+				p := start(t, srv, lives)
+				defer p.red.Close(context.Background())
+				more = story(t, &shop{t: t, srv: srv, red: p.red}, fate)
+			})
 		}
+		require.Greater(t, step, 1, way, what)
 	}
 }

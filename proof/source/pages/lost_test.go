@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
-	"github.com/redlatch/redlatch/redlatchtest"
 )
 
 // ledgered is the sale of the recipe, whose ledger goes to a database.
@@ -71,64 +69,51 @@ func TestOrder_DataLostAtAnyStep_IsPaidAndSoldOrNeither(t *testing.T) {
 			[]string{"at once", "unheard", "later", "declined"}) {
 			t.Run(stage+", "+how, func(t *testing.T) {
 				t.Parallel()
-				for _, way := range []string{"killed before", "killed after", "lost before"} {
-					for step, more := 0, true; more; step++ {
-						synctest.Test(t, func(t *testing.T) {
-							fate := plan{kill: step, after: way == "killed after", at: -1}
-							if way == "lost before" {
-								fate.kill, fate.at = -1, step
-							}
-							srv := redlatchtest.New(t)
-							admin := start(t, srv, lives)
-							defer admin.red.Close(context.Background())
-							s := &ledgered{shop: &shop{t: t, srv: srv, red: admin.red}}
-							s.open(false)
-							b, tried := &bank{}, false
-							order := func(fate plan) error {
-								p := start(t, srv, fate)
-								defer p.red.Close(context.Background())
-								before := tried
-								tried = true
-								err := Order(t.Context(), p.red, "1", "ann", before, b.pay(p, how), b.refund(p))
-								if fate.kill >= 0 || fate.at >= 0 {
-									more = p.steps > max(p.kill, p.at)
-								}
-								if p.killed() {
-									return errDead
-								}
-								return err
-							}
-							final := func(err error) bool { return err == nil || errors.Is(err, errNotSold) }
-							lost := false
-							fate.other = func() { s.lose(); operator.until(s); lost = true }
-							err := order(fate)
-							if !lost && !final(err) {
-								fate.other()
-							}
-							if lost {
-								if !final(err) {
-									err = order(lives)
-								}
-								operator.then(s)
-							}
-							for range 5 {
-								if !final(err) {
-									err = order(lives)
-								}
-							}
-							time.Sleep(time.Hour)
-							require.True(t, final(err), "%s step %d: %v", way, step, err)
-							g, looked := s.sale.Lookup(t.Context(), stock.Units{Request: "1"})
-							require.NoError(t, looked)
-							has := g.Outcome == stock.Replayed && g.Ordinal > 0
-							require.Equal(t, err == nil, has, "%s step %d: the answer %v, and the unit", way, step, err)
-							require.Equal(t, b.has(), has, "%s step %d: the answer %v, money and unit", way, step, err)
-						})
-						if t.Failed() {
-							return
+				eachStep(t, stage, 0, 1, func(t *testing.T, shop *shop, fate plan) (reached bool) {
+					s := &ledgered{shop: shop}
+					s.open(false)
+					b, tried := &bank{}, false
+					order := func(fate plan) error {
+						p := start(t, s.srv, fate)
+						defer p.red.Close(context.Background())
+						before := tried
+						tried = true
+						err := Order(t.Context(), p.red, "1", "ann", before, b.pay(p, how), b.refund(p))
+						if fate.kill >= 0 || fate.at >= 0 {
+							reached = p.steps > max(p.kill, p.at)
+						}
+						if p.killed() {
+							return errDead
+						}
+						return err
+					}
+					final := func(err error) bool { return err == nil || errors.Is(err, errNotSold) }
+					lost := false
+					fate.other = func() { s.lose(); operator.until(s); lost = true }
+					err := order(fate)
+					if !lost && !final(err) {
+						fate.other()
+					}
+					if lost {
+						if !final(err) {
+							err = order(lives)
+						}
+						operator.then(s)
+					}
+					for range 5 {
+						if !final(err) {
+							err = order(lives)
 						}
 					}
-				}
+					time.Sleep(time.Hour)
+					require.True(t, final(err), err)
+					g, looked := s.sale.Lookup(t.Context(), stock.Units{Request: "1"})
+					require.NoError(t, looked)
+					has := g.Outcome == stock.Replayed && g.Ordinal > 0
+					require.Equal(t, err == nil, has, "the answer %v, and the unit", err)
+					require.Equal(t, b.has(), has, "the answer %v, money and unit", err)
+					return reached
+				})
 			})
 		}
 	}
