@@ -7,7 +7,6 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
@@ -32,19 +31,4 @@ func TestWait_SubscribeDenied_PollsAndLogsOneLine(t *testing.T) {
 		require.NoError(t, <-got)
 	}
 	require.Equal(t, 1, log.Count("subscribe refused"))
-}
-
-func TestLock_ReadOnlyServer_IsUnavailableUntilItIsNot(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{})
-	wire.Must(t, r.redis, "REPLICAOF", "127.0.0.1", "1")
-	wire.Must(t, r.redis, "CONFIG", "SET", "replica-serve-stale-data", "yes")
-	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, errs.ErrUnavailable)
-	require.ErrorContains(t, err, "READONLY")
-	got := pass(t, r.locks.Reentrant("l"))
-	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.locks.Waiting("l") == 1 })
-	wire.Must(t, r.redis, "REPLICAOF", "NO", "ONE")
-	require.NoError(t, <-got)
 }

@@ -254,21 +254,6 @@ func TestSpinUsesNoChannelAndItsReleaseWakesOthers(t *testing.T) {
 	require.Less(t, time.Since(began), 8*time.Second, "woken, not by its poll")
 }
 
-func TestBackoffIsChecked(t *testing.T) {
-	t.Parallel()
-	type backoff struct{ Min, Max time.Duration }
-	r := newRig(t, redistest.Embedded(t), rlock.Options{})
-	for _, b := range []backoff{{Min: time.Microsecond}, {Min: time.Second, Max: time.Millisecond}, {Max: -1}, {Min: -1},
-		{Max: 200 * 365 * 24 * time.Hour}} {
-		_, err := r.locks.Spin("l", b.Min, b.Max).TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, errs.ErrInvalidOption, "%+v", b)
-		require.ErrorContains(t, err, "est sleep")
-	}
-	for _, b := range []backoff{{}, {Min: time.Second}, {Max: time.Millisecond}, {Min: time.Second, Max: time.Second}} {
-		require.NoError(t, lock(t, r.locks.Spin("l", b.Min, b.Max), within(t)).Unlock(within(t)), "%+v", b)
-	}
-}
-
 func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {

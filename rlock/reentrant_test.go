@@ -214,29 +214,6 @@ func TestUnlock_TwoHoldsOfOneOwner_FindNoLoss(t *testing.T) {
 	})
 }
 
-func TestUnlock_UnderItsOwnContext_IsNotCutShort(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{})
-	for name, of := range map[string]func(context.Context) context.Context{
-		"its own":  func(ctx context.Context) context.Context { return ctx },
-		"detached": rlock.Detach,
-		"derived": func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithCancel(rlock.Detach(ctx))
-			t.Cleanup(cancel)
-			return ctx
-		},
-	} {
-		for range 20 {
-			h := lock(t, r.locks.Reentrant("l"), within(t))
-			require.NoError(t, h.Unlock(of(h.Context(within(t)))), name)
-			m, err := rlock.Multi(r.locks.Reentrant("l"), r.locks.Reentrant("k"))
-			require.NoError(t, err)
-			all := lock(t, m, within(t))
-			require.NoError(t, all.Unlock(of(all.Context(within(t)))), name)
-		}
-	}
-}
-
 // A re-entry may have the longest lease, and whatever was done or lost since, the server may have it.
 func TestUnlock_AfterALongerReentry_IsTriedForItsLease(t *testing.T) {
 	t.Parallel()

@@ -2,11 +2,9 @@ package rlock_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,21 +64,6 @@ func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
 	})
 }
 
-func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
-	t.Parallel()
-	bubble(t, 2, rlock.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
-		ctx := context.Background()
-		first, err := rigs[0].locks.Reentrant("l").TryLock(ctx, 0, 20*time.Second)
-		require.NoError(t, err)
-		start := time.Now()
-		h := lock(t, rigs[1].locks.Reentrant("l"), ctx)
-		require.GreaterOrEqual(t, time.Since(start), 19*time.Second)
-		require.Less(t, time.Since(start), 22*time.Second, "nobody publishes an expiry")
-		require.NoError(t, h.Unlock(ctx))
-		require.ErrorIs(t, first.Unlock(ctx), errs.ErrLost)
-	})
-}
-
 // A return before its Unlock must not turn the deferred Close(context.Background()) of a main into one that never
 // returns.
 func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) {
@@ -113,34 +96,5 @@ func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
 			require.ErrorContains(t, err, "no such key", "%v", waiting)
 		}
 		require.NoError(t, held.Unlock(context.Background()))
-	})
-}
-
-func TestARefusedRenewalIsTriedUntilTheDeadline(t *testing.T) {
-	t.Parallel()
-	var refused atomic.Int32
-	o := rlock.Options{WatchdogTimeout: 30 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
-		if errors.Is(e.Err, errs.ErrDenied) {
-			refused.Add(1)
-		}
-	})}
-	bubble(t, 1, o, func(t *testing.T, s *redistest.Server, rigs []*rig) {
-		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
-		for _, right := range []string{"pexpire", "hmget"} {
-			before := refused.Load()
-			s.Embedded.SetError("NOPERM User app has no permissions to run the '" + right + "' command")
-			time.Sleep(15 * time.Second)
-			s.Embedded.SetError("")
-			require.Greater(t, refused.Load(), before, right)
-			time.Sleep(15 * time.Second)
-			require.NoError(t, h.Err(), "the right is back in time")
-		}
-		s.Embedded.SetError("NOPERM User app has no permissions to run the 'pexpire' command")
-		began := time.Now()
-		<-h.Done()
-		require.ErrorIs(t, h.Err(), errs.ErrLost)
-		require.Greater(t, time.Since(began), 15*time.Second, "not at the first refusal")
-		require.Less(t, time.Since(began), 30*time.Second, "before the server's lease ends")
-		s.Embedded.SetError("")
 	})
 }

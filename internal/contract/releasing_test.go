@@ -12,13 +12,25 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // disturbances are what a release may meet, besides what the scenarios of the suite have.
 var disturbances = map[string]func(t *testing.T, s *stage){
 	"with its own context": func(t *testing.T, s *stage) {
-		held := s.acquired(t, s.open(t, leased(0)), terms{})
-		require.NoError(t, s.release(held.Context(t.Context()), held))
+		p := s.open(t, leased(0))
+		for _, of := range []func(context.Context) context.Context{
+			func(ctx context.Context) context.Context { return ctx },
+			rlock.Detach,
+			func(ctx context.Context) context.Context {
+				ctx, cancel := context.WithCancel(rlock.Detach(ctx))
+				t.Cleanup(cancel)
+				return ctx
+			},
+		} {
+			held := s.acquired(t, p, terms{})
+			require.NoError(t, s.release(of(held.Context(t.Context())), held))
+		}
 	},
 	"a loss on its way": func(t *testing.T, s *stage) {
 		p := s.open(t, leased(0))

@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -29,14 +30,24 @@ var takingScenarios = []scenario{
 		s.released(t, s.acquired(t, second, terms{}))
 	}},
 	{"a waiter has it when it is released", true, func(t *testing.T, s *stage) {
-		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
-		held := s.blocked(t, first)
-		ctx, cancel := context.WithTimeout(t.Context(), lasting)
-		defer cancel()
-		waiter := s.waits(ctx, second, terms{})
-		waitingIn(t, second, 1)
-		s.released(t, held)
-		s.released(t, waiter.granted(t, 20*time.Second))
+		o := redlatch.Options{
+			Locks:      func(o *rlock.Options) { o.PollCap = lasting },
+			Elections:  func(o *election.Options) { o.PollCap = lasting },
+			Semaphores: func(o *rsemaphore.Options) { o.PollCap = lasting }}
+		first, second := s.open(t, redlatch.Options{}), s.open(t, o)
+		for _, cut := range []bool{false, true} {
+			held := s.blocked(t, first)
+			ctx, cancel := context.WithTimeout(t.Context(), lasting)
+			defer cancel()
+			waiter := s.waits(ctx, second, terms{})
+			waitingIn(t, second, 1)
+			if cut { // it hears nothing of the release
+				second.each(cuts[2])
+			}
+			s.released(t, held)
+			second.each((*redistest.Proxy).Heal)
+			s.released(t, waiter.granted(t, 20*time.Second))
+		}
 	}},
 	{"a waiter whose messages are lost has it within PollCap", false, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})

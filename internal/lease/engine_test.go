@@ -453,7 +453,7 @@ func TestRenewal_NotHeld_EndsThatLeaseOnly(t *testing.T) {
 
 func TestRenewal_Unanswered_IsRepeatedUntilTheDeadline(t *testing.T) {
 	t.Parallel()
-	for _, trouble := range []string{"of one key", "of the server", "of the network"} {
+	for _, trouble := range []string{"of one key", "of the server", "of a right", "of the network"} {
 		for _, mended := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, mended: %v", trouble, mended), func(t *testing.T) {
 				inShop(t, func(t *testing.T, s *shop) {
@@ -468,6 +468,9 @@ func TestRenewal_Unanswered_IsRepeatedUntilTheDeadline(t *testing.T) {
 						mend = func() { s.server.Embedded.Del("b"); s.grant(t, b, term) }
 					case "of the server":
 						s.server.Embedded.SetError("LOADING away")
+						mend = func() { s.server.Embedded.SetError("") }
+					case "of a right":
+						s.server.Embedded.SetError("NOPERM User app has no permissions to run the 'pexpire' command")
 						mend = func() { s.server.Embedded.SetError("") }
 					case "of the network":
 						mend, tries = s.tap.hold(), 2 // where nothing is answered, each when half of what is left has passed

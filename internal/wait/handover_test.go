@@ -141,25 +141,6 @@ func (d *desk) quit() {
 	d.acts()
 }
 
-func TestGrant_Lost_IsFoundByAPoll(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		d := &desk{r: r, lost: true}
-		for i := range 9 {
-			require.NoError(t, d.lock(fmt.Sprint("first ", i)))
-			got, _ := d.queueUp(t, fmt.Sprint("second ", i))
-			time.Sleep(2 * trip) // it knows its place
-			before, _ := d.look()
-			d.release("")
-			require.NoError(t, <-got)
-			after, _ := d.look()
-			require.Equal(t, 1, after-before)
-			require.LessOrEqual(t, d.idle, pollCap+trip, "not by the end of its lease")
-			d.quit()
-		}
-		require.Greater(t, d.idle, pollCap/2)
-	})
-}
-
 // A grant of an earlier place is not trusted, nor one of a later place that nobody has heard of: the waiter asks. What
 // is no grant is not heeded.
 func TestGrant_EarlierPlace_IsNotTrusted(t *testing.T) {

@@ -3,7 +3,6 @@ package election_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -184,23 +183,6 @@ func TestLeader_AnnouncementDeleted_IsMadeAgain(t *testing.T) {
 		time.Sleep(o.WatchdogTimeout)
 		for _, key := range s.Embedded.Keys() {
 			require.NotContains(t, key, "redlatch_leader", "and is not announced any more")
-		}
-	})
-}
-
-func TestEverythingMayRunTwice(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		p, other := on(t, rig.Twice{Client: s.Client(t)}, patient), start(t, s, patient)
-		told := observe(t, other.elections.Election("boss").Observe(within(t)))
-		for i := range 3 {
-			value := fmt.Sprint("term ", i)
-			l := elect(t, p.elections.Election("boss"), value)
-			require.Equal(t, l.Token(), hear(t, told, value, called(value)).Token)
-			if err := l.Resign(within(t)); err != nil { // the second run of a release finds nothing
-				require.ErrorIs(t, err, errs.ErrLost)
-			}
-			hear(t, told, "nobody", nobody)
 		}
 	})
 }
