@@ -130,32 +130,6 @@ func TestOpen_NewClientGiven_IsUsed(t *testing.T) {
 	require.NotNil(t, red.Hub().Client())
 }
 
-func TestClose_SomethingHeld_EndsItAndNamesIt(t *testing.T) {
-	t.Parallel()
-	server := redistest.Embedded(t)
-	red := open(t, server, redlatch.Options{Logger: slog.New(slog.DiscardHandler)})
-	hold, err := red.Locks().Reentrant("kept-lock").Lock(t.Context())
-	require.NoError(t, err)
-	permit, err := red.Semaphores().Semaphore("kept-permit", 1).Acquire(t.Context(), 1)
-	require.NoError(t, err)
-	gone, err := red.Locks().Reentrant("released").Lock(t.Context())
-	require.NoError(t, err)
-	closed := make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { closed <- red.Close(ctx) }()
-	<-hold.Done()
-	<-permit.Done()
-	require.NoError(t, gone.Unlock(t.Context()), "what is held can still be released")
-	cancel()
-	err = <-closed
-	require.ErrorContains(t, err, "kept-lock")
-	require.ErrorContains(t, err, "kept-permit")
-	require.NotContains(t, err.Error(), "released")
-	require.ErrorIs(t, err, context.Canceled)
-	runtime.KeepAlive(hold) // one that was dropped is not named
-	runtime.KeepAlive(permit)
-}
-
 // slowToClose is a client whose Close takes a minute.
 type slowToClose struct{ rueidis.Client }
 
@@ -217,6 +191,11 @@ func TestClose_Again_WaitsForTheFirstAndItsResult(t *testing.T) {
 				lasted, err = closing(time.Hour)
 				require.Equal(t, 3*time.Second-50*time.Millisecond, lasted)
 				require.ErrorContains(t, err, name+": ")
+				if name == "redlatch" {
+					for _, left := range []string{"kept-lock", "kept-leader", "kept-permit"} {
+						require.ErrorContains(t, err, left)
+					}
+				}
 				require.Equal(t, err, <-first)
 				lasted, err = closing(time.Hour)
 				require.Zero(t, lasted)

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -26,28 +24,6 @@ func ofCounts(c *rsemaphore.Client) redistest.Take {
 	_, _ = s.TrySetPermits(context.Background(), 1, time.Hour) // each process does, and the first one counts
 	return func(ctx context.Context, wait time.Duration) (func(), error) {
 		return func() { s.Release(context.Background(), 1) }, s.TryAcquire(ctx, 1, cmp.Or(wait, time.Minute))
-	}
-}
-
-// A caller's context ends in any moment of its call: before the request is sent, while it is under way, after its
-// reply.
-func TestCountingSemaphore_CallCancelled_StaysFree(t *testing.T) {
-	t.Parallel()
-	take := ofCounts(newRig(t, redistest.Start(t), unhurried).c)
-	failed := 0
-	for n := 0; failed < redistest.Sized(12, 12, 5000) && n < redistest.Sized(800, 800, 100_000); n++ {
-		ctx, cancel := context.WithCancel(context.Background())
-		time.AfterFunc(time.Duration(n%40)*10*time.Microsecond, cancel)
-		release, err := take(ctx, 0)
-		cancel()
-		if err != nil {
-			failed++
-			began := time.Now()
-			release, err = take(context.Background(), time.Minute)
-			require.NoError(t, err)
-			require.Less(t, time.Since(began), soon, "it is free, after %d calls of which %d were cancelled", n+1, failed)
-		}
-		release()
 	}
 }
 

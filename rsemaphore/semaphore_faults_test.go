@@ -2,7 +2,6 @@ package rsemaphore_test
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -84,47 +83,6 @@ func TestRelease_OfALostPermit_PendsWhileARequestMayRun(t *testing.T) {
 			return r.c.Owed() == 0 && counts(t, sem) == [3]int{3, 0, 3}
 		})
 	})
-}
-
-func collect() {
-	runtime.GC()
-	runtime.Gosched()
-}
-
-func TestPermit_Dropped_IsRenewedNoMoreAndLogged(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	log := &redistest.Logbook{}
-	r := newRig(t, redistest.Embedded(t),
-		rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 1500 * time.Millisecond, Logger: log.Logger()})
-	sem := r.c.Semaphore("s", 2).WithLabel("sieve")
-	kept := acquire(t, sem, 1)
-	for range 3 { // to be left to their leases
-		_, err := r.c.Semaphore("starts", 3).TryAcquire(within(t), 1, 0, time.Hour)
-		require.NoError(t, err)
-	}
-	work := func() context.Context { return acquire(t, sem, 1).Context(context.Background()) }()
-	for range 5 {
-		collect()
-		time.Sleep(10 * time.Millisecond)
-	}
-	require.NoError(t, work.Err(), "a context is reason enough")
-	require.Zero(t, log.Count("dropped"))
-	redistest.Eventually(t, 20*time.Second, "dropped", func() bool {
-		collect()
-		time.Sleep(50 * time.Millisecond) // a collection is of all that the package's tests have
-		return log.Count("dropped without Release") == 1
-	})
-	require.Equal(t, 1, log.Count("label=sieve"))
-	collect()
-	require.Equal(t, 1, log.Count("dropped without Release"))
-	redistest.Eventually(t, 20*time.Second, "back after its lease", func() bool {
-		return counts(t, sem) == [3]int{1, 1, 2}
-	})
-	release(t, kept)
-	ctx := within(t)
-	require.NoError(t, r.c.Close(ctx))
-	require.NoError(t, ctx.Err(), "nothing to wait for")
 }
 
 func TestServerClock_StepOfHours_AcquiresAllTheSame(t *testing.T) {

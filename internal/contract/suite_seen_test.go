@@ -236,6 +236,35 @@ var seenScenarios = []scenario{
 			return pending == 0
 		})
 	}},
+	{"an outage is logged once by those who wait for it, and so is its end", false, func(t *testing.T, s *stage) {
+		var book redistest.Logbook
+		o := leased(500 * time.Millisecond)
+		o.Logger = book.Logger()
+		p := s.open(t, o)
+		held := s.blocked(t, s.open(t, leased(0)))
+		ctx, leave := context.WithCancel(t.Context())
+		const waiters = 50
+		var all []*attempt
+		for range waiters {
+			all = append(all, s.waits(ctx, p, terms{}))
+		}
+		waitingIn(t, p, waiters)
+		logged := func() [2]int {
+			return [2]int{book.Count("does not answer those who wait"), book.Count("answers those who wait again")}
+		}
+		require.Zero(t, logged())
+		p.each(func(p *redistest.Proxy) { p.Hold(redistest.Up) })
+		time.Sleep(lasting)
+		require.Equal(t, [2]int{1, 0}, logged(), &book)
+		p.heal()
+		time.Sleep(lasting)
+		require.Equal(t, [2]int{1, 1}, logged(), &book)
+		leave()
+		for _, a := range all {
+			<-a.done
+		}
+		s.released(t, held)
+	}},
 	{spoiled, false, besideAnotherType},
 }
 

@@ -15,36 +15,6 @@ import (
 
 type lifeTestKey string
 
-func TestLife_Context_EndsWithItAndWithItsParent(t *testing.T) {
-	why := errors.New("why")
-	for name, parent := range map[string]context.Context{
-		"that can end":    t.Context(),
-		"that cannot end": context.WithoutCancel(t.Context()),
-	} {
-		t.Run(name, func(t *testing.T) {
-			var life session.Life
-			ctx := life.Context(context.WithValue(parent, lifeTestKey("k"), "v"))
-			child, cancel := context.WithTimeout(ctx, time.Hour)
-			defer cancel()
-			heard := make(chan error, 1)
-			context.AfterFunc(ctx, func() { heard <- context.Cause(ctx) })
-			require.Equal(t, "v", child.Value(lifeTestKey("k")))
-			require.NoError(t, ctx.Err())
-			life.End(why)
-			for _, c := range []context.Context{ctx, child, life.Context(parent), life.Context(ctx)} {
-				<-c.Done()
-				require.ErrorIs(t, c.Err(), context.Canceled)
-				require.Equal(t, why, context.Cause(c))
-			}
-			require.Equal(t, why, <-heard)
-			require.Equal(t, why, context.Cause(new(session.Life).Context(ctx)), "its end is that of its parent")
-		})
-	}
-	var life session.Life
-	life.End(why)
-	require.Equal(t, why, context.Cause(life.Context(context.Background())))
-}
-
 // A leader that derives a context for each job is a life of weeks, and so is the parent.
 func TestLife_Long_ContextsDoNotPileUp(t *testing.T) {
 	long, cancel := context.WithCancel(context.Background())
@@ -113,6 +83,8 @@ func TestLife_Context_HasTheValuesOfItsParent(t *testing.T) {
 	late := life.Context(parent)
 	require.Error(t, late.Err())
 	require.Equal(t, why, context.Cause(late))
+	life.End(why)
+	require.Equal(t, why, context.Cause(life.Context(context.Background())))
 }
 
 // asked counts how often a value is looked up in it.
