@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -63,35 +64,22 @@ func BenchmarkReservations(b *testing.B) { runs(b, reservations) }
 const plenty = 1<<53 - 1
 
 var (
-	claims = with([]int{1, 256}, rawClaim, map[string]maker{
+	claims = with([]int{1, 256}, floorOf(load.RawClaim), map[string]maker{
 		"Claim":            claim(stock.Options{}, plenty, stock.Granted),
 		"Claim-uncombined": claim(stock.Options{MaxBatch: -1}, plenty, stock.Granted),
 		"Claim-sold-out":   claim(stock.Options{}, 1, stock.SoldOut),
 		"ClaimAny":         claimAny,
 	}, "Claim", "Claim-uncombined", "Claim-sold-out", "ClaimAny")
-	reservations = with([]int{1, 256}, rawReserve, map[string]maker{"Reserve-Confirm": reserve}, "Reserve-Confirm")
+	reservations = with([]int{1, 256}, floorOf(load.RawReserve), map[string]maker{"Reserve-Confirm": reserve},
+		"Reserve-Confirm")
 )
 
-func rawClaim(b *testing.B, s *redistest.Server) op {
-	c, script := s.Client(b), rueidis.NewLuaScript(redistest.PlainClaim)
-	require.NoError(b, c.Do(b.Context(), c.B().Hset().Key("s").FieldValue().FieldValue("limit", "1000000000").Build()).
-		Error())
-	return func(ctx context.Context, _ int, n int64) error {
-		return script.Exec(ctx, c, []string{"s", "s:u"}, []string{strconv.FormatInt(n, 10)}).Error()
-	}
-}
-
-func rawReserve(b *testing.B, s *redistest.Server) op {
-	c, keys := s.Client(b), []string{"s", "s:r", "s:h"}
-	hold, confirm := rueidis.NewLuaScript(redistest.PlainReserve), rueidis.NewLuaScript(redistest.PlainConfirm)
-	require.NoError(b, c.Do(b.Context(), c.B().Hset().Key("s").FieldValue().FieldValue("left", "1000000000").Build()).
-		Error())
-	return func(ctx context.Context, _ int, n int64) error {
-		id := strconv.FormatInt(n, 10)
-		if err := hold.Exec(ctx, c, keys, []string{id, id, "1", "1763000000000"}).Error(); err != nil {
-			return err
-		}
-		return confirm.Exec(ctx, c, keys, []string{id}).Error()
+// floorOf is the floor that load makes of a client.
+func floorOf(open func(context.Context, rueidis.Client) (load.Op, error)) maker {
+	return func(b *testing.B, s *redistest.Server) op {
+		do, err := open(b.Context(), s.Client(b))
+		require.NoError(b, err)
+		return func(ctx context.Context, _ int, n int64) error { return do(ctx, n) }
 	}
 }
 
@@ -161,10 +149,8 @@ var (
 
 func rawLimit(keys int64) maker {
 	return func(b *testing.B, s *redistest.Server) op {
-		c, script := s.Client(b), rueidis.NewLuaScript(redistest.PlainLimit)
-		return func(ctx context.Context, _ int, n int64) error {
-			return script.Exec(ctx, c, []string{key(n, keys)}, []string{"1", "1000000000"}).Error()
-		}
+		ask := load.RawLimit(s.Client(b), 1, 1_000_000_000)
+		return func(ctx context.Context, _ int, n int64) error { _, err := ask(ctx, key(n, keys)); return err }
 	}
 }
 

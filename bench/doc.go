@@ -12,7 +12,7 @@
 //
 //	locks, permits   SET NX PX to acquire, a script that compares and deletes to release
 //	counters         INCR
-//	claims, limits   the shortest script that does it, see internal/redistest/plain.go
+//	claims, limits   the shortest script that does it, see bench/internal/load/floor.go
 //	places           the same lock, on loopback
 //
 // Both take turns within one benchmark, a tenth of the operations each time, so that a change of the machine's speed

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/bench/internal/load"
@@ -129,15 +128,7 @@ func cycle(acquire load.Acquire) op {
 	}
 }
 
-// rawLock is the smallest lock that excludes and is released only by its holder.
+// rawLock is the floor of locks and permits.
 func rawLock(b *testing.B, s *redistest.Server) op {
-	c := s.Client(b)
-	take := rueidis.NewLuaScript("return redis.call('SET',KEYS[1],ARGV[1],'NX','PX',30000)")
-	drop := rueidis.NewLuaScript("if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0")
-	return cycle(func(ctx context.Context, name string) (load.Release, error) {
-		if err := take.Exec(ctx, c, []string{name}, []string{"owner"}).Error(); err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context) error { return drop.Exec(ctx, c, []string{name}, []string{"owner"}).Error() }, nil
-	})
+	return cycle(load.RawLock(s.Client(b), 30*time.Second))
 }

@@ -3,13 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -20,9 +19,9 @@ import (
 var claimPeers = []Peer{
 	claims("raw INCR", "github.com/redis/rueidis", "INCR through rueidis: counts, and never says no", rawIncr),
 	claims("raw claim script", "github.com/redis/rueidis", "the shortest script that gives each claimant one unit",
-		rawClaim),
+		floorOf(load.RawClaim)),
 	claims("raw reserve, confirm scripts", "github.com/redis/rueidis",
-		"two short scripts: no hold expires, and no claimant has a limit", rawReserve),
+		"two short scripts: no hold expires, and no claimant has a limit", floorOf(load.RawReserve)),
 	claims("Counter.Incr", here, "rcounter, no bounds", counterIncr),
 	claims("Stock.Claim", here, "a new claimant each time, all granted", ofStock(
 		func(ctx context.Context, s *stock.Stock, id string) (stock.Grant, error) { return s.Claim(ctx, id) })),
@@ -62,25 +61,13 @@ func rawIncr(_ context.Context, c rueidis.Client, _ Setup, o *calls) error {
 	return nil
 }
 
-func rawClaim(ctx context.Context, c rueidis.Client, _ Setup, o *calls) error {
-	script, limit := rueidis.NewLuaScript(redistest.PlainClaim), strconv.Itoa(math.MaxInt32)
-	o.do = func(ctx context.Context, n int64) error {
-		return script.Exec(ctx, c, []string{"{s}", "{s}:u"}, []string{strconv.FormatInt(n, 10)}).Error()
+// floorOf is the floor that load makes of a client.
+func floorOf(open func(context.Context, rueidis.Client) (load.Op, error)) func(context.Context, rueidis.Client, Setup,
+	*calls) error {
+	return func(ctx context.Context, c rueidis.Client, _ Setup, o *calls) (err error) {
+		o.do, err = open(ctx, c)
+		return err
 	}
-	return c.Do(ctx, c.B().Hset().Key("{s}").FieldValue().FieldValue("limit", limit).Build()).Error()
-}
-
-func rawReserve(ctx context.Context, c rueidis.Client, _ Setup, o *calls) error {
-	hold, confirm := rueidis.NewLuaScript(redistest.PlainReserve), rueidis.NewLuaScript(redistest.PlainConfirm)
-	keys, left := []string{"{s}", "{s}:r", "{s}:h"}, strconv.Itoa(math.MaxInt32)
-	o.do = func(ctx context.Context, n int64) error {
-		id := strconv.FormatInt(n, 10)
-		if err := hold.Exec(ctx, c, keys, []string{id, id, "1", "1763000000000"}).Error(); err != nil {
-			return err
-		}
-		return confirm.Exec(ctx, c, keys, []string{id}).Error()
-	}
-	return c.Do(ctx, c.B().Hset().Key("{s}").FieldValue().FieldValue("left", left).Build()).Error()
 }
 
 func counterIncr(_ context.Context, c rueidis.Client, _ Setup, o *calls) error {

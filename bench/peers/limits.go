@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -13,7 +12,7 @@ import (
 	"github.com/ulule/limiter/v3"
 	ulule "github.com/ulule/limiter/v3/drivers/store/redis"
 
-	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
@@ -58,12 +57,8 @@ func plainLimit(s Setup, rate int64) (limit, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	script := rueidis.NewLuaScript(redistest.PlainLimit)
-	args := []string{fmt.Sprint(max(1, 1_000_000/rate)), fmt.Sprint(rate)}
-	return func(ctx context.Context) (bool, error) {
-		v, err := script.Exec(ctx, c, []string{"k"}, args).AsIntSlice()
-		return err == nil && v[0] == 1, err
-	}, c.Close, nil
+	ask := load.RawLimit(c, max(1, 1_000_000/rate), rate)
+	return func(ctx context.Context) (bool, error) { return ask(ctx, "k") }, c.Close, nil
 }
 
 func redlatchLimit(s Setup, rate int64) (limit, func(), error) {

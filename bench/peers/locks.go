@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
-	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -82,46 +78,12 @@ func openOurs(of func(c *rlock.Client, name string) *rlock.Lock) func(context.Co
 	}
 }
 
-var (
-	takeScript = rueidis.NewLuaScript("return redis.call('SET',KEYS[1],ARGV[1],'NX','PX',ARGV[2])")
-	dropScript = rueidis.NewLuaScript("if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end " +
-		"return 0")
-)
-
-func openRaw(ctx context.Context, s Setup) (Locker, error) {
+func openRaw(_ context.Context, s Setup) (Locker, error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Redis}})
 	if err != nil {
 		return nil, err
 	}
-	id, err := c.Do(ctx, c.B().ClientId().Build()).AsInt64()
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	lease := strconv.FormatInt(s.Lease.Milliseconds(), 10)
-	var n atomic.Int64
-	return locker{func(ctx context.Context, name string) (load.Release, error) {
-		keys, owner := []string{name}, fmt.Sprintf("%d:%d", id, n.Add(1))
-		for {
-			err := takeScript.Exec(context.WithoutCancel(ctx), c, keys, []string{owner, lease}).Error()
-			if err == nil {
-				break
-			}
-			if !rueidis.IsRedisNil(err) {
-				return nil, err
-			}
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-		}
-		return func(ctx context.Context) error {
-			n, err := dropScript.Exec(ctx, c, keys, []string{owner}).AsInt64()
-			if err == nil && n != 1 {
-				err = errors.New("the lock was not ours any more")
-			}
-			return err
-		}, nil
-	}, c.Close}, nil
+	return locker{load.RawLock(c, s.Lease), c.Close}, nil
 }
 
 func openRueidislock(_ context.Context, s Setup) (Locker, error) {
