@@ -32,16 +32,17 @@ func contend(b *testing.B, workers int) {
 	s := start(b)
 	c := s.Client(b)
 	locks := openLocks(b, s.Option(), rlock.Options{})
-	alone := &load.Alone{}
+	watch := load.NewWatch(&load.Words{}, load.NewClock())
+	watch.Begin()
 	until(b, s, load.Spec{
-		Workers: workers, Think: time.Millisecond, Section: alone,
+		Workers: workers, Think: time.Millisecond, Watch: watch, Alone: true,
 		Name: func(int) string { return "contended" },
 		Acquire: func(ctx context.Context, name string) (load.Release, error) {
 			return held(ctx, locks.Reentrant(name))
 		},
 		Inside: func(ctx context.Context) error { return c.Do(ctx, c.B().Incr().Key("inside").Build()).Error() },
 	}, "incr")
-	overlaps, lost := alone.Broken()
+	overlaps, lost := watch.Broken()
 	require.Zero(b, overlaps)
 	require.Zero(b, lost)
 }

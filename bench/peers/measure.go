@@ -136,7 +136,7 @@ func (b *bench) measure(ctx context.Context, s step) (row Row, err error) {
 	}
 	row.fill(answers)
 	if s.queued() {
-		overlaps, lost := shared.broken()
+		overlaps, lost := shared.Broken()
 		row.Overlaps, row.Lost = int(overlaps), int(lost)
 	}
 	if s.Workload != impatient {
@@ -159,17 +159,12 @@ func except(workload string) []string {
 
 // count lets the run count for b.Duration.
 func (b *bench) count(row *Row, shared *arena) {
-	now := newClock()
-	shared.left.Store(now())
-	shared.phase.Store(measuring)
+	shared.Begin()
 	start := time.Now()
 	time.Sleep(b.Duration)
-	if shared.inside.Load() == 0 {
-		shared.idleUntil(now())
-	}
-	shared.phase.Store(over)
+	idle := shared.End()
 	row.Seconds = time.Since(start).Seconds()
-	row.IdleMillis = float64(shared.idle.Load()) / 1e6
+	row.IdleMillis = float64(idle) / 1e6
 }
 
 // fill enters what the processes say.

@@ -72,39 +72,20 @@ func TestRun_PeerFails_OthersAreMeasured(t *testing.T) {
 	require.InDelta(t, 2, row.Scripts, 0.5)
 }
 
-func TestSection_SecondWorkerInside_IsCounted(t *testing.T) {
+func TestArena_OtherProcess_SharesIt(t *testing.T) {
 	a, err := newArena()
 	require.NoError(t, err)
 	defer os.Remove(a.path)
 	defer a.Close()
-	b, err := openArena(a.path) // as another process does
+	b, err := openArena(a.path)
 	require.NoError(t, err)
 	defer b.Close()
-	now := int64(0)
-	clock := func() int64 { return now }
-	one, other := &section{a, clock, 0, make([]int64, 2)}, &section{b, clock, 2, make([]int64, 2)}
-	one.Enter(1) // while it warms up, nothing is judged
-	other.Enter(2)
-	other.Leave(2)
-	one.Leave(1)
-	a.phase.Store(measuring)
-	now = 30
-	one.Enter(1)
-	one.Leave(1)
-	now = 50
-	other.Enter(2)
-	other.Leave(2)
-	overlaps, lost := a.broken()
-	require.Zero(t, overlaps)
-	require.Zero(t, lost)
-	require.EqualValues(t, 30, a.idle.Load(), "the longer of two times in which the lock was free")
-	one.Enter(0)
-	other.Enter(3)
-	one.Leave(0)
-	other.Leave(3)
-	overlaps, lost = b.broken()
+	a.Begin()
+	require.True(t, b.Counts())
+	a.Enter(0)
+	b.Enter(1)
+	overlaps, _ := a.Broken()
 	require.EqualValues(t, 1, overlaps)
-	require.EqualValues(t, 1, lost)
 }
 
 func TestPlan_Rounds_HaveOtherOrders(t *testing.T) {

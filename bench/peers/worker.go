@@ -113,13 +113,12 @@ func (w *worker) run(ctx context.Context, o order) (a answer, err error) {
 		return a, err
 	}
 	defer shared.Close()
-	spec := load.Spec{Workers: o.Workers, First: o.First, Acquire: w.locker.Lock,
-		Recording: func() bool { return shared.phase.Load() == measuring }}
+	spec := load.Spec{Workers: o.Workers, First: o.First, Acquire: w.locker.Lock, Watch: shared.Watch,
+		Alone: o.Setting.queued()}
 	var gaveUp atomic.Int64
-	if o.Setting.queued() {
+	if spec.Alone {
 		spec.Name = func(int) string { return "bench:one" }
 		spec.Think = time.Millisecond
-		spec.Section = &section{shared, newClock(), o.First, make([]int64, o.Workers)}
 	} else {
 		spec.Name = func(i int) string { return "bench:own:" + strconv.Itoa(i) }
 		spec.Cycle = true
@@ -146,7 +145,7 @@ func (w *worker) run(ctx context.Context, o order) (a answer, err error) {
 		}
 	case impatient:
 		spec.Acquire = asking(w.locker, o.Setting.Patience, func() {
-			if spec.Recording() {
+			if shared.Counts() {
 				gaveUp.Add(1)
 			}
 		})

@@ -4,9 +4,7 @@ package load
 
 import (
 	"context"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -15,13 +13,6 @@ type Acquire func(ctx context.Context, name string) (Release, error)
 
 // Release ends one hold.
 type Release func(ctx context.Context) error
-
-// Section watches a critical section from outside the lock's own server. It must be cheap, or it hides races.
-type Section interface {
-	// Enter is called by the one worker that should be alone, Leave by the same one when it is done.
-	Enter(worker int64)
-	Leave(worker int64)
-}
 
 // Spec says how workers use locks.
 type Spec struct {
@@ -33,20 +24,20 @@ type Spec struct {
 	Inside func(ctx context.Context) error
 	// Think is how long a worker stays away after its release.
 	Think time.Duration
-	// Section, if set, learns who holds the lock.
-	Section Section
-	// Recording reports whether acquisitions count now; nil: always.
-	Recording func() bool
+	// Watch, if set, says when acquisitions count; nil: always.
+	Watch *Watch
+	// Alone: one worker may hold the lock at a time, which Watch judges.
+	Alone bool
 	// Cycle has the release timed, too: Outcome.Waits are then whole cycles.
 	Cycle bool
 }
 
 // Outcome is what the workers saw.
 type Outcome struct {
-	// Waits are the times from the call to the hold, while Recording. A wait that was still going on at the end is
+	// Waits are the times from the call to the hold, while they count. A wait that was still going on at the end is
 	// among them, as long as it had lasted: otherwise a lock that starves its waiters would look quick.
 	Waits      Histogram `json:"waits"`
-	Shares     []int64   `json:"shares"` // acquisitions of each worker, while Recording
+	Shares     []int64   `json:"shares"` // acquisitions of each worker, while they count
 	Ops        int64     `json:"ops"`    // their sum
 	Unfinished int64     `json:"unfinished"`
 	Errors     int64     `json:"errors"`
@@ -55,9 +46,6 @@ type Outcome struct {
 
 // Run drives Spec.Workers goroutines until ctx ends.
 func Run(ctx context.Context, s Spec) Outcome {
-	if s.Recording == nil {
-		s.Recording = func() bool { return true }
-	}
 	out := Outcome{Shares: make([]int64, s.Workers)}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -107,7 +95,7 @@ func (w *worker) run(ctx context.Context) {
 			continue
 		}
 		w.hold(calm)
-		counts := w.spec.Recording()
+		counts := w.spec.Watch == nil || w.spec.Watch.Counts()
 		if err := release(calm); err != nil {
 			w.fail(err)
 			continue
@@ -127,9 +115,9 @@ func (w *worker) run(ctx context.Context) {
 
 // hold does what is done under the lock.
 func (w *worker) hold(ctx context.Context) {
-	if s := w.spec.Section; s != nil {
-		s.Enter(w.id)
-		defer s.Leave(w.id)
+	if w.spec.Alone {
+		seen := w.spec.Watch.Enter(w.id)
+		defer w.spec.Watch.Leave(w.id, seen)
 	}
 	if w.spec.Inside != nil {
 		if err := w.spec.Inside(ctx); err != nil {
@@ -145,33 +133,4 @@ func (w *worker) fail(err error) {
 		w.first = err
 	}
 	time.Sleep(time.Millisecond)
-}
-
-// Alone is a Section for the workers of one process.
-type Alone struct {
-	inside   atomic.Int64
-	count    int64 // guarded by the lock under test and by nothing else; read and written apart, so overlaps lose some
-	entered  atomic.Int64
-	overlaps atomic.Int64
-}
-
-// Enter implements Section.
-func (a *Alone) Enter(worker int64) {
-	a.entered.Add(1)
-	if !a.inside.CompareAndSwap(0, worker+1) {
-		a.overlaps.Add(1)
-		a.inside.Store(worker + 1)
-	}
-	n := atomic.LoadInt64(&a.count)
-	runtime.Gosched() // an intruder gets its chance to read the same number
-	atomic.StoreInt64(&a.count, n+1)
-}
-
-// Leave implements Section.
-func (a *Alone) Leave(worker int64) { a.inside.CompareAndSwap(worker+1, 0) }
-
-// Broken is how often the lock let in a second worker, as found in two ways: by who was inside, and by what is missing
-// from the count.
-func (a *Alone) Broken() (overlaps, lost int64) {
-	return a.overlaps.Load(), a.entered.Load() - atomic.LoadInt64(&a.count)
 }

@@ -48,20 +48,21 @@ func TestJainIsOneForEqualSharesAndOneNthForAStarvingLock(t *testing.T) {
 }
 
 // drive runs workers on a lock of this process.
-func drive(t *testing.T, acquire load.Acquire) (load.Outcome, *load.Alone) {
+func drive(t *testing.T, acquire load.Acquire) (load.Outcome, *load.Watch) {
 	t.Helper()
-	alone := &load.Alone{}
+	watch := load.NewWatch(&load.Words{}, load.NewClock())
+	watch.Begin()
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	return load.Run(ctx, load.Spec{
-		Workers: 8, Name: func(int) string { return "k" }, Acquire: acquire, Section: alone,
+		Workers: 8, Name: func(int) string { return "k" }, Acquire: acquire, Watch: watch, Alone: true,
 		Inside: func(context.Context) error { time.Sleep(100 * time.Microsecond); return nil },
-	}), alone
+	}), watch
 }
 
 func TestALockThatExcludesIsNotAccused(t *testing.T) {
 	gate := make(chan struct{}, 1)
-	out, alone := drive(t, func(ctx context.Context, _ string) (load.Release, error) {
+	out, watch := drive(t, func(ctx context.Context, _ string) (load.Release, error) {
 		select {
 		case gate <- struct{}{}:
 			return func(context.Context) error { <-gate; return nil }, nil
@@ -69,7 +70,7 @@ func TestALockThatExcludesIsNotAccused(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	})
-	overlaps, lost := alone.Broken()
+	overlaps, lost := watch.Broken()
 	require.Zero(t, overlaps)
 	require.Zero(t, lost)
 	require.Zero(t, out.Errors)
@@ -83,11 +84,35 @@ func TestALockThatExcludesIsNotAccused(t *testing.T) {
 }
 
 func TestALockThatLetsTwoInIsFoundOut(t *testing.T) {
-	_, alone := drive(t, func(context.Context, string) (load.Release, error) {
+	_, watch := drive(t, func(context.Context, string) (load.Release, error) {
 		return func(context.Context) error { return nil }, nil
 	})
-	overlaps, _ := alone.Broken()
+	overlaps, _ := watch.Broken()
 	require.Positive(t, overlaps)
+}
+
+func TestWatch_SecondWorkerInside_IsCounted(t *testing.T) {
+	now := int64(0)
+	w := load.NewWatch(&load.Words{}, func() int64 { return now })
+	first, second := w.Enter(1), w.Enter(2) // while it warms up, nothing is judged
+	w.Leave(2, second)
+	w.Leave(1, first)
+	w.Begin()
+	now = 30
+	w.Leave(1, w.Enter(1))
+	now = 50
+	w.Leave(2, w.Enter(2))
+	overlaps, lost := w.Broken()
+	require.Zero(t, overlaps)
+	require.Zero(t, lost)
+	first, second = w.Enter(0), w.Enter(3)
+	w.Leave(0, first)
+	w.Leave(3, second)
+	overlaps, lost = w.Broken()
+	require.EqualValues(t, 1, overlaps)
+	require.EqualValues(t, 1, lost)
+	require.EqualValues(t, 30, w.End(), "the longest of the times in which the lock was free")
+	require.False(t, w.Counts())
 }
 
 func TestAWaiterThatNeverGetsInIsCountedWithAllItsWaiting(t *testing.T) {
