@@ -38,95 +38,64 @@ func Impatient(rnd *rand.Rand, take Take) (release func(), err error) {
 	return GiveUp[ways[rnd.IntN(len(ways))]](take, 1+time.Duration(rnd.Int64N(int64(5*time.Millisecond))))
 }
 
-// NotIdle has each of some processes take a thing, by one caller that is patient and by five that give up, in that way
-// or in any if it is empty, after up to 5 ms, and fails the test if it is idle for bound.
+// NotIdle has each of some processes take a thing, by one caller that is patient and by five that give up in one way
+// after up to 5 ms, and fails the test if no caller has it for bound.
 func NotIdle(t testing.TB, bound time.Duration, way string, processes ...Take) {
 	t.Helper()
 	until := time.Now().Add(Sized(100*time.Millisecond, 200*time.Millisecond, 2*time.Second))
-	idle := NewIdle()
+	idle := idle{since: time.Now()}
 	var gaveUp atomic.Int64
 	var wg sync.WaitGroup
 	for _, take := range processes {
 		for i := range 6 {
-			rnd := rand.New(rand.NewPCG(rand.Uint64(), 0))
 			wg.Go(func() {
 				for time.Now().Before(until) {
 					var release func()
 					var err error
-					switch {
-					case i == 0:
+					if i == 0 {
 						release, err = take(context.Background(), time.Minute)
-					case way == "":
-						release, err = Impatient(rnd, take)
-					default:
+					} else {
 						release, err = GiveUp[way](take, rand.N(5*time.Millisecond))
 					}
 					if err != nil {
 						gaveUp.Add(1)
 						continue
 					}
-					idle.Taken()
+					idle.change(+1)
 					time.Sleep(rand.N(500 * time.Microsecond))
-					idle.Left()
+					idle.change(-1)
 					release()
 				}
 			})
 		}
 	}
 	wg.Wait()
-	longest, total, taken := idle.Stop()
-	if t.Logf("taken %d times, %d calls gave up; idle for %v at most, %v in all", taken, gaveUp.Load(), longest,
-		total); longest >= bound {
-		t.Errorf("idle for %v while callers waited", longest)
+	idle.change(+1) // ends the last window
+	if t.Logf("taken %d times, %d calls gave up; idle for %v at most", idle.taken-1, gaveUp.Load(),
+		idle.longest); idle.longest >= bound {
+		t.Errorf("idle for %v while callers waited", idle.longest)
 	}
 }
 
-// Idle measures for how long no caller holds what is waited for. Its first window begins when it is made.
-type Idle struct {
-	mu      sync.Mutex
-	holders int
-	since   time.Time
-	longest time.Duration
-	total   time.Duration
-	taken   int
+// idle measures for how long no caller holds what is waited for.
+type idle struct {
+	mu             sync.Mutex
+	holders, taken int
+	since          time.Time // without holders
+	longest        time.Duration
 }
 
-// NewIdle returns one whose first window begins now.
-func NewIdle() *Idle { return &Idle{since: time.Now()} }
-
-// Taken says that a caller holds it.
-func (i *Idle) Taken() {
+// change says that a caller has it, or is about to release it.
+func (i *idle) change(n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.holders == 0 {
-		i.end()
+	if n > 0 {
+		i.taken++
+		if i.holders == 0 {
+			i.longest = max(i.longest, time.Since(i.since))
+		}
 	}
-	i.holders++
-	i.taken++
-}
-
-// Left says that a caller is about to release it.
-func (i *Idle) Left() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.holders--; i.holders == 0 {
+	if i.holders += n; i.holders == 0 {
 		i.since = time.Now()
 	}
-}
-
-func (i *Idle) end() {
-	d := time.Since(i.since)
-	i.longest = max(i.longest, d)
-	i.total += d
-}
-
-// Stop ends the last window, if one is open, and returns the longest, the sum of all, and how often it was taken.
-func (i *Idle) Stop() (longest, total time.Duration, taken int) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.holders == 0 {
-		i.end()
-		i.since = time.Now()
-	}
-	return i.longest, i.total, i.taken
 }
