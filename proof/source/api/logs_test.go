@@ -17,10 +17,9 @@ func TestLogLines_TextsOfPageAndSource_AreTheSame(t *testing.T) {
 	page := strings.ReplaceAll(string(document), `\|`, "|")
 	joined := regexp.MustCompile(`" \+\s*"`)
 	var source strings.Builder
-	_, all := tree(t)
-	for _, s := range library(all) {
+	for _, s := range library(t) {
 		if !strings.HasPrefix(s.dir(), "internal/redistest") {
-			source.WriteString(joined.ReplaceAllString(string(s.text), ""))
+			source.WriteString(joined.ReplaceAllString(s.text, ""))
 		}
 	}
 	logged := regexp.MustCompile(`"redlatch: (\w[^"%…]+)`).FindAllStringSubmatch(source.String(), -1)
