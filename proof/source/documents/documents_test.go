@@ -146,24 +146,11 @@ func TestTheCodeOfTheMigrationsIsTheExamples(t *testing.T) {
 	}
 }
 
-func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#]+)`)
-	for _, file := range documents(t) {
-		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
-			if strings.Contains(m[1], "://") {
-				continue
-			}
-			_, err := os.Stat(filepath.Join(filepath.Dir(file), m[1]))
-			require.NoError(t, err, "link in %s", file)
-		}
-	}
-}
-
-// A link into a document names one of its headings, as GitHub writes it: in small letters, with - for spaces, without
-// punctuation.
-func TestEveryLinkIntoADocumentMeetsAHeading(t *testing.T) {
+// A link leads to a file. A link into a document names one of its headings, as GitHub writes it: in small letters, with
+// - for spaces, without punctuation.
+func TestLinks_OfEveryPage_LeadSomewhere(t *testing.T) {
 	heading := regexp.MustCompile("(?m)^#+ +(.*)$")
-	link := regexp.MustCompile(`\]\(([^)#\s]*)#([^)]+)\)`)
+	link := regexp.MustCompile(`\]\(([^)#\s]*)#?([^)]*)\)`)
 	anchors := func(file string) (all []string) {
 		for _, m := range heading.FindAllStringSubmatch(read(t, file), -1) {
 			all = append(all, strings.Map(func(r rune) rune {
@@ -180,11 +167,16 @@ func TestEveryLinkIntoADocumentMeetsAHeading(t *testing.T) {
 	}
 	for _, file := range documents(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
 			to := file
 			if m[1] != "" {
 				to = filepath.Join(filepath.Dir(file), m[1])
 			}
-			if !strings.Contains(m[1], "://") && filepath.Ext(to) == ".md" {
+			_, err := os.Stat(to)
+			require.NoError(t, err, "link in %s", file)
+			if m[2] != "" && filepath.Ext(to) == ".md" {
 				require.Contains(t, anchors(to), m[2], "link in %s to %s", file, to)
 			}
 		}
