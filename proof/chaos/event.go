@@ -66,19 +66,14 @@ func (h record) all(do string) (list []event) {
 // use is n units that their holder could act under at every instant of an interval.
 type use struct {
 	from, to, n int64
-	token       int64
 	id          string
 	client      int
-	call        int64
 }
 
 // uses are those of the history. What a client had not begun to give back when it was killed, it could use until then,
 // but no longer than the first answer said.
 func (h record) uses() (list []use) {
 	left := map[string]int64{}
-	for _, e := range h.all("look") {
-		left[e.ID] = e.To
-	}
 	for _, e := range h.all("stop") {
 		left[e.ID] = e.To
 	}
@@ -97,7 +92,7 @@ func (h record) uses() (list []use) {
 			}
 		}
 		if to > e.Return {
-			list = append(list, use{from: e.Return, to: to, n: e.N, token: e.V, id: e.ID, client: e.Client, call: e.Call})
+			list = append(list, use{from: e.Return, to: to, n: e.N, id: e.ID, client: e.Client})
 		}
 	}
 	slices.SortFunc(list, func(a, b use) int { return cmp.Compare(a.from, b.from) })
