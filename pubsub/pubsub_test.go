@@ -31,6 +31,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -409,39 +410,17 @@ func TestCluster_MigratedSlot_IsFollowed(t *testing.T) {
 	h := newHub(t, c, pubsub.Options{})
 	const channel = "redisson_sc:{moving}" // one with a mark, which moves, too
 	sub := subscribe(t, h, channel)
-	slot := strconv.Itoa(int(keyname.Slot("moving")))
-	ids, nodes := []string{}, []rueidis.Client{}
-	owner := -1
-	for i, a := range s.Addrs {
-		n := optioned(t, s, func(o *rueidis.ClientOption) { o.InitAddress, o.ForceSingleClient = []string{a}, true })
-		id, err := n.Do(within(t), n.B().Arbitrary("CLUSTER", "MYID").Build()).ToString()
-		require.NoError(t, err)
-		ids, nodes = append(ids, id), append(nodes, n)
-		if int(keyname.Slot("moving")) < (i+1)*16384/3 && owner < 0 {
-			owner = i
-		}
-	}
-	target := (owner + 1) % 3
-	for _, step := range []struct {
-		node int
-		args []string
-	}{
-		{target, []string{"CLUSTER", "SETSLOT", slot, "IMPORTING", ids[owner]}},
-		{owner, []string{"CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target]}},
-		{target, []string{"CLUSTER", "SETSLOT", slot, "NODE", ids[target]}},
-		{owner, []string{"CLUSTER", "SETSLOT", slot, "NODE", ids[target]}},
-	} {
-		run(t, nodes[step.node], step.args...)
-	}
+	move := rig.NewMove(t, s, "moving")
+	move.Begin()
+	move.End()
 	require.True(t, next(t, sub).Gap, "the server took the subscription away")
 	redistest.Eventually(t, 20*time.Second, "subscribed at the new owner", sub.Live)
 	redistest.Eventually(t, 20*time.Second, "a message arrives", func() bool {
 		n, err := h.Publish(within(t), channel, "here")
 		return err == nil && n > 0 && heard(t, sub) == "here"
 	})
-	for node, want := range map[int]int64{target: 1, owner: 0} {
-		n, err := nodes[node].Do(within(t),
-			nodes[node].B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
+	for node, want := range map[rueidis.Client]int64{move.To: 1, move.From: 0} {
+		n, err := node.Do(within(t), node.B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
 		require.NoError(t, err)
 		require.Equal(t, map[string]int64{channel: want, keyname.Mark(channel): want}, n)
 	}

@@ -2,82 +2,17 @@ package rlock_test
 
 import (
 	"fmt"
-	"net"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
-
-// move is the migration of the slot of one key in a Cluster, step by step.
-type move struct {
-	t            *testing.T
-	slot         string
-	from, to     rueidis.Client
-	fromID, toID string
-
-	fromAddr, toAddr string
-}
-
-func newMove(t *testing.T, s *redistest.Server, key string) *move {
-	t.Helper()
-	m := &move{t: t, slot: strconv.Itoa(int(keyname.Slot(key)))}
-	owner := 0
-	for int(keyname.Slot(key)) >= (owner+1)*16384/3 {
-		owner++
-	}
-	node := func(i int) (rueidis.Client, string) {
-		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addrs[i]}, ForceSingleClient: true,
-			DisableCache: true})
-		require.NoError(t, err)
-		t.Cleanup(c.Close)
-		id, err := c.Do(within(t), c.B().Arbitrary("CLUSTER", "MYID").Build()).ToString()
-		require.NoError(t, err)
-		return c, id
-	}
-	m.from, m.fromID = node(owner)
-	m.to, m.toID = node((owner + 1) % 3)
-	m.fromAddr, m.toAddr = s.Addrs[owner], s.Addrs[(owner+1)%3]
-	return m
-}
-
-// back is the way back.
-func (m *move) back() *move {
-	return &move{t: m.t, slot: m.slot, from: m.to, to: m.from, fromID: m.toID, toID: m.fromID, fromAddr: m.toAddr,
-		toAddr: m.fromAddr}
-}
-
-func (m *move) do(c rueidis.Client, args ...string) {
-	m.t.Helper()
-	require.NoError(m.t, c.Do(within(m.t), c.B().Arbitrary(args...).Build()).Error(), "%v", args)
-}
-
-func (m *move) begin() {
-	m.t.Helper()
-	m.do(m.to, "CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.fromID)
-	m.do(m.from, "CLUSTER", "SETSLOT", m.slot, "MIGRATING", m.toID)
-}
-
-// key moves one key, if it is still there.
-func (m *move) key(key string) {
-	m.t.Helper()
-	host, port, err := net.SplitHostPort(m.toAddr)
-	require.NoError(m.t, err)
-	m.do(m.from, "MIGRATE", host, port, key, "0", "5000")
-}
-
-func (m *move) end() {
-	m.t.Helper()
-	m.do(m.to, "CLUSTER", "SETSLOT", m.slot, "NODE", m.toID)
-	m.do(m.from, "CLUSTER", "SETSLOT", m.slot, "NODE", m.toID)
-}
 
 func TestInAClusterTheLockIsHandedOverOnEveryNode(t *testing.T) {
 	t.Parallel()
@@ -116,10 +51,10 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	c := s.Client(t)
 	o := rlock.Options{PollCap: 100 * time.Millisecond}
 	a, b, other, third := newRig(t, s, o), newRig(t, s, o), newRig(t, s, o), newRig(t, s, o)
-	m := newMove(t, s, "l")
+	m := wire.NewMove(t, s, "l")
 	queue := "redlatch_queue:{l}"
 	held, forced := lock(t, a.locks.Reentrant("l"), within(t)), lock(t, a.locks.Reentrant("{l}2"), within(t))
-	m.begin()
+	m.Begin()
 	// held on the old node, no queue yet
 	waiting := acquiring(t, b.locks.Reentrant("l"))
 	_, err := other.locks.Reentrant("l").TryLock(within(t), 200*time.Millisecond, 0)
@@ -128,7 +63,7 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	require.NoError(t, held.Unlock(within(t)))
 	got := <-waiting
 	require.NoError(t, got.err)
-	n, err := m.to.Do(within(t), m.to.B().Arbitrary("CLUSTER", "COUNTKEYSINSLOT", m.slot).Build()).AsInt64()
+	n, err := m.To.Do(within(t), m.To.B().Arbitrary("CLUSTER", "COUNTKEYSINSLOT", m.Slot).Build()).AsInt64()
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n, "what is new is made on the new node")
 	_, err = other.locks.Reentrant("l").TryLock(within(t), 0, 0)
@@ -144,15 +79,15 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 		h := lock(t, other.locks.Reentrant("l"), within(t))
 		require.NoError(t, h.Unlock(within(t)))
 	}
-	m.end()
+	m.End()
 
 	// and back, with waiters in the queue when the slot begins to move
-	m = m.back()
+	m = m.Back()
 	held = lock(t, a.locks.Reentrant("l"), within(t))
 	w1 := queueUp(t, c, b.locks.Reentrant("l"), within(t), 1)
 	w2 := queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
 	w3 := queueUp(t, c, third.locks.Reentrant("l"), within(t), 3)
-	m.begin()
+	m.Begin()
 	require.NoError(t, held.Unlock(within(t)), "both are still here, but what is gone here cannot be made here")
 	next := func() result {
 		select {
@@ -170,8 +105,8 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	require.True(t, ok)
 	require.ErrorIs(t, got.hold.Unlock(within(t)), errs.ErrLost)
 	got = next()
-	m.key(queue)
-	m.end()
+	m.Key(queue)
+	m.End()
 	got.unlock(t)
 
 	// and the queue works as before
@@ -179,8 +114,8 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	w1 = queueUp(t, c, b.locks.Reentrant("l"), within(t), 1)
 	w2 = queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
 	redistest.Eventually(t, 20*time.Second, "their subscriptions have followed", func() bool {
-		n, err := m.to.Do(within(t),
-			m.to.B().PubsubShardnumsub().Channel("redlatch_grant:{l}:"+b.locks.ID(),
+		n, err := m.To.Do(within(t),
+			m.To.B().PubsubShardnumsub().Channel("redlatch_grant:{l}:"+b.locks.ID(),
 				"redlatch_grant:{l}:"+other.locks.ID()).Build()).AsIntMap()
 		for _, listeners := range n {
 			if listeners != 1 {
@@ -205,7 +140,7 @@ func TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased(t *testing.T) 
 	t.Parallel()
 	s := redistest.Cluster(t)
 	r, other := newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond}), newRig(t, s, rlock.Options{})
-	m := newMove(t, s, "{l}")
+	m := wire.NewMove(t, s, "{l}")
 	rw := func(n int) *rlock.ReadWriteLock { return r.locks.ReadWrite(fmt.Sprint("{l}rw", n)) }
 	wait := func(l *rlock.Lock) <-chan result {
 		waiting := acquiring(t, l)
@@ -221,7 +156,7 @@ func TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased(t *testing.T) 
 	reads, kept, cut := lock(t, rw(1).Read(), within(t)), lock(t, rw(2).Write(), within(t)), lock(t, rw(3).Read(),
 		within(t))
 	under := lock(t, rw(2).Read(), kept.Context(within(t)))
-	m.begin()
+	m.Begin()
 	for _, h := range []*rlock.Hold{fairly, reads, under, kept} {
 		require.NoError(t, h.Unlock(within(t)), h.Name())
 	}

@@ -520,16 +520,16 @@ func TestAMultiOfASlotThatIsMigratedIsAcquiredOneByOne(t *testing.T) {
 	m := multi(t, reentrants(r, "{x}a", "{x}b", "{x}c")...)
 	require.NoError(t, lock(t, m, within(t)).Unlock(within(t)))
 	before := lock(t, m, within(t))
-	slot := newMove(t, s, "{x}a")
-	slot.begin()
-	slot.key("{x}b")
+	slot := wire.NewMove(t, s, "{x}a")
+	slot.Begin()
+	slot.Key("{x}b")
 	require.NoError(t, before.Unlock(within(t)))
 	for _, waitTime := range []time.Duration{0, 10 * time.Second} {
 		h, err := m.TryLock(within(t), waitTime, 0)
 		require.NoError(t, err)
 		require.NoError(t, h.Unlock(within(t)))
 	}
-	slot.end()
+	slot.End()
 	require.NoError(t, lock(t, m, within(t)).Unlock(within(t)))
 }
 

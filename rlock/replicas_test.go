@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -17,10 +18,10 @@ import (
 func TestReplicas_SlotMigrated_ConfirmWhereItWasGranted(t *testing.T) {
 	t.Parallel()
 	s := redistest.ReplicatedCluster(t)
-	m := newMove(t, s.Server, "l")
+	m := wire.NewMove(t, s.Server, "l")
 	var to redistest.Pair
 	for _, p := range s.Pairs {
-		if p.Primary.Addr() == m.toAddr {
+		if p.Primary.Addr() == m.ToAddr {
 			to = p
 		}
 	}
@@ -41,12 +42,12 @@ func TestReplicas_SlotMigrated_ConfirmWhereItWasGranted(t *testing.T) {
 		require.False(t, n, "taken back")
 	}
 	granted("granted where it was")
-	m.begin()
+	m.Begin()
 	granted("granted where its slot goes to, by ASK")
 	to.Replica.Stop(t)
 	refused("by ASK, not replicated")
 	to.Replica.Resume(t) // Valkey has it confirm who has the slot
-	m.end()
+	m.End()
 	to.Replica.Stop(t)
 	refused("by MOVED, not replicated")
 	to.Replica.Resume(t)

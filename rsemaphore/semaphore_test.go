@@ -3,18 +3,16 @@ package rsemaphore_test
 import (
 	"encoding/hex"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -213,29 +211,9 @@ func TestPermits_SlotMigrated_AreKept(t *testing.T) {
 	s := redistest.Cluster(t)
 	const term = 4 * time.Second // a busy machine may be late by so much
 	r := newRig(t, s, rsemaphore.Options{WatchdogTimeout: term})
-	slot := keyname.Slot("s")
-	owner := 0
-	for int(slot) >= (owner+1)*16384/3 {
-		owner++
-	}
-	node := func(i int) (c rueidis.Client, id string) {
-		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addrs[i%3]}, ForceSingleClient: true,
-			DisableCache: true})
-		require.NoError(t, err)
-		t.Cleanup(c.Close)
-		id, err = c.Do(within(t), c.B().Arbitrary("CLUSTER", "MYID").Build()).ToString()
-		require.NoError(t, err)
-		return c, id
-	}
-	from, fromID := node(owner)
-	to, toID := node(owner + 1)
-	do := func(c rueidis.Client, args ...string) {
-		t.Helper()
-		require.NoError(t, c.Do(within(t), c.B().Arbitrary(args...).Build()).Error(), "%v", args)
-	}
+	move := wire.NewMove(t, s, "s")
 	p, q := acquire(t, r.c.Semaphore("{s}2", 5), 2), acquire(t, r.c.Semaphore("s", 5).WithLabel("x"), 1)
-	do(to, "CLUSTER", "SETSLOT", strconv.Itoa(int(slot)), "IMPORTING", fromID)
-	do(from, "CLUSTER", "SETSLOT", strconv.Itoa(int(slot)), "MIGRATING", toID)
+	move.Begin()
 	kept := func(what string) {
 		t.Helper()
 		since := time.Now()
@@ -246,21 +224,14 @@ func TestPermits_SlotMigrated_AreKept(t *testing.T) {
 		})
 	}
 	kept("renewed again and again before anything is moved")
-	host, port, err := net.SplitHostPort(s.Addrs[(owner+1)%3])
-	require.NoError(t, err)
 	for _, keys := range [][]string{{"{s}2", "{s}:timeout"}, {"s", "{s}2:timeout", "{s}:notes"}} {
 		for _, key := range keys {
-			do(from, "MIGRATE", host, port, key, "0", "5000")
+			move.Key(key)
 		}
 		kept("and with more and more moved")
 	}
-	left, err := from.Do(within(t),
-		from.B().Arbitrary("CLUSTER", "COUNTKEYSINSLOT", strconv.Itoa(int(slot))).Build()).AsInt64()
-	require.NoError(t, err)
-	require.Zero(t, left)
-	for _, c := range []rueidis.Client{to, from} {
-		do(c, "CLUSTER", "SETSLOT", strconv.Itoa(int(slot)), "NODE", toID)
-	}
+	require.Zero(t, wire.Number(t, move.From, "CLUSTER", "COUNTKEYSINSLOT", move.Slot))
+	move.End()
 	release(t, p)
 	release(t, q)
 	require.Equal(t, [3]int{5, 0, 5}, counts(t, r.c.Semaphore("s", 5)))
