@@ -14,7 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/pubsub"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -23,17 +23,11 @@ func init() {
 }
 
 func connectRole(o rlock.Options) (rueidis.Client, *rlock.Client, error) {
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{os.Args[1]}})
+	c, hub, err := wire.Role()
 	if err != nil {
 		return nil, nil, err
 	}
-	hub, err := pubsub.New(c, pubsub.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	if o.RetryTimeout == 0 {
-		o.RetryTimeout = redistest.Retries(o.CallTimeout)
-	}
+	o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	locks, err := rlock.New(hub, o)
 	return c, locks, err
 }

@@ -53,7 +53,7 @@ func TestCounting_MessageOfTooFew_CostsNoRequest(t *testing.T) {
 	for range 98 {
 		require.NoError(t, other.c.CountingSemaphore("s").Release(within(t), 1))
 	}
-	require.LessOrEqual(t, scriptCalls(t, other)-before, int64(98+3), "the releases, and what it takes to begin")
+	require.LessOrEqual(t, scriptCalls(t, other)-before, 98+3, "the releases, and what it takes to begin")
 	require.NoError(t, other.c.CountingSemaphore("s").Release(within(t), 1))
 	require.NoError(t, <-got)
 	require.Equal(t, "0", other.text(t, "GET", "s"))

@@ -27,29 +27,10 @@ func asking(capacity int, of string, entries ...string) []string {
 	return args
 }
 
-// heard collects what is published to a process while fn runs.
+// heard is what is published to a process while fn runs.
 func (r *rig) heard(t *testing.T, process string, fn func()) (words []string) {
 	t.Helper()
-	ctx := within(t)
-	got := make(chan string, 100)
-	conn, release := r.redis.Dedicate()
-	defer release()
-	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { got <- m.Message }})
-	require.NoError(t, conn.Do(ctx, conn.B().Subscribe().Channel("redlatch_grant:"+process).Build()).Error())
-	fn()
-	r.must(t, "PUBLISH", "redlatch_grant:"+process, "mark")
-	for {
-		select {
-		case m := <-got:
-			if m == "mark" {
-				conn.Close()
-				return words
-			}
-			words = append(words, m)
-		case <-ctx.Done():
-			t.Fatal("no message")
-		}
-	}
+	return r.heardWhile(t, "redlatch_grant:"+process, fn)
 }
 
 // queue is the bases in the queue in their order, with their numbers.
@@ -174,7 +155,7 @@ func TestWait_ServedByALostRelease_AsksAtOnce(t *testing.T) {
 	require.NoError(t, held.Release(within(t)))
 	trap.Wait(t)
 	release(t, <-got)
-	require.Less(t, scriptCalls(t, look)-asked, int64(10), "it asks, and is not asked for all the time")
+	require.Less(t, scriptCalls(t, look)-asked, 10, "it asks, and is not asked for all the time")
 }
 
 // isRelease reports whether a call is the release of a semaphore: no other script has four keys.
@@ -210,18 +191,10 @@ func TestAcquire_ManyProcessesWait_CallsDoNotGrow(t *testing.T) {
 }
 
 // scriptCalls is how many scripts the server has run.
-func scriptCalls(t testing.TB, r *rig) (n int64) {
+func scriptCalls(t testing.TB, r *rig) int {
 	t.Helper()
-	for _, c := range []string{"evalsha", "eval"} {
-		for line := range strings.Lines(r.text(t, "INFO", "commandstats")) {
-			if rest, ok := strings.CutPrefix(line, "cmdstat_"+c+":calls="); ok {
-				v, err := strconv.ParseInt(rest[:strings.IndexByte(rest, ',')], 10, 64)
-				require.NoError(t, err)
-				n += v
-			}
-		}
-	}
-	return n
+	calls := redistest.CommandCalls(t, r.redis)
+	return calls["evalsha"] + calls["eval"]
 }
 
 // A process that holds all is killed. The first five of the waiters get them when its lease is over, and no call of

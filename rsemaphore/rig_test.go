@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -87,35 +87,21 @@ func within(t testing.TB) context.Context {
 }
 
 // do sends one command past the library.
-func (r *rig) do(t testing.TB, args ...string) rueidis.RedisResult {
-	t.Helper()
-	return r.redis.Do(within(t), r.redis.B().Arbitrary(args...).Build())
-}
+func (r *rig) do(_ testing.TB, args ...string) rueidis.RedisResult { return wire.Raw(r.redis, args...) }
 
-// must is do for commands that a test needs to succeed.
 func (r *rig) must(t testing.TB, args ...string) {
 	t.Helper()
-	if err := r.do(t, args...).Error(); err != nil && !rueidis.IsRedisNil(err) {
-		require.NoError(t, err, args)
-	}
+	wire.Must(t, r.redis, args...)
 }
 
-// text is a reply as text, "(nil)" if there is none.
 func (r *rig) text(t testing.TB, args ...string) string {
 	t.Helper()
-	v, err := r.do(t, args...).ToString()
-	if rueidis.IsRedisNil(err) {
-		return "(nil)"
-	}
-	require.NoError(t, err, args)
-	return v
+	return wire.Text(t, r.redis, args...)
 }
 
 func (r *rig) number(t testing.TB, args ...string) int64 {
 	t.Helper()
-	v, err := r.do(t, args...).AsInt64()
-	require.NoError(t, err, args)
-	return v
+	return wire.Number(t, r.redis, args...)
 }
 
 func (r *rig) pttl(t testing.TB, key string) time.Duration {
@@ -123,37 +109,25 @@ func (r *rig) pttl(t testing.TB, key string) time.Duration {
 	return time.Duration(r.number(t, "PTTL", key)) * time.Millisecond
 }
 
-// keys are all keys of a single server.
+// keys are those of all objects on a single server.
 func (r *rig) keys(t testing.TB) []string {
 	t.Helper()
-	v, err := r.do(t, "KEYS", "*").AsStrSlice()
-	require.NoError(t, err)
-	return redistest.Objects(v)
+	return redistest.Objects(wire.Keys(t, r.redis))
 }
 
 // now is the server's time in ms.
 func (r *rig) now(t testing.TB) int64 {
 	t.Helper()
-	v, err := r.do(t, "TIME").AsStrSlice()
-	require.NoError(t, err)
-	s, _ := strconv.ParseInt(v[0], 10, 64)
-	us, _ := strconv.ParseInt(v[1], 10, 64)
-	return s*1000 + us/1000
+	return wire.ServerNow(t, r.redis)
 }
 
 // connectRole is a role's rig.
 func connectRole(o rsemaphore.Options) (rueidis.Client, *rsemaphore.Client, error) {
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{os.Args[1]}})
+	c, hub, err := wire.Role()
 	if err != nil {
 		return nil, nil, err
 	}
-	hub, err := pubsub.New(c, pubsub.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	if o.RetryTimeout == 0 {
-		o.RetryTimeout = redistest.Retries(o.CallTimeout)
-	}
+	o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	sc, err := rsemaphore.New(hub, o)
 	return c, sc, err
 }
@@ -189,24 +163,17 @@ func (r *rig) contents(t testing.TB, key string) string {
 	}
 }
 
-// heardWhile is what is published on channel while fn runs. A message of our own marks the end: a channel keeps its
-// order.
+// heardWhile is what is published on channel while fn runs.
 func (r *rig) heardWhile(t testing.TB, channel string, fn func()) (got []string) {
 	t.Helper()
-	sub, err := r.hub.Subscribe(within(t), channel)
-	require.NoError(t, err)
-	defer sub.Close()
+	heard, stop := wire.Overhear(t, r.redis, []string{channel}, nil)
+	defer stop()
 	fn()
-	_, err = r.hub.Publish(within(t), channel, "end of test")
-	require.NoError(t, err)
-	for {
-		m, err := sub.Next(within(t))
-		require.NoError(t, err)
-		if m.Payload == "end of test" {
-			return got
-		}
-		got = append(got, m.Payload)
+	for _, m := range heard() {
+		_, text, _ := strings.Cut(m, " ")
+		got = append(got, text)
 	}
+	return got
 }
 
 // heeding is an Observer of one kind of event.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -26,6 +27,16 @@ func Hub(t testing.TB, c rueidis.Client) *pubsub.Hub {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = h.Close(context.Background()) }) // a test that cares closes it itself
 	return h
+}
+
+// Role is a client of the server that a process of redistest.Spawn was started for, and a hub on it.
+func Role() (rueidis.Client, *pubsub.Hub, error) {
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{os.Args[1]}})
+	if err != nil {
+		return nil, nil, err
+	}
+	hub, err := pubsub.New(c, pubsub.Options{})
+	return c, hub, err
 }
 
 // Raw sends one command past the library.
