@@ -40,8 +40,8 @@ import (
 
 func main() {
 	var err error
-	if role := os.Getenv(roleEnv); role != "" {
-		err = work(role, os.Stdin, os.Stdout)
+	if os.Getenv(roleEnv) != "" {
+		err = work(os.Stdin, os.Stdout)
 	} else {
 		err = command(os.Args[1:])
 	}

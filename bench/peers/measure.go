@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/rpc"
 	"os"
 	"regexp"
 	"slices"
@@ -64,16 +65,14 @@ func (b *bench) run(ctx context.Context, log io.Writer) (f results, err error) {
 		return f, err
 	}
 	if slices.ContainsFunc(steps, func(s step) bool { return s.peer.Name == etcd }) {
-		c, err := startChild(etcdRole)
+		c, err := startChild()
 		if err != nil {
 			return f, err
 		}
 		defer c.end()
-		a, err := c.hear()
-		if err != nil {
-			return f, fmt.Errorf("etcd: %w", err)
+		if err := c.hear(c.Go("Worker.Serve", struct{}{}, &b.etcdAt, nil)); err != nil {
+			return f, err
 		}
-		b.etcdAt = a.Endpoint
 	}
 	for i, s := range steps {
 		if ctx.Err() != nil {
@@ -111,14 +110,13 @@ func (b *bench) measure(ctx context.Context, s step) (row Row, err error) {
 	}
 	defer cs.end()
 	setup := Setup{Redis: server.addr, Etcd: b.etcdAt, Lease: 10 * time.Second}
-	if _, err := cs.ask(order{Do: "open", Peer: s.peer.Name, Setup: setup}); err != nil {
+	if err := cs.call("Open", Opening{s.peer.Name, setup}); err != nil {
 		return row, err
 	}
-	if err := cs.tell(func(i int) order {
+	answers, runs := make([]Answer, len(cs)), make([]*rpc.Call, len(cs))
+	for i, c := range cs {
 		first, next := s.Workers*i/s.Processes, s.Workers*(i+1)/s.Processes
-		return order{Do: "run", Setting: s.setting, First: int64(first), Workers: next - first, Arena: shared.path}
-	}); err != nil {
-		return row, err
+		runs[i] = c.Go("Worker.Run", Part{s.setting, int64(first), next - first, shared.path}, &answers[i], nil)
 	}
 	time.Sleep(b.Warm)
 	before, err := server.usage(ctx)
@@ -130,8 +128,7 @@ func (b *bench) measure(ctx context.Context, s step) (row Row, err error) {
 	if err != nil {
 		return row, err
 	}
-	answers, err := cs.ask(order{Do: "stop"})
-	if err != nil {
+	if err := errors.Join(cs.call("Stop", struct{}{}), cs.hear(runs)); err != nil {
 		return row, err
 	}
 	row.fill(answers)
@@ -168,7 +165,7 @@ func (b *bench) count(row *Row, shared *arena) {
 }
 
 // fill enters what the processes say.
-func (r *Row) fill(answers []answer) {
+func (r *Row) fill(answers []Answer) {
 	var sum load.Outcome
 	for _, a := range answers {
 		sum.Waits.Merge(a.Outcome.Waits)

@@ -17,8 +17,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleEnv); role != "" {
-		if err := work(role, os.Stdin, os.Stdout); err != nil {
+	if os.Getenv(roleEnv) != "" {
+		if err := work(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

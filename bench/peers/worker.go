@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/rpc"
 	"os"
 	"os/exec"
 	"strconv"
@@ -19,98 +19,101 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/load"
 )
 
-// roleEnv makes this program, or its test binary, one of the processes of a measurement. It reads orders from standard
-// input, a line of JSON each, and answers them on standard output; the end of its input ends it.
-const roleEnv = "REDLATCH_BENCH_ROLE"
+// roleEnv makes this program, or its test binary, one of the processes of a measurement: a Worker that is called on its
+// standard input and output (net/rpc). The end of its input ends it.
+const roleEnv = "REDLATCH_BENCH_WORKER"
 
-const (
-	workerRole = "worker"
-	etcdRole   = "etcd"
-)
-
-// order is what a worker process has to do: open a peer, run a setting until the next order, or stop.
-type order struct {
-	Do      string
-	Peer    string  `json:",omitempty"`
-	Setup   Setup   `json:",omitzero"`
-	Setting setting `json:",omitzero"`
-	First   int64   `json:",omitempty"` // number of the first worker of this process
-	Workers int     `json:",omitempty"` // of this process
-	Arena   string  `json:",omitempty"`
-}
-
-// answer is what it says when it is done.
-type answer struct {
-	Error    string       `json:",omitempty"`
-	Outcome  load.Outcome `json:",omitzero"`
-	GaveUp   int64        `json:",omitempty"`
-	Endpoint string       `json:",omitempty"`
-	Broken   string       `json:",omitempty"` // a promise that did not hold
-}
-
-// work is the main function of a process with a role.
-func work(role string, in io.Reader, out io.Writer) error {
-	answers := json.NewEncoder(out)
-	switch role {
-	case etcdRole:
-		stop := make(chan struct{})
-		go func() { io.Copy(io.Discard, in); close(stop) }()
-		return serveEtcd(func(endpoint string) error { return answers.Encode(answer{Endpoint: endpoint}) }, stop)
-	case workerRole:
-		w := &worker{orders: json.NewDecoder(in)}
-		// A deadline that is far away: without one some peers make one of their own.
-		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-		defer cancel()
-		for {
-			var o order
-			if err := w.orders.Decode(&o); err != nil {
-				if errors.Is(err, io.EOF) {
-					return nil
-				}
-				return err
-			}
-			a, err := w.carryOut(ctx, o)
-			if err != nil {
-				a.Error = err.Error()
-			}
-			if err := answers.Encode(a); err != nil {
-				return err
-			}
-		}
-	}
-	return fmt.Errorf("%s=%q is not a role", roleEnv, role)
-}
-
-type worker struct {
-	orders *json.Decoder
+// Worker is a process of a measurement. Its methods are called by the process that measures.
+type Worker struct {
 	locker Locker
 	setup  Setup
+	stop   chan struct{} // ends Run
+	end    chan struct{} // ends etcd
+	etcd   sync.WaitGroup
 }
 
-func (w *worker) carryOut(ctx context.Context, o order) (a answer, err error) {
-	switch {
-	case o.Do == "open":
-		p, err := peerNamed(o.Peer)
-		if err != nil {
-			return a, err
-		}
-		w.setup = o.Setup
-		w.locker, err = p.Open(ctx, o.Setup)
-		return a, err
-	case o.Do == "run" && w.locker != nil:
-		return w.run(ctx, o)
+// stream is both ends of what a process reads and writes.
+type stream struct {
+	io.Reader
+	io.WriteCloser
+}
+
+// work is the main function of a worker process.
+func work(in io.Reader, out io.WriteCloser) error {
+	w := &Worker{stop: make(chan struct{}), end: make(chan struct{})}
+	server := rpc.NewServer()
+	if err := server.Register(w); err != nil {
+		return err
 	}
-	return a, fmt.Errorf("order %q at the wrong time", o.Do)
+	server.ServeConn(stream{in, out})
+	close(w.end)
+	w.etcd.Wait()
+	return nil
+}
+
+// Opening says which peer a process opens, and with what.
+type Opening struct {
+	Peer  string
+	Setup Setup
+}
+
+// Open opens a peer.
+func (w *Worker) Open(o Opening, _ *struct{}) error {
+	p, err := peerNamed(o.Peer)
+	if err != nil {
+		return err
+	}
+	w.setup = o.Setup
+	w.locker, err = p.Open(context.Background(), o.Setup)
+	return err
+}
+
+// Serve starts a node of etcd, and says where.
+func (w *Worker) Serve(_ struct{}, endpoint *string) error {
+	ready, failed := make(chan string, 1), make(chan error, 1)
+	w.etcd.Go(func() {
+		failed <- serveEtcd(func(at string) error { ready <- at; return nil }, w.end)
+	})
+	select {
+	case *endpoint = <-ready:
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
+
+// Stop ends Run.
+func (w *Worker) Stop(struct{}, *struct{}) error {
+	close(w.stop)
+	return nil
+}
+
+// Part is what one process does of a setting.
+type Part struct {
+	Setting setting
+	First   int64 // number of the first worker of this process
+	Workers int   // of this process
+	Arena   string
+}
+
+// Answer is what it says when it is done.
+type Answer struct {
+	Outcome load.Outcome
+	GaveUp  int64
+	Broken  string // a promise that did not hold
 }
 
 // stuck is how long after the end a call may still take that does not wait for another worker.
 const stuck = 3 * time.Second
 
-// run has the workers of this process acquire, until the next order, whatever it is.
-func (w *worker) run(ctx context.Context, o order) (a answer, err error) {
+// Run has the workers of this process acquire until Stop.
+func (w *Worker) Run(o Part, a *Answer) error {
+	// A deadline that is far away: without one some peers make one of their own.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
 	shared, err := openArena(o.Arena)
 	if err != nil {
-		return a, err
+		return err
 	}
 	defer shared.Close()
 	spec := load.Spec{Workers: o.Workers, First: o.First, Acquire: w.locker.Lock, Watch: shared.Watch,
@@ -137,7 +140,7 @@ func (w *worker) run(ctx context.Context, o order) (a answer, err error) {
 		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{w.setup.Redis}, ForceSingleClient: true,
 			DisableCache: true, PipelineMultiplex: -1})
 		if err != nil {
-			return a, err
+			return err
 		}
 		defer c.Close()
 		spec.Inside = func(ctx context.Context) error {
@@ -155,19 +158,17 @@ func (w *worker) run(ctx context.Context, o order) (a answer, err error) {
 			return nil
 		}
 	}
-	run, cancel := context.WithCancel(ctx)
 	done := make(chan load.Outcome, 1)
-	go func() { done <- load.Run(run, spec) }()
-	var next order
-	err = w.orders.Decode(&next)
+	go func() { done <- load.Run(ctx, spec) }()
+	<-w.stop
 	cancel()
 	a.Outcome, a.GaveUp = <-done, gaveUp.Load()
-	if c, ok := w.locker.(*calls); ok && err == nil {
-		if broken := c.broken(ctx); broken != nil {
+	if c, ok := w.locker.(*calls); ok {
+		if broken := c.broken(context.Background()); broken != nil {
 			a.Broken = broken.Error()
 		}
 	}
-	return a, err
+	return nil
 }
 
 // asking acquires for a caller that gives up at a deadline, and then asks again at once.
@@ -186,55 +187,47 @@ func asking(l Locker, patience time.Duration, gaveUp func()) load.Acquire {
 	}
 }
 
-// child is a process of this program with a role.
+// child is a worker process.
 type child struct {
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	orders *json.Encoder
-	out    *json.Decoder
-	ended  sync.Once
+	cmd *exec.Cmd
+	*rpc.Client
 }
 
-func startChild(role string) (*child, error) {
+func startChild() (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.Command(self)}
-	c.cmd.Env = append(os.Environ(), roleEnv+"="+role)
-	c.cmd.Stderr = os.Stderr
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := c.cmd.StdoutPipe()
+	cmd := exec.Command(self)
+	cmd.Env, cmd.Stderr = append(os.Environ(), roleEnv+"=1"), os.Stderr
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	c.orders, c.out = json.NewEncoder(c.in), json.NewDecoder(out)
-	return c, c.cmd.Start()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &child{cmd, rpc.NewClient(stream{out, in})}, cmd.Start()
 }
 
 // patience is how long an answer may take. A child that gives none is killed.
 const patience = 20 * time.Second
 
-func (c *child) hear() (a answer, err error) {
+// hear waits for the answer to a call.
+func (c *child) hear(call *rpc.Call) error {
 	defer time.AfterFunc(patience, func() { c.cmd.Process.Kill() }).Stop()
-	if err := c.out.Decode(&a); err != nil {
-		return a, fmt.Errorf("no answer from a worker process within %v: %w", patience, err)
+	if <-call.Done; call.Error != nil {
+		return fmt.Errorf("worker process: %s, within %v: %w", call.ServiceMethod, patience, call.Error)
 	}
-	if a.Error != "" {
-		return a, fmt.Errorf("worker process: %s", a.Error)
-	}
-	return a, nil
+	return nil
 }
 
 // end has the child leave, and waits for it.
 func (c *child) end() {
-	c.ended.Do(func() {
-		c.in.Close()
-		defer time.AfterFunc(2*time.Second, func() { c.cmd.Process.Kill() }).Stop()
-		c.cmd.Wait()
-	})
+	c.Close()
+	defer time.AfterFunc(2*time.Second, func() { c.cmd.Process.Kill() }).Stop()
+	c.cmd.Wait()
 }
 
 // children are the processes of one measurement.
@@ -242,7 +235,7 @@ type children []*child
 
 func startChildren(n int) (cs children, err error) {
 	for range n {
-		c, err := startChild(workerRole)
+		c, err := startChild()
 		if err != nil {
 			cs.end()
 			return nil, err
@@ -260,26 +253,21 @@ func (cs children) end() {
 	all.Wait()
 }
 
-func (cs children) tell(o func(i int) order) error {
-	for i, c := range cs {
-		if err := c.orders.Encode(o(i)); err != nil {
-			return fmt.Errorf("worker process: %w", err)
+// call calls a method of each, all at the same time.
+func (cs children) call(method string, args any) error {
+	var calls []*rpc.Call
+	for _, c := range cs {
+		calls = append(calls, c.Go("Worker."+method, args, &struct{}{}, nil))
+	}
+	return cs.hear(calls)
+}
+
+// hear waits for an answer of each.
+func (cs children) hear(calls []*rpc.Call) error {
+	for i, call := range calls {
+		if err := cs[i].hear(call); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// ask gives each its order, and waits for all answers.
-func (cs children) ask(o order) (answers []answer, err error) {
-	if err := cs.tell(func(int) order { return o }); err != nil {
-		return nil, err
-	}
-	for _, c := range cs {
-		a, err := c.hear()
-		if err != nil {
-			return nil, err
-		}
-		answers = append(answers, a)
-	}
-	return answers, nil
 }
