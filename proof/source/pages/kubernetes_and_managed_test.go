@@ -21,7 +21,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/proof/rights/profiles"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock/election"
 )
@@ -182,18 +181,6 @@ func TestAPodOutlivesRedisAndStopsWithoutIt(t *testing.T) {
 		require.LessOrEqual(t, time.Since(began), 21*time.Second)
 		srv.Heal()
 	})
-}
-
-// The page has a row for every provider whose refusals are played.
-func TestThePageHasEveryProviderThatIsPlayed(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/kubernetes-and-managed.md")
-	require.NoError(t, err)
-	for _, p := range profiles.All {
-		name, _, _ := strings.Cut(p.Name, ",")
-		if !strings.HasPrefix(name, "a ") { // which shows one refusal, and is nobody's
-			require.Regexp(t, `(?m)^\|[^|]*`+regexp.QuoteMeta(name), string(page))
-		}
-	}
 }
 
 // The manifest of the page is YAML, and its grace is longer than what it has to cover.
