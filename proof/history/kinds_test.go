@@ -233,6 +233,8 @@ func quorum() kind {
 	return k
 }
 
+func spin(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, 0, 4*time.Millisecond) }
+
 func TestHistories_UnderFaults_AreLinearizable(t *testing.T) {
 	t.Parallel()
 	for name, k := range map[string]kind{
@@ -242,7 +244,7 @@ func TestHistories_UnderFaults_AreLinearizable(t *testing.T) {
 		"NonReentrant":        of((*rlock.Client).NonReentrant),
 		"Fenced":              of((*rlock.Client).Fenced),
 		"Plain":               of(func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name) }),
-		"Spin":                of(func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, 0, 4*time.Millisecond) }),
+		"Spin":                of(spin),
 		"ReadWrite":           readWrite(),
 		"Semaphore":           semaphore(false),
 		"Weighted":            semaphore(true),
