@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -43,29 +44,15 @@ func newRigWith(t testing.TB, s *redistest.Server, o rlock.Options, change func(
 	if o.CallTimeout == 0 && o.WatchdogTimeout == 0 {
 		o.CallTimeout = 5 * time.Second // where it is not what is tested, no machine is so busy that a call is given up
 	}
-	co := s.Option()
-	change(&co)
-	c, err := rueidis.NewClient(co)
-	// a busy machine takes longer to connect than a connection may live
-	for n := 0; err != nil && co.ConnLifetime > 0 && n < 100; n++ {
-		c, err = rueidis.NewClient(co)
-	}
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	r := &rig{server: s, redis: c}
-	r.hub, err = pubsub.New(r.redis, pubsub.Options{Logger: o.Logger})
-	require.NoError(t, err)
-	t.Cleanup(func() { r.hub.Close(context.Background()) })
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
+	r := &rig{server: s}
+	r.redis, r.hub = wire.Process(t, s, o.Logger, change)
+	var err error
 	r.locks, err = rlock.New(r.hub, o)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		r.locks.Close(ctx)
-	})
+	wire.CloseUnwaited(t, r.locks)
 	return r
 }
 
@@ -97,16 +84,12 @@ func within(t testing.TB) context.Context {
 
 func (r *rig) hash(t testing.TB, key string) map[string]string {
 	t.Helper()
-	m, err := r.redis.Do(within(t), r.redis.B().Hgetall().Key(key).Build()).AsStrMap()
-	require.NoError(t, err)
-	return m
+	return wire.Hash(t, r.redis, key)
 }
 
 func (r *rig) pttl(t testing.TB, key string) time.Duration {
 	t.Helper()
-	ms, err := r.redis.Do(within(t), r.redis.B().Pttl().Key(key).Build()).AsInt64()
-	require.NoError(t, err)
-	return time.Duration(ms) * time.Millisecond
+	return time.Duration(wire.Number(t, r.redis, "PTTL", key)) * time.Millisecond
 }
 
 func lock(t testing.TB, l *rlock.Lock, ctx context.Context) *rlock.Hold {
@@ -217,7 +200,5 @@ func heeding(kind rlock.EventKind, f func(e rlock.Event)) rlock.Observer {
 // keys are what is left on the server.
 func keys(t *testing.T, c rueidis.Client) []string {
 	t.Helper()
-	k, err := c.Do(within(t), c.B().Keys().Pattern("*").Build()).AsStrSlice()
-	require.NoError(t, err)
-	return redistest.Objects(k)
+	return redistest.Objects(wire.Keys(t, c))
 }

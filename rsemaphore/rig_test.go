@@ -35,41 +35,37 @@ func newRig(t testing.TB, s *redistest.Server, o rsemaphore.Options) *rig {
 
 func newRigWith(t testing.TB, s *redistest.Server, o rsemaphore.Options, change func(*rueidis.ClientOption)) *rig {
 	t.Helper()
-	co := s.Option()
-	change(&co)
-	c, err := rueidis.NewClient(co)
-	for end := time.Now().Add(20 * time.Second); err != nil && co.ConnLifetime > 0 && time.Now().Before(end); {
-		c, err = rueidis.NewClient(co) // its connection may expire while it is made
-	}
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return newRigOn(t, s, c, o)
+	c, hub := wire.Process(t, s, quiet(o).Logger, change)
+	return newRigOf(t, s, c, hub, o)
 }
 
 // newRigOn is a rig on a rueidis client of the test's own making.
 func newRigOn(t testing.TB, s *redistest.Server, c rueidis.Client, o rsemaphore.Options) *rig {
 	t.Helper()
+	return newRigOf(t, s, c, wire.HubOn(t, c, quiet(o).Logger), o)
+}
+
+func quiet(o rsemaphore.Options) rsemaphore.Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	return o
+}
+
+func newRigOf(t testing.TB, s *redistest.Server, c rueidis.Client, hub *pubsub.Hub, o rsemaphore.Options) *rig {
+	t.Helper()
+	o = quiet(o)
 	if o.CallTimeout == 0 && o.WatchdogTimeout == 0 {
 		o.CallTimeout = 5 * time.Second // where it is not what is tested, no machine is so busy that a call is given up
 	}
-	r := &rig{server: s, redis: c}
-	var err error
-	r.hub, err = pubsub.New(r.redis, pubsub.Options{Logger: o.Logger})
-	require.NoError(t, err)
-	t.Cleanup(func() { r.hub.Close(context.Background()) })
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
+	r := &rig{server: s, redis: c, hub: hub}
+	var err error
 	r.c, err = rsemaphore.New(r.hub, o)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		r.c.Close(ctx)
-	})
+	wire.CloseUnwaited(t, r.c)
 	return r
 }
 

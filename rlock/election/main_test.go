@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock/election"
 )
@@ -33,39 +34,29 @@ var quiet = slog.New(slog.DiscardHandler)
 // start makes a process on a server. Its calls have time: the machine may be busy.
 func start(t testing.TB, s *redistest.Server, o election.Options, change ...func(*rueidis.ClientOption)) *process {
 	t.Helper()
-	option := s.Option()
-	for _, c := range change {
-		c(&option)
-	}
-	c, err := rueidis.NewClient(option)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return on(t, c, o)
+	c, hub := rig.Process(t, s, quiet, change...)
+	return with(t, c, hub, o)
 }
 
 // on makes a process on a client.
 func on(t testing.TB, c rueidis.Client, o election.Options) *process {
 	t.Helper()
+	return with(t, c, rig.HubOn(t, c, quiet), o)
+}
+
+func with(t testing.TB, c rueidis.Client, hub *pubsub.Hub, o election.Options) *process {
+	t.Helper()
 	if o.CallTimeout == 0 {
 		o.CallTimeout = 10 * time.Second
 	}
-	o.Logger = quiet
-	p := &process{redis: c}
-	var err error
-	p.hub, err = pubsub.New(c, pubsub.Options{Logger: quiet})
-	require.NoError(t, err)
-	t.Cleanup(func() { p.hub.Close(context.Background()) })
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
-	p.elections, err = election.New(p.hub, o)
+	o.Logger = quiet
+	elections, err := election.New(hub, o)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		p.elections.Close(ctx)
-	})
-	return p
+	rig.CloseUnwaited(t, elections)
+	return &process{c, hub, elections}
 }
 
 // patient are options for a busy machine: a heartbeat that is late by seconds loses nothing.

@@ -4,6 +4,7 @@ package rig
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -23,10 +24,44 @@ var ctx = context.Background()
 // Hub is a hub on c that ends with the test.
 func Hub(t testing.TB, c rueidis.Client) *pubsub.Hub {
 	t.Helper()
-	h, err := pubsub.New(c, pubsub.Options{})
+	return HubOn(t, c, nil)
+}
+
+// Process is what a process has on a server: a client of rueidis, and a hub that logs to log. Both end with the test.
+func Process(t testing.TB, s *redistest.Server, log *slog.Logger, change ...func(*rueidis.ClientOption)) (rueidis.Client,
+	*pubsub.Hub) {
+	t.Helper()
+	o := s.Option()
+	for _, fn := range change {
+		fn(&o)
+	}
+	c, err := rueidis.NewClient(o)
+	for n := 0; err != nil && o.ConnLifetime > 0 && n < 100; n++ { // its connection may expire while it is made
+		c, err = rueidis.NewClient(o)
+	}
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c, HubOn(t, c, log)
+}
+
+// HubOn is a hub on c that logs to log, and ends with the test.
+func HubOn(t testing.TB, c rueidis.Client, log *slog.Logger) *pubsub.Hub {
+	t.Helper()
+	h, err := pubsub.New(c, pubsub.Options{Logger: log})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = h.Close(context.Background()) }) // a test that cares closes it itself
 	return h
+}
+
+// CloseUnwaited closes c with the test, and waits for nothing that it holds.
+func CloseUnwaited(t testing.TB, c interface {
+	Close(ctx context.Context) error
+}) {
+	t.Cleanup(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = c.Close(ended)
+	})
 }
 
 // Role is a client of the server that a process of redistest.Spawn was started for, and a hub on it.
