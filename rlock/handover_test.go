@@ -243,35 +243,6 @@ func TestAGrantThatIsHalfOverIsConfirmed(t *testing.T) {
 	(<-w).unlock(t)
 }
 
-// TestAGrantThatComesAfterItsLeaseIsOver, to a process that was cut off meanwhile, is not believed.
-func TestAGrantThatComesAfterItsLeaseIsOver(t *testing.T) {
-	t.Parallel()
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		s := servers[0]
-		c := s.Client(t)
-		p := redistest.NewProxy(t, s)
-		o := rlock.Options{PollCap: 100 * time.Millisecond} // a first lease of 1 s
-		holder, cut, other := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t),
-			newRig(t, s, rlock.Options{}).warmUp(t)
-		h := lock(t, holder.locks.Reentrant("l"), within(t))
-		first := queueUp(t, c, cut.locks.Reentrant("l"), within(t), 1)
-		second := queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
-		line := queued(t, c, "l")
-		p.Hold(redistest.Up)
-		p.Hold(redistest.Down)
-		require.NoError(t, h.Unlock(within(t)))
-		require.Equal(t, map[string]string{line[0]: "1"}, holder.hash(t, "l"))
-		got := <-second
-		require.NoError(t, got.err)
-		p.Heal()
-		require.Never(t, func() bool { return len(first) > 0 }, 300*time.Millisecond, 10*time.Millisecond, "two holders")
-		require.Equal(t, map[string]string{line[1]: "1"}, other.hash(t, "l"))
-		got.unlock(t)
-		(<-first).unlock(t)
-		redistest.Eventually(t, 20*time.Second, "no key", func() bool { return len(keys(t, c)) == 0 })
-	})
-}
-
 // TestLeasesOfHandedOverHolds: the first lease is short. The watchdog makes it full, and renews on only what is to be
 // renewed. The time of a hold counts from the grant, and not from when its waiter last looked.
 func TestLeasesOfHandedOverHolds(t *testing.T) {

@@ -101,6 +101,9 @@ func TestProcessName_Cluster_IsShown(t *testing.T) {
 			state, err := other.locks.Reentrant(name).Inspect(within(t))
 			return err == nil && len(state.Holders) == 1 && state.Holders[0].Process == "worker"
 		})
+		refused := named(t, other.locks.Reentrant(name))
+		require.Equal(t, "worker", refused.Holders[0].Process)
+		require.Equal(t, holds[i].Owner(), refused.Holders[0].Owner)
 		require.NoError(t, holds[i].Unlock(within(t)))
 	}
 }

@@ -93,6 +93,15 @@ var takingScenarios = []scenario{
 		_, err := s.try(t.Context(), second, object, 300*time.Millisecond, terms{})
 		require.Equal(t, []string{"holder"}, refusalOf(t, err).holders)
 		require.ErrorContains(t, err, "held by holder")
+		const patience = 2 * time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		began := time.Now()
+		_, err = s.acquire(ctx, second, object, terms{})
+		require.LessOrEqual(t, time.Since(began), patience, "its end is not put off")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, []string{"holder"}, refusalOf(t, err).holders)
+		require.Regexp(t, `held by holder .*leases? ends? in [12]`, err.Error())
 		s.released(t, held)
 	}},
 	{"a caller whose ctx ends learns the cause", true, func(t *testing.T, s *stage) {
