@@ -390,13 +390,13 @@ var losingScenarios = []scenario{
 	{"its release is tried for as long as its longest lease", false, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
 		held := s.acquired(t, first, terms{lease: brief})
-		require.NoError(t, s.extend(t.Context(), held, 20*time.Second))
+		require.NoError(t, s.extend(t.Context(), held, 30*time.Second))
 		first.each(cuts[2])
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.Error(t, s.release(ctx, held))
 		next := attempts(t.Context(), s.rival, second, terms{})
-		time.Sleep(brief + brief/2)
+		time.Sleep(20 * time.Second) // longer than its first lease, and than any call
 		next.waits(t)
 		first.each((*redistest.Proxy).Heal)
 		s.released(t, next.granted(t, s.times(2*pollCap)))
