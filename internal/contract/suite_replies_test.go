@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -301,6 +302,7 @@ var repliesScenarios = []scenario{
 			for _, proxy := range p.proxies {
 				proxy.Delay(time.Millisecond, time.Millisecond)
 			}
+			var closing atomic.Bool
 			var callers sync.WaitGroup
 			for range 5 {
 				callers.Go(func() {
@@ -310,12 +312,17 @@ var repliesScenarios = []scenario{
 							assert.ErrorIs(t, err, redlatch.ErrClosed)
 							return
 						}
+						closes := closing.Load()
 						time.Sleep(100 * time.Microsecond) // or no time passes among callers of one process
+						if closes {
+							assert.ErrorIs(t, g.Err(), redlatch.ErrClosed)
+						}
 						assert.NoError(t, s.release(context.Background(), g))
 					}
 				})
 			}
 			time.Sleep(time.Duration(round) * 1700 * time.Microsecond)
+			closing.Store(true)
 			require.NoError(t, p.close(t.Context()))
 			callers.Wait()
 			s.free(t, other)
