@@ -185,7 +185,7 @@ func TestRelease_Disturbed_SaysWhatBecameOfIt(t *testing.T) {
 	for name, run := range disturbances {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			scenario{name, false, func(t *testing.T, s *stage) {
+			scenario{name, simulated, func(t *testing.T, s *stage) {
 				if len(s.servers) == 1 {
 					run(t, s)
 				}

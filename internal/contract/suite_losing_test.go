@@ -154,35 +154,36 @@ var recordLosses = []struct {
 
 // losingScenarios are about how long a grant lasts, and how it ends.
 var losingScenarios = []scenario{
-	{"it is lost when its record is deleted, overwritten, or gone with all others", true, func(t *testing.T, s *stage) {
-		p, second := s.open(t, holding{lease: brief}.options()), s.open(t, redlatch.Options{})
-		for _, x := range recordLosses {
-			g := s.acquired(t, p, terms{})
-			beside, err := s.acquire(t.Context(), p, "another", terms{})
-			require.NoError(t, err)
-			for _, server := range s.servers {
-				x.lose(t, server.Client(t))
+	{"it is lost when its record is deleted, overwritten, or gone with all others", repeated,
+		func(t *testing.T, s *stage) {
+			p, second := s.open(t, holding{lease: brief}.options()), s.open(t, redlatch.Options{})
+			for _, x := range recordLosses {
+				g := s.acquired(t, p, terms{})
+				beside, err := s.acquire(t.Context(), p, "another", terms{})
+				require.NoError(t, err)
+				for _, server := range s.servers {
+					x.lose(t, server.Client(t))
+				}
+				var next grant
+				if x.name == "emptied" {
+					next = atOnce(t, s.rival, second, terms{})
+				}
+				s.lost(t, g, 20*time.Second)
+				require.ErrorIs(t, g.Err(), x.is, x.name)
+				if redistest.InABubble() {
+					time.Sleep(2 * brief) // what is beside it is renewed, and what was lost is not made anew
+				}
+				if next == nil {
+					next = beside
+				}
+				require.NoError(t, next.Err())
+				s.released(t, next)
+				for _, server := range s.servers {
+					emptied(t, server.Client(t))
+				}
 			}
-			var next grant
-			if x.name == "emptied" {
-				next = atOnce(t, s.rival, second, terms{})
-			}
-			s.lost(t, g, 20*time.Second)
-			require.ErrorIs(t, g.Err(), x.is, x.name)
-			if redistest.InABubble() {
-				time.Sleep(2 * brief) // what is beside it is renewed, and what was lost is not made anew
-			}
-			if next == nil {
-				next = beside
-			}
-			require.NoError(t, next.Err())
-			s.released(t, next)
-			for _, server := range s.servers {
-				emptied(t, server.Client(t))
-			}
-		}
-	}},
-	{"whatever finds first that its record is another type says so, and that it is lost", false,
+		}},
+	{"whatever finds first that its record is another type says so, and that it is lost", simulated,
 		func(t *testing.T, s *stage) {
 			finds := map[string]func(g grant) error{
 				"release": func(g grant) error { return s.release(t.Context(), g) },
@@ -211,13 +212,13 @@ var losingScenarios = []scenario{
 				s.flush()
 			}
 		}},
-	{"it is renewed for as long as it is held", false, func(t *testing.T, s *stage) {
+	{"it is renewed for as long as it is held", simulated, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
 		held := s.acquired(t, first, terms{})
 		s.keepsOut(t, second, held, 2*time.Minute)
 		s.passes(t, second, held)
 	}},
-	{"a lease of its own ends it, and the next process has it", false, func(t *testing.T, s *stage) {
+	{"a lease of its own ends it, and the next process has it", simulated, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
 		const lease = 10 * time.Second
 		began := time.Now()
@@ -232,7 +233,7 @@ var losingScenarios = []scenario{
 		require.NoError(t, got.Err(), "a late release is no other's")
 		s.released(t, got)
 	}},
-	{"Extend makes it last for longer, and never for less", false, func(t *testing.T, s *stage) {
+	{"Extend makes it last for longer, and never for less", simulated, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
 		const lease, longer = 10 * time.Second, 25 * time.Second
 		held := s.acquired(t, first, terms{lease: lease})
@@ -245,7 +246,7 @@ var losingScenarios = []scenario{
 		ends(t, held, longer-2*lease, errs.ErrLost)
 		s.released(t, atOnce(t, s.rival, second, terms{}))
 	}},
-	{"MaxHold ends it, and it is kept from others until it is released", false, func(t *testing.T, s *stage) {
+	{"MaxHold ends it, and it is kept from others until it is released", simulated, func(t *testing.T, s *stage) {
 		var seen atEnd
 		const maxHold = 5 * time.Second
 		first, second := s.open(t, holding{maxHold: maxHold, ended: seen.see}.options()), s.open(t, redlatch.Options{})
@@ -260,7 +261,7 @@ var losingScenarios = []scenario{
 		s.released(t, next.granted(t, 2*pollCap))
 		seen.once(t, len(s.servers), redlatch.ErrMaxHold)
 	}},
-	{"a process that is cut off has lost it before another has it", false, func(t *testing.T, s *stage) {
+	{"a process that is cut off has lost it before another has it", simulated, func(t *testing.T, s *stage) {
 		second := s.open(t, redlatch.Options{})
 		for i, cut := range cuts {
 			first := s.open(t, holding{lease: brief}.options())
@@ -275,7 +276,7 @@ var losingScenarios = []scenario{
 			require.ErrorIs(t, s.release(t.Context(), held), errs.ErrLost)
 		}
 	}},
-	{"with Liveness, too, and the next has it after about three heartbeats", false, func(t *testing.T, s *stage) {
+	{"with Liveness, too, and the next has it after about three heartbeats", simulated, func(t *testing.T, s *stage) {
 		const beat = 500 * time.Millisecond
 		o := holding{lease: time.Hour, beat: beat}.options()
 		second := s.open(t, o)
@@ -311,7 +312,7 @@ var losingScenarios = []scenario{
 			require.ErrorIs(t, s.release(t.Context(), held), errs.ErrLost)
 		}
 	}},
-	{"with Liveness a process that lives keeps it, though its heartbeats are deleted", false,
+	{"with Liveness a process that lives keeps it, though its heartbeats are deleted", simulated,
 		func(t *testing.T, s *stage) {
 			const beat = 500 * time.Millisecond
 			o := holding{lease: time.Hour, beat: beat}.options()
@@ -338,7 +339,7 @@ var losingScenarios = []scenario{
 			require.GreaterOrEqual(t, deleted, 10)
 			s.passes(t, second, held)
 		}},
-	{"a process without heartbeats keeps it for its lease", false,
+	{"a process without heartbeats keeps it for its lease", simulated,
 		func(t *testing.T, s *stage) {
 			const lease, beat = 20 * time.Second, 500 * time.Millisecond
 			first := s.open(t, holding{lease: lease}.options())
@@ -352,7 +353,7 @@ var losingScenarios = []scenario{
 			ends(t, held, lease, errs.ErrLost)
 			s.released(t, next.granted(t, s.times(lease/3+2*pollCap)))
 		}},
-	{"with Liveness what a living process has lost is given back by its release", false,
+	{"with Liveness what a living process has lost is given back by its release", simulated,
 		func(t *testing.T, s *stage) {
 			const beat = 500 * time.Millisecond
 			o := holding{lease: time.Hour, beat: beat}.options()
@@ -368,7 +369,7 @@ var losingScenarios = []scenario{
 			s.released(t, atOnce(t, s.rival, second, terms{}))
 			s.released(t, another)
 		}},
-	{"a waiter that was cut off for long takes it from nobody, and has it in the end", false,
+	{"a waiter that was cut off for long takes it from nobody, and has it in the end", simulated,
 		func(t *testing.T, s *stage) {
 			const beat = 500 * time.Millisecond
 			o := holding{lease: time.Hour, beat: beat}.options()
@@ -387,7 +388,7 @@ var losingScenarios = []scenario{
 			s.released(t, got)
 			s.released(t, waiter.granted(t, s.times(lasting)))
 		}},
-	{"its release is tried for as long as its longest lease", false, func(t *testing.T, s *stage) {
+	{"its release is tried for as long as its longest lease", simulated, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
 		held := s.acquired(t, first, terms{lease: brief})
 		require.NoError(t, s.extend(t.Context(), held, 30*time.Second))
@@ -401,11 +402,8 @@ var losingScenarios = []scenario{
 		first.each((*redistest.Proxy).Heal)
 		s.released(t, next.granted(t, s.times(2*pollCap)))
 	}},
-	{"a process that is killed loses it to the next, and one that was stopped learns so", true,
+	{"a process that is killed loses it to the next, and one that was stopped learns so", real,
 		func(t *testing.T, s *stage) {
-			if redistest.InABubble() {
-				return // where there are no processes
-			}
 			const beat, brief = 400 * time.Millisecond, time.Second
 			for _, x := range []struct {
 				signal os.Signal
@@ -430,7 +428,7 @@ var losingScenarios = []scenario{
 				s.released(t, got)
 			}
 		}},
-	{"a server that is away for less than the lease changes nothing", false, func(t *testing.T, s *stage) {
+	{"a server that is away for less than the lease changes nothing", simulated, func(t *testing.T, s *stage) {
 		o := holding{}.options()
 		o.Elections = func(o *election.Options) { o.Heartbeat = 10 * time.Second } // of which three may be missed
 		first, second := s.open(t, o), s.open(t, o)
@@ -450,29 +448,27 @@ var losingScenarios = []scenario{
 		s.keepsOut(t, second, held, 20*time.Second)
 		s.passes(t, second, held)
 	}},
-	{"a step of the server's clock that is shorter than the lease changes nothing", false, func(t *testing.T, s *stage) {
-		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
-		held := s.acquired(t, first, terms{})
-		for _, step := range []time.Duration{10 * time.Second, -10 * time.Second} {
-			ctx, cancel := context.WithCancel(t.Context())
-			var clock sync.WaitGroup
-			clock.Go(func() {
-				for redistest.Pause(ctx, 100*time.Millisecond) {
-					for _, server := range s.servers {
-						server.Embedded.SetTime(time.Now().Add(step))
+	{"a step of the server's clock that is shorter than the lease changes nothing", simulated,
+		func(t *testing.T, s *stage) {
+			first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
+			held := s.acquired(t, first, terms{})
+			for _, step := range []time.Duration{10 * time.Second, -10 * time.Second} {
+				ctx, cancel := context.WithCancel(t.Context())
+				var clock sync.WaitGroup
+				clock.Go(func() {
+					for redistest.Pause(ctx, 100*time.Millisecond) {
+						for _, server := range s.servers {
+							server.Embedded.SetTime(time.Now().Add(step))
+						}
 					}
-				}
-			})
-			s.keepsOut(t, second, held, 40*time.Second)
-			cancel()
-			clock.Wait()
-		}
-		s.passes(t, second, held)
-	}},
-	{"a handle that is forgotten is renewed no more, and logged once", true, func(t *testing.T, s *stage) {
-		if redistest.InABubble() {
-			return // where the garbage collector is not
-		}
+				})
+				s.keepsOut(t, second, held, 40*time.Second)
+				cancel()
+				clock.Wait()
+			}
+			s.passes(t, second, held)
+		}},
+	{"a handle that is forgotten is renewed no more, and logged once", real, func(t *testing.T, s *stage) {
 		var book redistest.Logbook
 		o := holding{lease: 5 * time.Second}.options() // a busy machine stands still for some of them
 		o.Logger = book.Logger()
@@ -529,7 +525,7 @@ var losingScenarios = []scenario{
 		defer cancel()
 		require.NoError(t, first.red[0].Close(ctx), "nothing is waited for")
 	}},
-	{"its contexts end with it, and with their parents", false, func(t *testing.T, s *stage) {
+	{"its contexts end with it, and with their parents", simulated, func(t *testing.T, s *stage) {
 		held := s.acquired(t, s.open(t, redlatch.Options{}), terms{})
 		type key struct{}
 		parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
@@ -550,7 +546,7 @@ var losingScenarios = []scenario{
 		}
 		require.ErrorIs(t, context.Cause(one), context.Canceled, "the first cause")
 	}},
-	{"the work of Do ends with it, and Do returns both errors", false, func(t *testing.T, s *stage) {
+	{"the work of Do ends with it, and Do returns both errors", simulated, func(t *testing.T, s *stage) {
 		p, work := s.open(t, holding{lease: brief}.options()), errors.New("work")
 		err := s.do(t.Context(), p, object, func(ctx context.Context) error {
 			for _, server := range s.servers {
@@ -563,7 +559,7 @@ var losingScenarios = []scenario{
 		require.ErrorIs(t, err, work)
 		require.ErrorIs(t, err, errs.ErrLost)
 	}},
-	{"a call whose context is over before its grant has nothing, and does nothing", false,
+	{"a call whose context is over before its grant has nothing, and does nothing", simulated,
 		func(t *testing.T, s *stage) {
 			why := errors.New("the customer left")
 			var leave func() // as it is granted
@@ -627,7 +623,7 @@ var losingScenarios = []scenario{
 			leave = nil
 			refused("do", ran, err)
 		}},
-	{"it is released though its work panics", false, func(t *testing.T, s *stage) {
+	{"it is released though its work panics", simulated, func(t *testing.T, s *stage) {
 		p := s.open(t, redlatch.Options{})
 		require.PanicsWithValue(t, "oops", func() {
 			s.do(t.Context(), p, object, func(ctx context.Context) error {
@@ -637,7 +633,7 @@ var losingScenarios = []scenario{
 		})
 		s.released(t, atOnce(t, s.rival, s.open(t, redlatch.Options{}), terms{}))
 	}},
-	{"why it ended is the same for ever, and observed once", false, func(t *testing.T, s *stage) {
+	{"why it ended is the same for ever, and observed once", simulated, func(t *testing.T, s *stage) {
 		for _, x := range []struct {
 			why  error
 			end  func(p *process)
@@ -665,7 +661,7 @@ var losingScenarios = []scenario{
 			seen.once(t, len(s.servers), x.why)
 		}
 	}},
-	{"Inspect shows it while it lasts", false, func(t *testing.T, s *stage) {
+	{"Inspect shows it while it lasts", simulated, func(t *testing.T, s *stage) {
 		o := redlatch.Options{Process: "holder"}
 		first, second := s.open(t, o), s.open(t, redlatch.Options{})
 		none, err := s.inspect(t.Context(), second, object)

@@ -25,7 +25,7 @@ import (
 // repliesScenarios are about requests and replies that are lost, late or doubled, about releases, and about Close.
 // Leases are of an hour (leased), so that what is free within a minute was given back.
 var repliesScenarios = []scenario{
-	{"it is acquired once though a request or a reply is lost", true, func(t *testing.T, s *stage) {
+	{"it is acquired once though a request or a reply is lost", repeated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		for _, fate := range s.fates() {
 			traps := p.trap(&redistest.Trap{Fate: fate})
@@ -38,7 +38,7 @@ var repliesScenarios = []scenario{
 			s.free(t, other)
 		}
 	}},
-	{"a try of unknown outcome says so, and is taken back", false, func(t *testing.T, s *stage) {
+	{"a try of unknown outcome says so, and is taken back", simulated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		for _, fate := range s.fates() {
 			if fate == redistest.RunTwice {
@@ -54,7 +54,7 @@ var repliesScenarios = []scenario{
 			time.Sleep(lasting) // what takes it back may be repeated
 		}
 	}},
-	{"a try that the server refuses is ErrUnavailable", false, func(t *testing.T, s *stage) {
+	{"a try that the server refuses is ErrUnavailable", simulated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		s.released(t, s.acquired(t, p, terms{}))
 		for _, x := range []struct {
@@ -79,7 +79,7 @@ var repliesScenarios = []scenario{
 			time.Sleep(lasting) // what takes it back may be repeated
 		}
 	}},
-	{"a grant that comes after its caller has left is taken back", false, func(t *testing.T, s *stage) {
+	{"a grant that comes after its caller has left is taken back", simulated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		s.released(t, s.acquired(t, p, terms{})) // the scripts are loaded
 		for _, fate := range []redistest.Fate{redistest.HoldReply, redistest.HoldRequest} {
@@ -103,7 +103,7 @@ var repliesScenarios = []scenario{
 			s.free(t, other)
 		}
 	}},
-	{"a late request takes nothing, not even for a moment", false, func(t *testing.T, s *stage) {
+	{"a late request takes nothing, not even for a moment", simulated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(100*time.Millisecond)), s.open(t, leased(0))
 		s.released(t, s.acquired(t, p, terms{})) // it knows the server's clock
 		time.Sleep(time.Second)                  // a Quorum gives its last vote back in the background
@@ -121,7 +121,7 @@ var repliesScenarios = []scenario{
 		s.released(t, g)
 		p.heal()
 	}},
-	{"a late reply does not take it from under its release", false, func(t *testing.T, s *stage) {
+	{"a late reply does not take it from under its release", simulated, func(t *testing.T, s *stage) {
 		p, other := s.unpipelined(t, leased(300*time.Millisecond)), s.open(t, leased(0))
 		for range 3 {
 			reply, request := make(chan struct{}), make(chan struct{})
@@ -139,7 +139,7 @@ var repliesScenarios = []scenario{
 			s.free(t, other)
 		}
 	}},
-	{"a grant that is slower than its lease is none", false, func(t *testing.T, s *stage) {
+	{"a grant that is slower than its lease is none", simulated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		s.released(t, s.acquired(t, p, terms{}))
 		time.Sleep(time.Second) // a Quorum gives its last vote back in the background
@@ -156,7 +156,7 @@ var repliesScenarios = []scenario{
 		require.NoError(t, held.Err())
 		s.released(t, held)
 	}},
-	{"a lost reply to its release is a release", true, func(t *testing.T, s *stage) {
+	{"a lost reply to its release is a release", repeated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		for _, fate := range s.fates() {
 			held := s.acquired(t, p, terms{})
@@ -174,7 +174,7 @@ var repliesScenarios = []scenario{
 			s.free(t, other)
 		}
 	}},
-	{"a lost reply to its extension is an extension", false, func(t *testing.T, s *stage) {
+	{"a lost reply to its extension is an extension", simulated, func(t *testing.T, s *stage) {
 		o := leased(0)
 		o.RetryTimeout = time.Minute // until the connection that is silent has ended
 		p := s.open(t, o)
@@ -189,7 +189,7 @@ var repliesScenarios = []scenario{
 		}
 		s.released(t, held)
 	}},
-	{"its second release changes nothing", false, func(t *testing.T, s *stage) {
+	{"its second release changes nothing", simulated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		held := s.acquired(t, p, terms{})
 		s.released(t, held)
@@ -199,7 +199,7 @@ var repliesScenarios = []scenario{
 		s.taken(t, p)
 		s.released(t, next)
 	}},
-	{"a release of what was lost is ErrLost, and the next holder keeps it", false, func(t *testing.T, s *stage) {
+	{"a release of what was lost is ErrLost, and the next holder keeps it", simulated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		held := s.acquired(t, p, terms{})
 		for _, server := range s.servers {
@@ -212,7 +212,7 @@ var repliesScenarios = []scenario{
 		s.taken(t, p)
 		s.released(t, next)
 	}},
-	{"a caller whose context has ended can release it", false, func(t *testing.T, s *stage) {
+	{"a caller whose context has ended can release it", simulated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		held := s.acquired(t, p, terms{})
 		require.NoError(t, s.release(ended(), held))
@@ -221,7 +221,7 @@ var repliesScenarios = []scenario{
 		require.NoError(t, s.release(held.Context(t.Context()), held), "the release itself ends this context")
 		s.free(t, other)
 	}},
-	{"a release that the server refuses goes on in the background", false, func(t *testing.T, s *stage) {
+	{"a release that the server refuses goes on in the background", simulated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		for _, lose := range []bool{false, true} {
 			refused := 0
@@ -248,7 +248,7 @@ var repliesScenarios = []scenario{
 			}
 		}
 	}},
-	{"Close ends waiters, and waits until it is released", false, func(t *testing.T, s *stage) {
+	{"Close ends waiters, and waits until it is released", simulated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		theirs := s.blocked(t, other)
 		waiter := s.waits(context.Background(), p, terms{})
@@ -271,7 +271,7 @@ var repliesScenarios = []scenario{
 		s.free(t, other)
 		s.released(t, must(s.block(t.Context(), other, "mine", terms{})))
 	}},
-	{"a Close that cannot wait names it, and nothing is sent afterwards", false, func(t *testing.T, s *stage) {
+	{"a Close that cannot wait names it, and nothing is sent afterwards", simulated, func(t *testing.T, s *stage) {
 		p := s.open(t, leased(400*time.Millisecond))
 		held := s.acquired(t, p, terms{})
 		for i := range 20 { // what a request may have left is watched for as long as the request may still come
@@ -295,7 +295,7 @@ var repliesScenarios = []scenario{
 		require.Zero(t, sent)
 		s.free(t, s.open(t, leased(0)))
 	}},
-	{"Close while it is being granted leaves nothing", false, func(t *testing.T, s *stage) {
+	{"Close while it is being granted leaves nothing", simulated, func(t *testing.T, s *stage) {
 		other := s.open(t, leased(0))
 		for round := range 10 {
 			p := s.open(t, leased(0))
@@ -328,7 +328,7 @@ var repliesScenarios = []scenario{
 			s.free(t, other)
 		}
 	}},
-	{"what too few replicas have is taken back, and no renewal", false, func(t *testing.T, s *stage) {
+	{"what too few replicas have is taken back, and no renewal", simulated, func(t *testing.T, s *stage) {
 		replicas := func(n int) {
 			for _, server := range s.servers {
 				server.SetReplicas(n)

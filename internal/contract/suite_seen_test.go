@@ -133,7 +133,7 @@ func (s *stage) parts() int { return max(1, s.members, s.primitive.servers) }
 
 // seenScenarios are about what a process, an observer and an operator see of it.
 var seenScenarios = []scenario{
-	{"an observer follows each acquisition and release by its context", false, func(t *testing.T, s *stage) {
+	{"an observer follows each acquisition and release by its context", simulated, func(t *testing.T, s *stage) {
 		f := &follower{}
 		p := s.open(t, f.options())
 		s.released(t, s.acquired(t, p, terms{}))
@@ -158,7 +158,7 @@ var seenScenarios = []scenario{
 			require.Contains(t, notes[0], " of 3", "the acquisition that it ends: %q", notes)
 		}
 	}},
-	{"an observer is told once of each call that waits, and of no other", false, func(t *testing.T, s *stage) {
+	{"an observer is told once of each call that waits, and of no other", simulated, func(t *testing.T, s *stage) {
 		f := &follower{}
 		first, p := s.open(t, redlatch.Options{}), s.open(t, f.options())
 		held := s.blocked(t, first)
@@ -189,7 +189,7 @@ var seenScenarios = []scenario{
 		}
 		require.Len(t, told, waiters, "%q", notes)
 	}},
-	{"Stats count what is held and waited for", false, func(t *testing.T, s *stage) {
+	{"Stats count what is held and waited for", simulated, func(t *testing.T, s *stage) {
 		p := s.open(t, redlatch.Options{})
 		is := func(held, waiting int) {
 			t.Helper()
@@ -212,7 +212,7 @@ var seenScenarios = []scenario{
 		all.Wait()
 		is(0, 0)
 	}},
-	{"Stats count a release that the server has not confirmed", false, func(t *testing.T, s *stage) {
+	{"Stats count a release that the server has not confirmed", simulated, func(t *testing.T, s *stage) {
 		f := &follower{}
 		p := s.open(t, f.options())
 		held := s.acquired(t, p, terms{})
@@ -236,7 +236,7 @@ var seenScenarios = []scenario{
 			return pending == 0
 		})
 	}},
-	{"an outage is logged once by those who wait for it, and so is its end", false, func(t *testing.T, s *stage) {
+	{"an outage is logged once by those who wait for it, and so is its end", simulated, func(t *testing.T, s *stage) {
 		var book redistest.Logbook
 		o := leased(500 * time.Millisecond)
 		o.Logger = book.Logger()
@@ -265,7 +265,7 @@ var seenScenarios = []scenario{
 		}
 		s.released(t, held)
 	}},
-	{spoiled, false, besideAnotherType},
+	{spoiled, simulated, besideAnotherType},
 }
 
 // lockKeys are the keys beside a lock, of all kinds.
@@ -278,7 +278,7 @@ const spoiled = "another program's key beside it leaves nothing taken"
 func TestSpoiledKey_OfEveryPrimitive_LeavesNothingTaken(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	scenario{spoiled, false, besideAnotherType}.onEvery(t)
+	scenario{spoiled, simulated, besideAnotherType}.onEvery(t)
 }
 
 // accounts are the keys of permits that are out.

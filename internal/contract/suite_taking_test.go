@@ -20,7 +20,7 @@ import (
 
 // takingScenarios are about who has the object, and how a caller that waits gets it.
 var takingScenarios = []scenario{
-	{"a second process does not get it", true, func(t *testing.T, s *stage) {
+	{"a second process does not get it", repeated, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
 		held := s.blocked(t, first)
 		_, err := s.try(t.Context(), second, object, 0, terms{})
@@ -29,7 +29,7 @@ var takingScenarios = []scenario{
 		s.released(t, held)
 		s.released(t, s.acquired(t, second, terms{}))
 	}},
-	{"a waiter has it when it is released", true, func(t *testing.T, s *stage) {
+	{"a waiter has it when it is released", repeated, func(t *testing.T, s *stage) {
 		o := redlatch.Options{
 			Locks:      func(o *rlock.Options) { o.PollCap = lasting },
 			Elections:  func(o *election.Options) { o.PollCap = lasting },
@@ -49,7 +49,7 @@ var takingScenarios = []scenario{
 			s.released(t, waiter.granted(t, 20*time.Second))
 		}
 	}},
-	{"a waiter whose messages are lost has it within PollCap", false, func(t *testing.T, s *stage) {
+	{"a waiter whose messages are lost has it within PollCap", simulated, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
 		held := s.blocked(t, first)
 		ctx, cancel := context.WithTimeout(t.Context(), lasting)
@@ -66,7 +66,7 @@ var takingScenarios = []scenario{
 			require.Positive(t, second.proxies[0].Swallowed())
 		}
 	}},
-	{"a call ends when its waitTime is over", false, func(t *testing.T, s *stage) {
+	{"a call ends when its waitTime is over", simulated, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
 		held := s.blocked(t, first)
 		for _, waitTime := range []time.Duration{0, 50 * time.Millisecond, 5 * time.Second} {
@@ -86,7 +86,7 @@ var takingScenarios = []scenario{
 		}
 		s.released(t, held)
 	}},
-	{"a caller that has waited in vain learns who has it", false, func(t *testing.T, s *stage) {
+	{"a caller that has waited in vain learns who has it", simulated, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{Process: "holder"}), s.open(t, redlatch.Options{})
 		held := s.blocked(t, first)
 		time.Sleep(10 * time.Second) // from a second on its process is known
@@ -104,7 +104,7 @@ var takingScenarios = []scenario{
 		require.Regexp(t, `held by holder .*leases? ends? in [12]`, err.Error())
 		s.released(t, held)
 	}},
-	{"a caller whose ctx ends learns the cause", true, func(t *testing.T, s *stage) {
+	{"a caller whose ctx ends learns the cause", repeated, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
 		held := s.blocked(t, first)
 		why := errors.New("the customer left")
@@ -130,7 +130,7 @@ var takingScenarios = []scenario{
 		s.released(t, held)
 		s.released(t, s.acquired(t, second, terms{}))
 	}},
-	{"a caller that leaves at any instant leaves it free", false, func(t *testing.T, s *stage) {
+	{"a caller that leaves at any instant leaves it free", simulated, func(t *testing.T, s *stage) {
 		leaver, next := s.away(t), s.away(t)
 		before := s.warm(t, leaver, next)
 		for at := time.Duration(0); at <= 5*time.Millisecond; at += halfway {
@@ -139,7 +139,7 @@ var takingScenarios = []scenario{
 		}
 		s.nothingLeft(t, before, leaver, next)
 	}},
-	{"a waiter that leaves at any instant leaves it to the next", false, func(t *testing.T, s *stage) {
+	{"a waiter that leaves at any instant leaves it to the next", simulated, func(t *testing.T, s *stage) {
 		holder, leaver, next := s.away(t), s.away(t), s.away(t)
 		before := s.warm(t, holder, leaver, next)
 		for _, from := range []*process{holder, leaver} {
@@ -155,7 +155,7 @@ var takingScenarios = []scenario{
 		}
 		s.nothingLeft(t, before, holder, leaver, next)
 	}},
-	{"Close ends a wait at any instant, and leaves it to the next", false, func(t *testing.T, s *stage) {
+	{"Close ends a wait at any instant, and leaves it to the next", simulated, func(t *testing.T, s *stage) {
 		holder, next := s.away(t), s.away(t)
 		before := s.warm(t, holder, next)
 		closed := 0
@@ -184,7 +184,7 @@ var takingScenarios = []scenario{
 		require.Positive(t, closed)
 		s.nothingLeft(t, before, holder, next)
 	}},
-	{"with Liveness a waiter that was cut off for any time has it alone", false, func(t *testing.T, s *stage) {
+	{"with Liveness a waiter that was cut off for any time has it alone", simulated, func(t *testing.T, s *stage) {
 		const beat = 500 * time.Millisecond
 		o := holding{lease: time.Hour, beat: beat}.options()
 		first, cut, third := s.open(t, o), s.open(t, o), s.open(t, o)
@@ -219,7 +219,7 @@ var takingScenarios = []scenario{
 			all.Wait()
 		}
 	}},
-	{"it is not idle while callers give up", false, func(t *testing.T, s *stage) {
+	{"it is not idle while callers give up", simulated, func(t *testing.T, s *stage) {
 		var all []*process
 		var takes []redistest.Take
 		for range 3 {
@@ -230,7 +230,7 @@ var takingScenarios = []scenario{
 		redistest.NotIdle(t, pollCap/2, "", takes...)
 		s.nothingLeft(t, before, all...)
 	}},
-	{"all that wait have it, one after the other", false, func(t *testing.T, s *stage) {
+	{"all that wait have it, one after the other", simulated, func(t *testing.T, s *stage) {
 		var all []*process
 		for range 3 {
 			all = append(all, s.away(t))
@@ -265,7 +265,7 @@ var takingScenarios = []scenario{
 		}
 		s.nothingLeft(t, before, all...)
 	}},
-	{"processes have it in the order in which they asked", false, func(t *testing.T, s *stage) {
+	{"processes have it in the order in which they asked", simulated, func(t *testing.T, s *stage) {
 		var all []*process
 		for range 5 {
 			all = append(all, s.away(t))

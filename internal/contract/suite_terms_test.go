@@ -110,7 +110,7 @@ func (p *primitive) ofTerms() {
 
 // judged is a scenario that returns what was not kept, so that it can be known of a primitive.
 func judged(promise string, run func(t *testing.T, s *stage) (broken string)) scenario {
-	return scenario{promise, false, func(t *testing.T, s *stage) {
+	return scenario{promise, simulated, func(t *testing.T, s *stage) {
 		if !slices.Contains([]string{shareOf("bare"), shareOf("with a lease"), grantsOf("with a lease")}, promise) {
 			redistest.SkipShort(t)
 		}

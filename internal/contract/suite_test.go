@@ -83,10 +83,18 @@ type holder struct {
 type scenario struct {
 	// promise is a sentence in which the primitive's object is "it", and the name of the subtest.
 	promise string
-	// real runs the scenario on a real server, too. A quorum is left out: its servers have to be up for a lease first.
-	real bool
-	run  func(t *testing.T, s *stage)
+	place   place
+	run     func(t *testing.T, s *stage)
 }
+
+// place is where a scenario runs. On real servers a quorum is left out: its servers have to be up for a lease first.
+type place uint8
+
+const (
+	simulated place = iota // in simulated time
+	repeated               // on a real server, too: two primitives, and all of them with REDLATCH_LONG
+	real                   // on a real server only, because processes or garbage are part of it
+)
 
 // stage is where a scenario plays: a primitive, and servers of which nothing is held.
 type stage struct {
@@ -490,11 +498,19 @@ func TestContract_EveryPrimitive_KeepsItsPromises(t *testing.T) {
 }
 
 // onEvery runs the scenario on every primitive, and with -short on two or three of them in simulated time, other ones
-// for each scenario.
+// for each scenario. On real servers nearly all of the time is spent waiting, so all primitives wait side by side.
 func (x scenario) onEvery(t *testing.T) {
+	onReal := map[string]primitive{}
 	for i, p := range primitives() {
 		_, differs := p.differs[x.promise]
-		if differs || testing.Short() && (i+len(x.promise))%6 != 0 {
+		chosen := (i+len(x.promise))%6 == 0
+		if differs || testing.Short() && !chosen {
+			continue
+		}
+		if p.servers == 1 && !testing.Short() && (x.place == real || x.place == repeated && (chosen || redistest.Long())) {
+			onReal[p.name+" on a real server"] = p
+		}
+		if x.place == real {
 			continue
 		}
 		t.Run(p.name, func(t *testing.T) {
@@ -502,14 +518,10 @@ func (x scenario) onEvery(t *testing.T) {
 				x.run(t, &stage{primitive: p, servers: servers})
 			})
 		})
-		if !x.real || p.servers > 1 || testing.Short() {
-			continue
-		}
-		t.Run(p.name+" on a real server", func(t *testing.T) {
-			t.Parallel()
-			x.run(t, &stage{primitive: p, servers: []*redistest.Server{redistest.Start(t)}})
-		})
 	}
+	redistest.SideBySide(t, onReal, func(t *testing.T, _ string, p primitive) {
+		x.run(t, &stage{primitive: p, servers: []*redistest.Server{redistest.Start(t)}})
+	})
 }
 
 // update writes the table of the suite into its page.
