@@ -30,12 +30,6 @@ func newMeters(meter metric.Meter, o Options, watched *measure.Watched) (*meters
 	m := &meters{counters: map[*measure.Instrument]metric.Int64Counter{},
 		histograms: map[*measure.Instrument]metric.Float64Histogram{},
 		asked:      map[*measure.Instrument]metric.Int64Observable{}}
-	if o.WaitBounds == nil {
-		o.WaitBounds = measure.WaitBounds
-	}
-	if o.HoldBounds == nil {
-		o.HoldBounds = measure.HoldBounds
-	}
 	var all []error
 	var asked []metric.Observable
 	for _, i := range measure.Fed {
@@ -43,13 +37,8 @@ func newMeters(meter metric.Meter, o Options, watched *measure.Watched) (*meters
 		if i.Type == measure.Counter {
 			m.counters[i], err = meter.Int64Counter("redlatch."+i.Name, metric.WithDescription(i.Help), metric.WithUnit(i.Unit))
 		} else {
-			bounds := o.WaitBounds
-			if i == measure.HoldTime {
-				bounds = o.HoldBounds
-			}
 			m.histograms[i], err = meter.Float64Histogram("redlatch."+i.Name+".duration", metric.WithDescription(i.Help),
-				metric.WithUnit(i.Unit),
-				metric.WithExplicitBucketBoundaries(bounds...))
+				metric.WithUnit(i.Unit), metric.WithExplicitBucketBoundaries(i.Bounds(o.WaitBounds, o.HoldBounds)...))
 		}
 		all = append(all, err)
 	}

@@ -44,12 +44,6 @@ type Collector struct {
 
 // New returns a Collector that observes nothing yet: see [Collector.Instrument].
 func New(o Options) *Collector {
-	if o.WaitBuckets == nil {
-		o.WaitBuckets = measure.WaitBounds
-	}
-	if o.HoldBuckets == nil {
-		o.HoldBuckets = measure.HoldBounds
-	}
 	c := &Collector{counters: map[*measure.Instrument]*prometheus.CounterVec{},
 		histograms: map[*measure.Instrument]*prometheus.HistogramVec{},
 		asked:      map[*measure.Instrument]*prometheus.Desc{}}
@@ -59,11 +53,8 @@ func New(o Options) *Collector {
 			c.counters[i], c.all = v, append(c.all, v)
 			continue
 		}
-		buckets := o.WaitBuckets
-		if i == measure.HoldTime {
-			buckets = o.HoldBuckets
-		}
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name(i), Help: i.Help, Buckets: buckets}, i.Labels)
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name(i), Help: i.Help,
+			Buckets: i.Bounds(o.WaitBuckets, o.HoldBuckets)}, i.Labels)
 		c.histograms[i], c.all = v, append(c.all, v)
 	}
 	for _, i := range measure.Asked {

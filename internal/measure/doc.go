@@ -122,9 +122,20 @@ func asked(t Type, name, unit, help string, labels ...string) *Instrument {
 	return i
 }
 
-// WaitBounds and HoldBounds are the usual upper bounds, in seconds, of histograms of waiting (and of calls) and of
-// holding.
+// The usual upper bounds, in seconds, of histograms of waiting (and of calls) and of holding.
 var (
-	WaitBounds = []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30, 100}
-	HoldBounds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60, 300, 1200, 3600}
+	waitBounds = []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30, 100}
+	holdBounds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60, 300, 1200, 3600}
 )
+
+// Bounds returns the bounds of a Duration: those of waiting or of holding that the user has set, or the usual ones.
+func (i *Instrument) Bounds(wait, hold []float64) []float64 {
+	set, usual := wait, waitBounds
+	if i == HoldTime {
+		set, usual = hold, holdBounds
+	}
+	if set == nil {
+		return usual
+	}
+	return set
+}
