@@ -3,6 +3,7 @@ package redlatchtest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -122,9 +123,7 @@ func (s *Server) Open(opts ...redlatch.Options) *redlatch.Client {
 
 func (s *Server) open(via rueidis.ClientOption, o redlatch.Options) *redlatch.Client {
 	s.t.Helper()
-	if o.CallTimeout == 0 {
-		o.CallTimeout = callTimeout
-	}
+	o.CallTimeout = cmp.Or(o.CallTimeout, callTimeout)
 	red, err := redlatch.Open(context.Background(), via, o)
 	if err != nil {
 		s.t.Fatalf("redlatchtest: open: %v", err)

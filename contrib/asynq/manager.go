@@ -1,6 +1,7 @@
 package redlatchasynq
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -56,18 +57,10 @@ func NewManager(e *election.Election, client *asynq.Client, provider asynq.Perio
 		return nil, errs.Edge("redlatchasynq",
 			errs.InvalidOption("election, client or provider", "nil", "given"))
 	}
-	if o.Location == nil {
-		o.Location = time.UTC
-	}
-	if o.CatchUp == 0 {
-		o.CatchUp = defaultCatchUp
-	}
-	if o.SyncInterval == 0 {
-		o.SyncInterval = defaultSyncInterval
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Location = cmp.Or(o.Location, time.UTC)
+	o.CatchUp = cmp.Or(o.CatchUp, defaultCatchUp)
+	o.SyncInterval = cmp.Or(o.SyncInterval, defaultSyncInterval)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if err := errors.Join(session.CheckRange("CatchUp", o.CatchUp, time.Second),
 		session.CheckRange("SyncInterval", o.SyncInterval, time.Second)); err != nil {
 		return nil, errs.Edge("redlatchasynq", err)

@@ -1,6 +1,7 @@
 package redlatchfence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,12 +112,8 @@ func readFence(file *os.File) (Token, error) {
 
 // replace has another file take the place of the one at path.
 func (f Files) replace(path string, data []byte) error {
-	perm := f.Perm
-	if perm == 0 {
-		perm = 0o644
-	}
 	next := path + ".next" // under the lock: no other process has it. What a process that died left is overwritten.
-	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, cmp.Or(f.Perm, 0o644))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package redlatchfence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -27,13 +28,9 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	base := t.Base
-	if base == nil {
-		base = http.DefaultTransport
-	}
 	r = r.Clone(r.Context())
 	r.Header.Set(Header, strconv.FormatInt(int64(token), 10))
-	return base.RoundTrip(r)
+	return cmp.Or(t.Base, http.DefaultTransport).RoundTrip(r)
 }
 
 // Refused returns ErrStale if the response is that of a Handler to a stale token, and nil otherwise: 412 Precondition

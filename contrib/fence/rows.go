@@ -1,6 +1,7 @@
 package redlatchfence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,9 +32,7 @@ var (
 )
 
 func (r *Rows) check(key string, token Token) error {
-	if r.Column == "" {
-		r.Column = "token"
-	}
+	r.Column = cmp.Or(r.Column, "token")
 	switch {
 	case r.DB == nil:
 		return invalid("DB", "nil", "a database")

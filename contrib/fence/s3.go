@@ -2,6 +2,7 @@ package redlatchfence
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -66,11 +67,7 @@ func (s S3) do(ctx context.Context, method, key string, header http.Header, body
 	if header != nil {
 		r.Header = header
 	}
-	client := s.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	resp, err := client.Do(r)
+	resp, err := cmp.Or(s.Client, http.DefaultClient).Do(r)
 	if err != nil {
 		return Object{}, nil, err
 	}

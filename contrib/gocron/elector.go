@@ -1,6 +1,7 @@
 package redlatchgocron
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +30,7 @@ type Elector struct {
 // After a leadership is lost it campaigns again, and after an error, such as redlatch.ErrDenied, a second or two later;
 // that error is logged, at logger or, if that is nil, at slog.Default(), and IsLeader returns it.
 func NewElector(e *election.Election, value string, logger *slog.Logger) *Elector {
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger = cmp.Or(logger, slog.Default())
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &Elector{cancel: cancel, ended: make(chan struct{})}
 	go func() {

@@ -1,6 +1,7 @@
 package redlatchhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,9 +67,7 @@ func New(c *ratelimit.Client, o Options) (func(http.Handler) http.Handler, error
 		if l.Limiter == nil {
 			return nil, invalid(fmt.Sprintf("Limits[%d].Limiter", i), nil, "not nil")
 		}
-		if l.Name == "" {
-			l.Name = l.Limiter.Name()
-		}
+		l.Name = cmp.Or(l.Name, l.Limiter.Name())
 		if l.Name == "" || strings.ContainsFunc(l.Name, func(r rune) bool {
 			return r < ' ' || r > '~' || r == '"' || r == '\\'
 		}) {

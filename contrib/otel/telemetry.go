@@ -1,6 +1,7 @@
 package redlatchotel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -64,12 +65,8 @@ type Telemetry struct {
 // New returns what observes nothing yet: see [Telemetry.Instrument]. The error is that of a MeterProvider which refuses
 // an instrument.
 func New(o Options) (*Telemetry, error) {
-	if o.TracerProvider == nil {
-		o.TracerProvider = otel.GetTracerProvider()
-	}
-	if o.MeterProvider == nil {
-		o.MeterProvider = otel.GetMeterProvider()
-	}
+	o.TracerProvider = cmp.Or(o.TracerProvider, otel.GetTracerProvider())
+	o.MeterProvider = cmp.Or(o.MeterProvider, otel.GetMeterProvider())
 	t := &Telemetry{}
 	m, err := newMeters(o.MeterProvider.Meter(scope), o, &t.watched)
 	if err != nil {

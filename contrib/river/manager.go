@@ -1,6 +1,7 @@
 package redlatchriver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -71,15 +72,11 @@ func NewManager(e *election.Election, client Client, jobs []Job, o Options) (*Ma
 	if e == nil || client == nil {
 		return nil, errs.Edge("redlatchriver", errs.InvalidOption("election or client", "nil", "given"))
 	}
-	if o.CatchUp == 0 {
-		o.CatchUp = defaultCatchUp
-	}
+	o.CatchUp = cmp.Or(o.CatchUp, defaultCatchUp)
 	if err := session.CheckRange("CatchUp", o.CatchUp, time.Second); err != nil {
 		return nil, errs.Edge("redlatchriver", err)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	m := &Manager{election: e, opts: o}
 	tick, seen := time.Now().UTC().Truncate(time.Second), map[string]int{}
 	for i, job := range jobs {
