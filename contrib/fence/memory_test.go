@@ -5,9 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch"
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
-	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/redlatchtest"
 )
 
 func TestMemory(t *testing.T) {
@@ -17,9 +16,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestOf(t *testing.T) {
-	red, err := redlatch.Open(t.Context(), redistest.Embedded(t).Option(), redlatch.Options{})
-	require.NoError(t, err)
-	defer red.Close(t.Context())
+	red := redlatchtest.New(t).Open()
 	var last redlatchfence.Token
 	for range 2 {
 		hold, err := red.Locks().Fenced("account:7").Lock(t.Context())

@@ -13,20 +13,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	_ "github.com/ncruces/go-sqlite3/driver"
 	_ "github.com/ncruces/go-sqlite3/embed"
-	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
 	"github.com/redlatch/redlatch/internal/redistest/databases"
 	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/stretchr/testify/require"
 )
 
 // shop is a sale, and a database that several movers write to.
 type shop struct {
-	server *miniredis.Miniredis
+	server *redlatchtest.Server
 	sale   *stock.Stock
 	epoch  int64
 	spec   stock.Spec
@@ -43,23 +42,12 @@ func onDatabases(t *testing.T, test func(t *testing.T, d redlatchledger.Dialect,
 	})
 }
 
-// embedded is a server in this process, and a client of it.
-func embedded(t *testing.T) (*miniredis.Miniredis, *redlatch.Client) {
-	server := miniredis.RunT(t)
-	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true}
-	red, err := redlatch.Open(t.Context(), option, redlatch.Options{CallTimeout: 10 * time.Second})
-	require.NoError(t, err)
-	t.Cleanup(func() { red.Close(context.Background()) })
-	return server, red
-}
-
 // each runs a test on a sale of which each database knows.
 func each(t *testing.T, limit int64, test func(t *testing.T, s *shop)) {
 	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		s := &shop{open: open, spec: stock.Spec{Limit: limit, PerUser: 9, OpenFor: time.Hour, Ledger: true}}
-		var red *redlatch.Client
-		s.server, red = embedded(t)
-		s.sale = red.Stocks().Stock("sale")
+		s.server = redlatchtest.New(t)
+		s.sale = s.server.Open().Stocks().Stock("sale")
 		var err error
 		s.epoch, err = s.sale.Open(t.Context(), s.spec)
 		require.NoError(t, err)
@@ -243,7 +231,7 @@ func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
 		require.ErrorIs(t, s.Carry(t.Context(), s.epoch, s.epoch), redlatch.ErrInvalidOption)
 		require.ErrorIs(t, s.Carry(t.Context(), s.epoch+1, s.epoch+2), redlatchledger.ErrUnknownOpening)
 		for range 2 { // the second time with what was carried over the first time
-			s.server.FlushAll()
+			s.server.Redis().FlushAll()
 			s.spec.Suspended = true
 			epoch, err := s.sale.Open(t.Context(), s.spec)
 			require.NoError(t, err)

@@ -48,7 +48,7 @@ func TestASecondOpeningIsNoticedByMoverAndOpener(t *testing.T) {
 			}
 			require.Equal(t, moved, s.sold(t))
 
-			s.server.FlushAll()
+			s.server.Redis().FlushAll()
 			asking := s.spec
 			asking.Opened = s.Opened
 			_, err = s.sale.OpenOrJoin(ctx, asking)

@@ -10,16 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/redlatchtest"
 )
 
 // gift is a red packet of which a database knows.
 type gift struct {
-	server *miniredis.Miniredis
+	server *redlatchtest.Server
 	packet *redpacket.Packet
 	spec   redpacket.Spec
 	epoch  int64
@@ -30,8 +30,8 @@ type gift struct {
 func eachGift(t *testing.T, spec redpacket.Spec, test func(t *testing.T, g *gift)) {
 	spec.OpenFor, spec.Ledger = time.Hour, true
 	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
-		server, red := embedded(t)
-		g := &gift{server: server, packet: red.RedPackets().Packet("gift"), spec: spec, open: open}
+		server := redlatchtest.New(t)
+		g := &gift{server: server, packet: server.Open().RedPackets().Packet("gift"), spec: spec, open: open}
 		g.send(t)
 		g.PacketMover = redlatchledger.PacketMover{DB: open(), Dialect: d, Packet: "gift"}
 		require.NoError(t, g.Announce(t.Context(), g.epoch, spec))
@@ -55,7 +55,7 @@ func (g *gift) grab(t *testing.T, user string) redpacket.Share {
 
 func (g *gift) refund(t *testing.T) redpacket.Share {
 	t.Helper()
-	g.server.SetTime(time.Now().Add(2 * time.Hour))
+	g.server.Advance(2 * time.Hour)
 	share, err := g.packet.Refund(t.Context())
 	require.NoError(t, err)
 	return share
@@ -181,7 +181,7 @@ func TestAPacketThatIsSentASecondTimeIsPaidOnce(t *testing.T) {
 	eachGift(t, redpacket.Spec{Total: 300, Shares: 3, Method: redpacket.Equal}, func(t *testing.T, g *gift) {
 		g.grab(t, "ann")
 		require.NoError(t, g.drain(t))
-		g.server.FlushAll()
+		g.server.Redis().FlushAll()
 		known, err := g.Opened(t.Context())
 		require.NoError(t, err)
 		require.True(t, known, "which a sender may ask before")
