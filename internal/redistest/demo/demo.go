@@ -28,7 +28,7 @@ func Open() (red *redlatch.Client, server *miniredis.Miniredis, end func()) {
 		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 10 * time.Second }})
 	Must(err)
 	return red, server, func() {
-		red.Close(context.Background())
+		_ = red.Close(context.Background()) // the Example has shown what it shows
 		server.Close()
 	}
 }
