@@ -28,8 +28,8 @@ func Hub(t testing.TB, c rueidis.Client) *pubsub.Hub {
 }
 
 // Process is what a process has on a server: a client of rueidis, and a hub that logs to log. Both end with the test.
-func Process(t testing.TB, s *redistest.Server, log *slog.Logger, change ...func(*rueidis.ClientOption)) (rueidis.Client,
-	*pubsub.Hub) {
+func Process(t testing.TB, s *redistest.Server, log *slog.Logger,
+	change ...func(*rueidis.ClientOption)) (rueidis.Client, *pubsub.Hub) {
 	t.Helper()
 	o := s.Option()
 	for _, fn := range change {
