@@ -233,7 +233,11 @@ func TestObserver_Panics_IsLoggedAndChangesNothing(t *testing.T) {
 	unobserved.Limiters = func(o *ratelimit.Options) { o.AllowTimeout = 20 * time.Second }
 	plain := results(open(t, redistest.Embedded(t), unobserved))
 	require.Greater(t, len(plain), 50)
-	require.Equal(t, plain, results(open(t, redistest.Embedded(t), o)))
+	red := open(t, redistest.Embedded(t), o)
+	require.Equal(t, plain, results(red))
+	subscription, err := red.Hub().Subscribe(t.Context(), "channel") // none of the acts has to
+	require.NoError(t, err)
+	defer subscription.Close()
 	for _, p := range append(products, product{name: "pubsub"}) {
 		of := "of " + p.name
 		redistest.Eventually(t, 20*time.Second, "logged "+of, func() bool { return strings.Contains(logged(), of) })
