@@ -117,6 +117,12 @@ func names(faults []fault) (all []string) {
 	return all
 }
 
+// pattern selects tests by their names. One test alone may be a case of it: "Test/case".
+func pattern(tests []string) string {
+	name, of, _ := strings.Cut(strings.Join(tests, "|"), "/")
+	return "^(" + name + ")$/" + of
+}
+
 // judge runs some tests of a package with the fault in its place, and stops at the first that fails.
 func (m *measure) judge(ctx context.Context, f *fault, pkg string, tests []string, most time.Duration, env ...string,
 ) (verdict, error) {
@@ -130,7 +136,7 @@ func (m *measure) judge(ctx context.Context, f *fault, pkg string, tests []strin
 	}
 	// A fault may have a loop allocate for ever, so the tests have a bound of memory.
 	test := exec.CommandContext(ctx, "sh", "-c", `ulimit -v 8000000; exec "$0" "$@"`, program, "-test.failfast",
-		"-test.timeout", most.String(), "-test.run", "^("+strings.Join(tests, "|")+")$")
+		"-test.timeout", most.String(), "-test.run", pattern(tests))
 	test.Dir, test.Env = filepath.Join(m.root, pkg), slices.Concat(os.Environ(), env, planted)
 	out, err := test.CombinedOutput()
 	if m.show {
