@@ -259,8 +259,7 @@ var repliesScenarios = []scenario{
 		go func() { closed <- p.close(t.Context()) }()
 		<-waiter.done
 		require.ErrorIs(t, waiter.err, redlatch.ErrClosed)
-		<-mine.Done()
-		require.ErrorIs(t, mine.Err(), redlatch.ErrClosed)
+		ends(t, mine, time.Second, redlatch.ErrClosed)
 		_, err = s.acquire(t.Context(), p, "another", terms{})
 		require.ErrorIs(t, err, redlatch.ErrClosed)
 		require.Empty(t, closed, "it waits for the release")
@@ -352,8 +351,7 @@ var repliesScenarios = []scenario{
 		if s.extend != nil {
 			require.ErrorIs(t, s.extend(t.Context(), held, time.Minute), redlatch.ErrNotReplicated)
 		}
-		<-held.Done()
-		require.ErrorIs(t, held.Err(), redlatch.ErrLost, "renewals that no replica has do not count")
+		ends(t, held, 2*time.Minute, redlatch.ErrLost) // renewals that no replica has do not count
 	}},
 }
 
