@@ -107,7 +107,7 @@ func (l *leaver) Reply(reply any, err error) (wait.Answer, error) {
 // or still run the request. For each of these a release is owed, and not before the request can run no more.
 func TestWait_CallerLeavesAtAnEvent_OwesWhatMayRun(t *testing.T) {
 	t.Parallel()
-	runs := redistest.Sized(3, 20, 100)
+	runs := redistest.Sized(3, 8, 100)
 	for _, event := range []string{"granted", "refused", "again", "renamed", "unavailable", "unknown"} {
 		for _, places := range []bool{false, true} {
 			for _, how := range []string{"ctx", "until", "close"} {
