@@ -9,7 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchasynq "github.com/redlatch/redlatch/contrib/asynq"
-	"github.com/redlatch/redlatch/internal/redistest/demo"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 )
 
 // Reports are the periodic tasks of this program.
@@ -43,20 +43,20 @@ func (Once) GetConfigs() ([]*asynq.PeriodicTaskConfig, error) {
 
 // Run returns an error for a task that cannot be.
 func ExampleNewManager() {
-	red, server, end := demo.Open()
+	red, server, end := services.Redlatch()
 	defer end()
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Addr()})
 	defer client.Close()
 	manager, err := redlatchasynq.NewManager(red.Elections().Election("periodic-tasks"), client, Once{},
 		redlatchasynq.Options{CatchUp: 5 * time.Minute})
-	demo.Must(err)
+	services.Must(err)
 	fmt.Println(manager.Run(context.Background(), "10.0.0.7"))
 	// Output:
 	// redlatchasynq: periodic task 0: invalid option: TaskID is report, must be left out
 }
 
 func ExampleManager_Run() {
-	red, server, end := demo.Open()
+	red, server, end := services.Redlatch()
 	defer end()
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Addr()})
 	defer client.Close()

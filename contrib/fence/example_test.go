@@ -15,19 +15,19 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
-	"github.com/redlatch/redlatch/internal/redistest/demo"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 )
 
 // setup is a Redis server in this process, a client of it, and an SQLite database with an account.
 func setup() (red *redlatch.Client, db *sql.DB, end func()) {
-	red, _, disconnect := demo.Open()
+	red, _, disconnect := services.Redlatch()
 	dir, err := os.MkdirTemp("", "fence")
-	demo.Must(err)
+	services.Must(err)
 	db, err = sql.Open("sqlite3", "file:"+filepath.Join(dir, "bank.db")+"?_pragma=busy_timeout(10000)")
-	demo.Must(err)
+	services.Must(err)
 	_, err = db.Exec(`CREATE TABLE account (id integer PRIMARY KEY, balance bigint NOT NULL, token bigint NOT NULL);
 		INSERT INTO account VALUES (7, 100, 0)`)
-	demo.Must(err)
+	services.Must(err)
 	return red, db, func() {
 		disconnect()
 		db.Close()
@@ -40,7 +40,7 @@ func Example() {
 	red, db, end := setup()
 	defer end()
 	ctx := context.Background()
-	demo.Must(redlatchfence.SQLite.Create(ctx, db)) // once
+	services.Must(redlatchfence.SQLite.Create(ctx, db)) // once
 	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
 	withdraw := func(token redlatchfence.Token, amount int64) error {
 		return fences.Do(ctx, "account:7", token, func(ctx context.Context, tx *sql.Tx) error {
@@ -50,15 +50,15 @@ func Example() {
 	}
 
 	late, err := red.Locks().Fenced("account:7").WithLease(20 * time.Millisecond).Lock(ctx)
-	demo.Must(err)
+	services.Must(err)
 	lateToken, err := redlatchfence.Of(late)
-	demo.Must(err)
+	services.Must(err)
 	// It is suspended here, until its lease has ended and another process has the lock.
 	hold, err := red.Locks().Fenced("account:7").Lock(ctx)
-	demo.Must(err)
+	services.Must(err)
 	defer hold.Unlock(ctx)
 	token, err := redlatchfence.Of(hold)
-	demo.Must(err)
+	services.Must(err)
 
 	fmt.Println("withdraw 10:", withdraw(token, 10))
 	fmt.Println("the late one is stale:", errors.Is(withdraw(lateToken, 50), redlatchfence.ErrStale))
@@ -73,17 +73,17 @@ func ExampleFences_Do() {
 	red, db, end := setup()
 	defer end()
 	ctx := context.Background()
-	demo.Must(redlatchfence.SQLite.Create(ctx, db))
+	services.Must(redlatchfence.SQLite.Create(ctx, db))
 	_, err := db.Exec(`CREATE TABLE payments (order_id text NOT NULL, worker text NOT NULL)`)
-	demo.Must(err)
+	services.Must(err)
 	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
 	charged := map[string]bool{} // at the bank
 	pay := func(worker string, lease time.Duration, suspended func()) error {
 		hold, err := red.Locks().Fenced("order:1").WithLease(lease).Lock(ctx)
-		demo.Must(err)
+		services.Must(err)
 		defer hold.Unlock(ctx) // ErrLost is no news: the database knows better
 		token, err := redlatchfence.Of(hold)
-		demo.Must(err)
+		services.Must(err)
 		paid := 0 // is read under the token: from here on no older holder can book
 		err = fences.Do(ctx, "order:1", token, func(ctx context.Context, tx *sql.Tx) error {
 			return tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM payments WHERE order_id = '1'`).Scan(&paid)
@@ -99,13 +99,13 @@ func ExampleFences_Do() {
 		})
 	}
 	late := pay("ann", 200*time.Millisecond, func() { // bob gets the lock when ann's lease is over
-		demo.Must(pay("bob", time.Minute, func() {}))
+		services.Must(pay("bob", time.Minute, func() {}))
 	})
 	fmt.Println("ann is stale:", errors.Is(late, redlatchfence.ErrStale))
-	demo.Must(pay("ann", time.Minute, func() {})) // she looks again, and finds it paid
+	services.Must(pay("ann", time.Minute, func() {})) // she looks again, and finds it paid
 	var payments int
 	var worker string
-	demo.Must(db.QueryRow(`SELECT COUNT(*), MAX(worker) FROM payments`).Scan(&payments, &worker))
+	services.Must(db.QueryRow(`SELECT COUNT(*), MAX(worker) FROM payments`).Scan(&payments, &worker))
 	fmt.Println("payments booked:", payments, "by", worker, "cards charged:", len(charged))
 	// Output:
 	// ann is stale: true
@@ -117,11 +117,11 @@ func ExampleFences_Advance() {
 	_, db, end := setup()
 	defer end()
 	ctx := context.Background()
-	demo.Must(redlatchfence.SQLite.Create(ctx, db))
+	services.Must(redlatchfence.SQLite.Create(ctx, db))
 	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
 	fmt.Println(fences.Advance(ctx, "account:7", 34)) // from now on 33 is refused
 	var balance int64
-	demo.Must(db.QueryRow(`SELECT balance FROM account WHERE id = 7`).Scan(&balance))
+	services.Must(db.QueryRow(`SELECT balance FROM account WHERE id = 7`).Scan(&balance))
 	// The program asks another service here.
 	fmt.Println(errors.Is(fences.Advance(ctx, "account:7", 33), redlatchfence.ErrStale))
 	// Output:
@@ -141,15 +141,15 @@ func ExampleOf_permit() {
 	}
 
 	late, err := printer.TryAcquire(ctx, 1, 0, 500*time.Millisecond)
-	demo.Must(err)
+	services.Must(err)
 	lateToken, err := redlatchfence.Of(late)
-	demo.Must(err)
+	services.Must(err)
 	permit, err := printer.Acquire(ctx, 1) // when the lease of the first is over
-	demo.Must(err)
+	services.Must(err)
 	defer permit.Release(ctx)
 	token, err := redlatchfence.Of(permit)
-	demo.Must(err)
-	demo.Must(print(token, "page 1 of the second"))
+	services.Must(err)
+	services.Must(print(token, "page 1 of the second"))
 	fmt.Println(errors.Is(print(lateToken, "page 2 of the first"), redlatchfence.ErrStale))
 	// Output:
 	// page 1 of the second
@@ -161,14 +161,14 @@ func ExampleFences_Check() {
 	_, db, end := setup()
 	defer end()
 	ctx := context.Background()
-	demo.Must(redlatchfence.SQLite.Create(ctx, db))
+	services.Must(redlatchfence.SQLite.Create(ctx, db))
 	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
 	tx, err := db.BeginTx(ctx, nil)
-	demo.Must(err)
+	services.Must(err)
 	defer tx.Rollback()
-	demo.Must(fences.Check(ctx, tx, "account:7", 33))
+	services.Must(fences.Check(ctx, tx, "account:7", 33))
 	_, err = tx.ExecContext(ctx, `UPDATE account SET balance = 0 WHERE id = 7`)
-	demo.Must(err)
+	services.Must(err)
 	fmt.Println(tx.Commit())
 	// Output: <nil>
 }
@@ -189,7 +189,7 @@ func ExampleRows() {
 	defer end()
 	ctx := context.Background()
 	rows := redlatchfence.Rows{DB: db, Dialect: redlatchfence.SQLite, Table: "account", Key: "id"}
-	demo.Must(rows.Advance(ctx, "7", 34)) // before the reading
+	services.Must(rows.Advance(ctx, "7", 34)) // before the reading
 	fmt.Println(rows.Update(ctx, "7", 34, "balance = balance - ?", 10))
 	fmt.Println(rows.Update(ctx, "7", 33, "balance = balance - ?", 50))
 	// Output:
@@ -227,9 +227,9 @@ func ExampleHandler() {
 	for _, token := range []redlatchfence.Token{34, 33} {
 		ctx := redlatchfence.NewContext(context.Background(), token)
 		r, err := http.NewRequestWithContext(ctx, http.MethodPut, server.URL+"/account/7", strings.NewReader("90"))
-		demo.Must(err)
+		services.Must(err)
 		resp, err := client.Do(r)
-		demo.Must(err)
+		services.Must(err)
 		defer resp.Body.Close()
 		text, _ := io.ReadAll(resp.Body)
 		stale := errors.Is(redlatchfence.Refused(resp), redlatchfence.ErrStale)
@@ -246,7 +246,7 @@ func ExampleObjects() {
 	defer server.Close()
 	manifests := redlatchfence.Objects{Store: redlatchfence.S3{Bucket: server.URL}, Stamp: redlatchfence.StampJSON}
 	ctx := context.Background()
-	demo.Must(manifests.Put(ctx, "manifest.json", 33, []byte(`{"files": 1}`)))
+	services.Must(manifests.Put(ctx, "manifest.json", 33, []byte(`{"files": 1}`)))
 	data, err := manifests.Read(ctx, "manifest.json", 34) // from now on 33 is refused
 	fmt.Println(string(data), err)
 	fmt.Println(manifests.Put(ctx, "manifest.json", 34, []byte(`{"files": 2}`)))
@@ -261,7 +261,7 @@ func ExampleObjects() {
 
 func ExampleFiles() {
 	dir, err := os.MkdirTemp("", "fence")
-	demo.Must(err)
+	services.Must(err)
 	defer os.RemoveAll(dir)
 	ctx, path := context.Background(), filepath.Join(dir, "state")
 	fmt.Println(redlatchfence.Files{}.Write(ctx, path, 34, []byte("new")))

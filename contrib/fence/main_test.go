@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
-	"github.com/redlatch/redlatch/internal/redistest/databases"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 )
 
-func TestMain(m *testing.M) { databases.Main(m, roles) }
+func TestMain(m *testing.M) { services.Main(m, roles) }
 
 // eachDatabase runs a test on each of them, with the table fences.
 func eachDatabase(t *testing.T, test func(t *testing.T, d redlatchfence.Dialect, open func() *sql.DB)) {
-	databases.Each(t, func(t *testing.T, dialect string, open func() *sql.DB) {
+	services.Each(t, func(t *testing.T, dialect string, open func() *sql.DB) {
 		d := redlatchfence.Dialect(dialect)
 		require.NoError(t, d.Create(t.Context(), open()))
 		test(t, d, open)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
-	"github.com/redlatch/redlatch/internal/redistest/databases"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 )
 
 // accounts is a table of accounts with a token each: one by name, one by number.
@@ -47,7 +47,7 @@ func TestRows_Rules(t *testing.T) {
 }
 
 func TestRows_BadFields(t *testing.T) {
-	good := redlatchfence.Rows{DB: databases.FreshSQLite(t)(), Dialect: redlatchfence.SQLite, Table: "a.b", Key: "id"}
+	good := redlatchfence.Rows{DB: services.FreshSQLite(t)(), Dialect: redlatchfence.SQLite, Table: "a.b", Key: "id"}
 	for field, spoil := range map[string]func(r *redlatchfence.Rows){
 		"DB":      func(r *redlatchfence.Rows) { r.DB = nil },
 		"Dialect": func(r *redlatchfence.Rows) { r.Dialect = "" },

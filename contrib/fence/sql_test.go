@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
-	"github.com/redlatch/redlatch/internal/redistest/databases"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 )
 
 var errGivenUp = errors.New("given up")
@@ -67,7 +67,7 @@ func TestFences_BadFields(t *testing.T) {
 	err := redlatchfence.Fences{Dialect: redlatchfence.SQLite}.Advance(ctx, resource, 33)
 	require.ErrorIs(t, err, redlatchfence.ErrInvalid)
 	require.ErrorContains(t, err, "DB is nil")
-	db := databases.FreshSQLite(t)()
+	db := services.FreshSQLite(t)()
 	f := redlatchfence.Fences{DB: db}
 	for _, err := range []error{f.Advance(ctx, resource, 33), redlatchfence.Dialect("Oracle").Create(ctx, db),
 		f.Check(ctx, nil, resource, 33)} {

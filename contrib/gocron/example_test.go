@@ -11,7 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/contrib/gocron"
-	"github.com/redlatch/redlatch/internal/redistest/demo"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 )
 
 // Hourly has one of the machines run the report in each hour.
@@ -56,20 +56,20 @@ func Elected(red *redlatch.Client, host string, poll func(context.Context) error
 
 // Two machines have the same job at the same time. One of them runs it.
 func ExampleNewLocker() {
-	red, _, end := demo.Open()
+	red, _, end := services.Redlatch()
 	defer end()
 	daily, err := redlatchgocron.NewLocker(red.Locks(), 23*time.Hour)
-	demo.Must(err)
+	services.Must(err)
 	job := gocron.OneTimeJob(gocron.OneTimeJobStartImmediately())
 	ran, skipped := make(chan string, 2), make(chan error, 2)
 	for _, machine := range []string{"a", "b"} {
 		s, err := gocron.NewScheduler()
-		demo.Must(err)
+		services.Must(err)
 		defer s.Shutdown()
 		_, err = s.NewJob(job, gocron.NewTask(func() { ran <- machine }), gocron.WithName("report"),
 			gocron.WithDistributedJobLocker(daily), gocron.WithEventListeners(
 				gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { skipped <- err })))
-		demo.Must(err)
+		services.Must(err)
 		s.Start()
 	}
 	<-ran
@@ -80,13 +80,13 @@ func ExampleNewLocker() {
 
 // What gocron does with a Locker.
 func ExampleLocker_Lock() {
-	red, _, end := demo.Open()
+	red, _, end := services.Redlatch()
 	defer end()
 	ctx := context.Background()
 	hourly, err := redlatchgocron.NewLocker(red.Locks(), 50*time.Minute)
-	demo.Must(err)
+	services.Must(err)
 	lock, err := hourly.Lock(ctx, "report")
-	demo.Must(err)
+	services.Must(err)
 	fmt.Println("the job runs, and ends:", lock.Unlock(ctx))
 	_, err = hourly.Lock(ctx, "report")
 	fmt.Println("not again:", errors.Is(err, redlatch.ErrNotAcquired))
@@ -96,7 +96,7 @@ func ExampleLocker_Lock() {
 }
 
 func ExampleElector_Leadership() {
-	red, _, end := demo.Open()
+	red, _, end := services.Redlatch()
 	defer end()
 	ctx := context.Background()
 	elector := redlatchgocron.NewElector(red.Elections().Election("scheduler"), "10.0.0.7", nil)
@@ -104,7 +104,7 @@ func ExampleElector_Leadership() {
 		time.Sleep(time.Millisecond)
 	}
 	leadership, err := elector.Leadership()
-	demo.Must(err)
+	services.Must(err)
 	work := leadership.Context(ctx)
 	fmt.Println("leads:", work.Err() == nil)
 	fmt.Println("resigned:", elector.Close(ctx), context.Cause(work))

@@ -9,17 +9,17 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/redlatch/redlatch/contrib/grpc"
-	"github.com/redlatch/redlatch/internal/redistest/demo"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
 // Two calls an hour of each method; a program gives the interceptor to its server.
 func ExampleNew() {
-	red, _, end := demo.Open()
+	red, _, end := services.Redlatch()
 	defer end()
 	calls := red.Limiters().Limiter("calls", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour})
 	limit, err := redlatchgrpc.New(red.Limiters(), redlatchgrpc.Limit{Limiter: calls, Key: redlatchgrpc.ByMethod})
-	demo.Must(err)
+	services.Must(err)
 	s := grpc.NewServer(grpc.UnaryInterceptor(limit.Unary), grpc.StreamInterceptor(limit.Stream))
 	defer s.Stop()
 

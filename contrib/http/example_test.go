@@ -6,20 +6,20 @@ import (
 	"net/http/httptest"
 
 	"github.com/redlatch/redlatch/contrib/http"
-	"github.com/redlatch/redlatch/internal/redistest/demo"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
 // Two requests a day for each user, whatever process they reach.
 func ExampleNew() {
-	red, _, end := demo.Open()
+	red, _, end := services.Redlatch()
 	defer end()
 	day := red.Limiters().Limiter("day",
 		ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year})
 	limited, err := redlatchhttp.New(red.Limiters(), redlatchhttp.Options{
 		Limits: []redlatchhttp.Limit{{Limiter: day, Key: redlatchhttp.ByHeader("X-User")}},
 	})
-	demo.Must(err)
+	services.Must(err)
 	handler := limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }))
 	for range 3 {
 		r := httptest.NewRequest("GET", "/", nil)

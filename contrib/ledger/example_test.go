@@ -14,19 +14,19 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
-	"github.com/redlatch/redlatch/internal/redistest/demo"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // setup is a Redis server in this process, a client of it, and an SQLite database with the tables.
 func setup(ctx context.Context) (server *miniredis.Miniredis, red *redlatch.Client, db *sql.DB, end func()) {
-	red, server, disconnect := demo.Open()
+	red, server, disconnect := services.Redlatch()
 	dir, err := os.MkdirTemp("", "sale")
-	demo.Must(err)
+	services.Must(err)
 	db, err = sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)")
-	demo.Must(err)
-	demo.Must(redlatchledger.SQLite.Create(ctx, db))
+	services.Must(err)
+	services.Must(redlatchledger.SQLite.Create(ctx, db))
 	return server, red, db, func() {
 		disconnect()
 		db.Close()
@@ -40,7 +40,7 @@ func ExampleMover() {
 	server, red, db, end := setup(ctx)
 	defer end()
 	_, err := db.Exec(`CREATE TABLE orders (epoch bigint, serial bigint, customer text)`)
-	demo.Must(err)
+	services.Must(err)
 
 	sale, spec := red.Stocks().Stock("sale"), stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
 	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale", After: sale.Publish,
@@ -58,11 +58,11 @@ func ExampleMover() {
 	// What every process does when it starts.
 	spec.Opened = mover.Opened // so that nobody opens it again when Redis has lost it
 	st, err := sale.OpenOrJoin(ctx, spec)
-	demo.Must(err)
-	demo.Must(mover.Announce(ctx, st.Epoch))
+	services.Must(err)
+	services.Must(mover.Announce(ctx, st.Epoch))
 	for _, user := range []string{"ann", "bob"} {
 		_, err := sale.Claim(ctx, user)
-		demo.Must(err)
+		services.Must(err)
 	}
 	n, err := sale.Ledger(ctx, 1000, mover.Move)
 	fmt.Println("moved", n, err)
@@ -75,14 +75,14 @@ func ExampleMover() {
 	fmt.Println("lost:", errors.Is(err, redlatch.ErrCorrupt))
 	spec.Suspended, spec.Opened = true, nil
 	again, err := sale.Open(ctx, spec)
-	demo.Must(err)
-	demo.Must(mover.Carry(ctx, st.Epoch, again))
+	services.Must(err)
+	services.Must(mover.Carry(ctx, st.Epoch, again))
 	_, err = sale.Restore(ctx, mover.Entries(ctx, again))
-	demo.Must(err)
+	services.Must(err)
 	g, err := sale.Claim(ctx, "cid")
 	fmt.Println("cid", g.Outcome, g.Ordinal, err)
 	_, err = sale.Ledger(ctx, 1000, mover.Move)
-	demo.Must(err)
+	services.Must(err)
 	for e, err := range mover.Units(ctx, again) {
 		fmt.Println(e.Claimant, "has", e.Ordinal, err)
 	}
@@ -106,10 +106,10 @@ func ExampleMover_Admit() {
 	sold := func(epoch int64) []stock.Entry { // what Stock.Ledger hands to Move
 		return []stock.Entry{{Epoch: epoch, Serial: 1, Kind: stock.KindGrant, Ordinal: 1, N: 1, Claimant: "ann"}}
 	}
-	demo.Must(mover.Announce(ctx, 1))
+	services.Must(mover.Announce(ctx, 1))
 	fmt.Println("monday:", mover.Move(ctx, sold(1)))
 	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
-	demo.Must(mover.Admit(ctx, 2))
+	services.Must(mover.Admit(ctx, 2))
 	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
 	// Output:
 	// monday: <nil>
@@ -123,13 +123,13 @@ func ExampleMover_UnitsOf() {
 	_, _, db, end := setup(ctx)
 	defer end()
 	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
-	demo.Must(mover.Announce(ctx, 1))
+	services.Must(mover.Announce(ctx, 1))
 	err := mover.Move(ctx, []stock.Entry{
 		{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Ordinal: 1, N: 5, Claimant: "ann", Request: "order 7"},
 		{Epoch: 1, Serial: 2, Kind: stock.KindGrant, Ordinal: 6, N: 1, Claimant: "bob"},
 		{Epoch: 1, Serial: 3, Kind: stock.KindReturn, Ordinal: 2, N: 1, Claimant: "ann", Request: "order 7"},
 	})
-	demo.Must(err)
+	services.Must(err)
 	for e, err := range mover.UnitsOf(ctx, 1, "ann") {
 		fmt.Println(e.N, "from", e.Ordinal, "by", e.Request, err)
 	}
@@ -141,7 +141,7 @@ func ExampleMover_UnitsOf() {
 // A program makes the tables when it starts, or you put the text into your migrations.
 func ExampleDialect() {
 	db, err := sql.Open("sqlite3", ":memory:")
-	demo.Must(err)
+	services.Must(err)
 	defer db.Close()
 	fmt.Println(redlatchledger.SQLite.Create(context.Background(), db))
 	migration := redlatchledger.PostgreSQL.Schema()
@@ -169,16 +169,16 @@ func ExamplePacketMover() {
 	if err != nil && !errors.Is(err, redlatch.ErrAlreadyOpen) { // a process that died here has sent it
 		log.Fatal(err)
 	}
-	demo.Must(mover.Announce(ctx, epoch, spec))
+	services.Must(mover.Announce(ctx, epoch, spec))
 	for _, user := range []string{"ann", "bob"} {
 		_, err := packet.Grab(ctx, user)
-		demo.Must(err)
+		services.Must(err)
 	}
 	server.SetTime(time.Now().Add(2 * time.Hour)) // it has ended
 	_, err = packet.Refund(ctx)
-	demo.Must(err)
+	services.Must(err)
 	_, err = packet.Ledger(ctx, 1000, mover.Move)
-	demo.Must(err)
+	services.Must(err)
 	books, err := mover.Books(ctx, epoch)
 	fmt.Println(books.TakenCents, "+", books.RefundCents, "=", books.Total, err)
 	// Output:

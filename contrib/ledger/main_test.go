@@ -6,7 +6,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/redlatch/redlatch/internal/redistest/databases"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 )
 
-func TestMain(m *testing.M) { databases.Main(m, nil) }
+func TestMain(m *testing.M) { services.Main(m, nil) }

@@ -17,7 +17,7 @@ import (
 	_ "github.com/ncruces/go-sqlite3/embed"
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
-	"github.com/redlatch/redlatch/internal/redistest/databases"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/stretchr/testify/require"
@@ -35,7 +35,7 @@ type shop struct {
 
 // onDatabases runs a test on each of them, with the tables.
 func onDatabases(t *testing.T, test func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB)) {
-	databases.Each(t, func(t *testing.T, dialect string, open func() *sql.DB) {
+	services.Each(t, func(t *testing.T, dialect string, open func() *sql.DB) {
 		d := redlatchledger.Dialect(dialect)
 		require.NoError(t, d.Create(t.Context(), open()))
 		test(t, d, open)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
-	"github.com/redlatch/redlatch/internal/redistest/databases"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
@@ -172,7 +172,7 @@ func TestClaimantsAreWhoTheyAreToTheByte(t *testing.T) {
 
 func TestAMoversBadInputIsRefused(t *testing.T) {
 	t.Parallel()
-	db := databases.FreshSQLite(t)()
+	db := services.FreshSQLite(t)()
 	good := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
 	none := redlatchledger.Dialect("Oracle")
 	for want, err := range map[string]error{

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchotel "github.com/redlatch/redlatch/contrib/otel"
-	"github.com/redlatch/redlatch/internal/redistest/demo"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -19,7 +19,7 @@ import (
 // A program has spans and metrics of all that it does, by classes of names. Yours takes exporters in place of the
 // recorder and the reader, and need not name providers that are the global ones.
 func Example() {
-	server, option := demo.Serve()
+	server, option := services.Redis()
 	defer server.Close()
 	ctx := context.Background()
 	recorder := tracetest.NewSpanRecorder()
@@ -33,10 +33,10 @@ func Example() {
 			class, _, _ := strings.Cut(name, ":") // "order:4711" is of class "order"
 			return class
 		}})
-	demo.Must(err)
+	services.Must(err)
 	defer telemetry.Shutdown(ctx)
 	red, err := redlatch.Open(ctx, option, telemetry.Instrument(redlatch.Options{}))
-	demo.Must(err)
+	services.Must(err)
 	defer red.Close(ctx)
 	telemetry.Watch(red)
 
@@ -44,7 +44,7 @@ func Example() {
 	err = red.Locks().Reentrant("order:4711").WithLabel(redlatchotel.Label(ctx, "")).Do(ctx, func(context.Context) error {
 		return nil
 	})
-	demo.Must(err)
+	services.Must(err)
 	span.End()
 	for _, s := range recorder.Ended() {
 		fmt.Println(s.Name(), s.Parent().SpanID() == span.SpanContext().SpanID())
@@ -68,18 +68,18 @@ func ExampleSpanContext() {
 
 // A program that uses the packages alone gives each client its Observer, and has each client watched.
 func ExampleTelemetry_Locks() {
-	server, option := demo.Serve()
+	server, option := services.Redis()
 	defer server.Close()
 	ctx := context.Background()
 	t, err := redlatchotel.New(redlatchotel.Options{}) // with the global providers
-	demo.Must(err)
+	services.Must(err)
 	defer t.Shutdown(ctx)
 	hub, err := pubsub.Dial(ctx, option, pubsub.Options{Observer: t.Hub()})
-	demo.Must(err)
+	services.Must(err)
 	defer hub.Close(ctx)
 	t.WatchHub(hub)
 	locks, err := rlock.New(hub, rlock.Options{Observer: t.Locks()})
-	demo.Must(err)
+	services.Must(err)
 	defer locks.Close(ctx)
 	t.WatchLocks(locks)
 	// Semaphores, stocks, red packets, counters and limiters are made and watched in the same way.

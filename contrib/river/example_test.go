@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchriver "github.com/redlatch/redlatch/contrib/river"
-	"github.com/redlatch/redlatch/internal/redistest/demo"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 )
 
 // Report is the report of an hour.
@@ -54,7 +54,7 @@ func (i inserted) Insert(_ context.Context, args river.JobArgs, _ *river.InsertO
 }
 
 func ExampleManager_Run() {
-	red, _, end := demo.Open()
+	red, _, end := services.Redlatch()
 	defer end()
 	jobs := inserted(make(chan river.JobArgs, 100))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -72,7 +72,7 @@ func ExampleManager_Run() {
 
 // River's own intervals begin when a process asks, so every process would have other ticks.
 func ExampleNewManager() {
-	red, _, end := demo.Open()
+	red, _, end := services.Redlatch()
 	defer end()
 	poll := func(time.Time) (river.JobArgs, *river.InsertOpts) { return Poll{}, nil }
 	for _, schedule := range []river.PeriodicSchedule{river.PeriodicInterval(time.Minute),

@@ -21,11 +21,11 @@ import (
 	"github.com/redlatch/redlatch"
 	redlatchriver "github.com/redlatch/redlatch/contrib/river"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/redistest/databases"
+	"github.com/redlatch/redlatch/internal/redistest/services"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
-func TestMain(m *testing.M) { databases.Main(m, nil) }
+func TestMain(m *testing.M) { services.Main(m, nil) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -54,7 +54,7 @@ func manager(db *pgxpool.Pool, red *redlatch.Client, service string) (*redlatchr
 func schema(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	var host, name string
-	require.NoError(t, databases.PostgreSQL.Fresh(t)().QueryRow(
+	require.NoError(t, services.PostgreSQL.Fresh(t)().QueryRow(
 		"select current_setting('unix_socket_directories'), current_database()").Scan(&host, &name))
 	db, err := pgxpool.New(t.Context(), fmt.Sprintf("host=%s user=test dbname=%s", host, name))
 	require.NoError(t, err)

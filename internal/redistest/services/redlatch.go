@@ -1,5 +1,4 @@
-// Package demo sets up Examples, which have no testing.TB: a server in the process, and a client of it.
-package demo
+package services
 
 import (
 	"context"
@@ -13,17 +12,18 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
-// Serve starts a server. A program has one: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}.
-func Serve() (server *miniredis.Miniredis, option rueidis.ClientOption) {
+// Redis starts a server for an Example, which has no testing.TB. A program has a server already, and writes
+// rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}.
+func Redis() (server *miniredis.Miniredis, option rueidis.ClientOption) {
 	server = miniredis.NewMiniRedis()
 	server.ClockTTL(true)
 	Must(server.Start())
 	return server, rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}
 }
 
-// Open returns a client of a new server, and closes both by end. Calls have time: the machine may be busy.
-func Open() (red *redlatch.Client, server *miniredis.Miniredis, end func()) {
-	server, option := Serve()
+// Redlatch returns a client of a new server for an Example. end closes both. Calls have time: the machine may be busy.
+func Redlatch() (red *redlatch.Client, server *miniredis.Miniredis, end func()) {
+	server, option := Redis()
 	red, err := redlatch.Open(context.Background(), option, redlatch.Options{CallTimeout: 10 * time.Second,
 		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 10 * time.Second }})
 	Must(err)

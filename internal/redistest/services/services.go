@@ -1,6 +1,7 @@
-// Package databases starts a PostgreSQL and a MariaDB for tests and programs: each in a directory of its own, on a Unix
-// socket, and ended by Stop. Its users import the drivers pgx and mysql.
-package databases
+// Package services starts the servers that tests, Examples and programs of contrib need: a PostgreSQL and a MariaDB, each
+// in a directory of its own, on a Unix socket, and ended by Stop; and a Redis in the process, with a client. Users of a
+// database import the drivers pgx and mysql.
+package services
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package databases
+package services
 
 import (
 	"errors"
