@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,31 +130,6 @@ func age(t *testing.T, c rueidis.Client, d time.Duration) {
 	}
 }
 
-func TestAddOnce_LateID_KeepsThoseBeforeNoLonger(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		c := srv.Client(t)
-		k := on(t, c, patient).Counter("k", rcounter.CounterOptions{})
-		add := func(ids string) {
-			for i := range 300 {
-				_, _, err := k.AddOnce(ctx, ids+strconv.Itoa(i), 1)
-				require.NoError(t, err)
-			}
-		}
-		add("early")
-		age(t, c, time.Hour-20*time.Second)
-		add("late")
-		for _, key := range slices.DeleteFunc(keys(t, c), func(key string) bool { return key == "k" }) {
-			for id := range hash(t, c, key) {
-				if strings.HasPrefix(id, ":early") {
-					require.Less(t, number(t, c, "PTTL", key), (time.Hour + 2*time.Minute).Milliseconds(), key)
-				}
-			}
-		}
-	})
-}
-
 func TestAddOnce_TimeOver_ForgetsTheID(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
@@ -207,38 +180,4 @@ func TestAddOnce_TimeOver_ForgetsTheID(t *testing.T) {
 			require.Equal(t, dec(sum), text(t, c, "GET", "k"))
 		}
 	})
-}
-
-func TestAddOnce_RepliesLost_CountsEachIDOnce(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	raw := srv.Client(t)
-	for name, wire := range map[string]rueidis.Client{"twice": twice{Client: raw}, "lossy": newLossy(t, srv, func() bool {
-		return rand.IntN(3) == 0
-	})} {
-		t.Run(name, func(t *testing.T) {
-			c := on(t, wire, patient)
-			k := c.Counter(name, rcounter.CounterOptions{})
-			const ids, callers = 50, 8
-			var first atomic.Int64
-			var sums [ids]atomic.Int64
-			crowd(callers, ids, func(_, i int) {
-				v, replayed, err := k.AddOnce(ctx, strconv.Itoa(i), 7)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if !replayed {
-					first.Add(1)
-				}
-				if !sums[i].CompareAndSwap(0, v) && sums[i].Load() != v {
-					t.Errorf("id %d: %d and %d", i, sums[i].Load(), v)
-				}
-			})
-			require.EqualValues(t, ids, first.Load(), "one call of each id added")
-			_, second := k.IDKeys("0")
-			require.Equal(t, dec(7*ids), text(t, raw, "GET", name), "a plain integer, as RAtomicLong has it")
-			require.Positive(t, number(t, raw, "PTTL", second))
-		})
-	}
 }

@@ -28,10 +28,7 @@ var (
 	crowd       = rig.Crowd
 )
 
-type (
-	counting = rig.Counting
-	twice    = rig.Twice
-)
+type counting = rig.Counting
 
 const hour = 3600_000 // ms
 
