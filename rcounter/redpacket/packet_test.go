@@ -311,26 +311,6 @@ func packetVerbs(p *redpacket.Packet) map[string]func() error {
 	}
 }
 
-func TestRedPackets_Cluster_HaveOneSlotEach(t *testing.T) {
-	t.Parallel()
-	c := on(t, redistest.Cluster(t).Client(t), patient)
-	for i := range 8 {
-		p := sent(t, c, "p"+strconv.Itoa(i), packet(100, 1))
-		verbs := packetVerbs(p)
-		delete(verbs, "Send")
-		for verb, call := range verbs {
-			if err := call(); verb == "Refund" {
-				require.ErrorIs(t, err, redpacket.ErrNotEnded)
-			} else {
-				require.NoError(t, err, verb)
-			}
-		}
-		s, err := p.Grab(ctx, "u")
-		require.NoError(t, err)
-		require.EqualValues(t, 100, s.Cents)
-	}
-}
-
 // Grabs at the same time travel together, though each has a Packet value of its own, and each gets its own answer;
 // callers that leave early leave nothing behind.
 func TestGrabs_Crowd_ShareCalls(t *testing.T) {
