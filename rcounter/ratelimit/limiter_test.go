@@ -121,31 +121,6 @@ func TestLimiter_RandomCalls_IsGCRAToTheMicrosecond(t *testing.T) {
 	})
 }
 
-func TestLimiter_PerProcess_IsTheSameAlgorithm(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := on(t, nowhere{}, patient)
-		seed := redistest.Seeds(t, 1)[0]
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		for i := range 200 {
-			o := rates(rnd)
-			o.PerProcess = true
-			l := c.Limiter("l"+strconv.Itoa(i), o)
-			models := map[string]*arrivals{"": newArrivals(o), "a": newArrivals(o)}
-			began := time.Now()
-			spacing := o.Per.Microseconds() / o.Rate
-			for range 40 {
-				key := []string{"", "a"}[rnd.IntN(2)]
-				time.Sleep(time.Duration(rnd.Int64N(2*spacing+3)) * time.Microsecond)
-				n := rnd.Int64N(o.Burst + 1)
-				got, err := allow(l, key, n)
-				require.NoError(t, err)
-				require.Equal(t, models[key].allow(time.Since(began).Microseconds(), n), got, "seed %d: %+v, n %d", seed, o, n)
-			}
-		}
-	})
-}
-
 // nowhere is a client that nothing may be sent through.
 type nowhere struct{ rueidis.Client }
 

@@ -192,39 +192,6 @@ func TestAllow_Alone_SaysThatItsOwnTimeIsOver(t *testing.T) {
 	}
 }
 
-func TestAllowAll_OneRefuses_TakesNoneAndSaysWhich(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		c := on(t, srv.Client(t), patient)
-		second := c.Limiter("a second", ratelimit.LimiterOptions{Rate: 10, Per: time.Hour})
-		day := c.Limiter("a day", ratelimit.LimiterOptions{Rate: 4, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year})
-		tenant := c.Limiter("endpoint", ratelimit.LimiterOptions{Rate: 7, Per: time.Hour, Algorithm: ratelimit.SlidingWindow})
-		take := func(n int64) ratelimit.Decision {
-			d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: second, Key: "{acme}:ann", N: n},
-				ratelimit.Take{Limiter: day, Key: "acme", N: n}, ratelimit.Take{Limiter: tenant, Key: "{acme}/orders", N: 1})
-			require.NoError(t, err)
-			return d
-		}
-		d := take(3)
-		require.True(t, d.Allowed)
-		require.Zero(t, d.RetryAfter)
-		require.EqualValues(t, 7, d.Each[0].Remaining)
-		require.EqualValues(t, 1, d.Each[1].Remaining)
-		require.EqualValues(t, 6, d.Each[2].Remaining)
-		require.EqualValues(t, 3, d.Each[0].N)
-		d = take(2)
-		require.False(t, d.Allowed)
-		require.True(t, d.Each[0].Allowed, "it would have let them pass")
-		require.False(t, d.Each[1].Allowed, "this one refused")
-		require.Equal(t, d.Each[1].RetryAfter, d.RetryAfter)
-		require.Zero(t, d.Each[0].N)
-		d = take(1)
-		require.True(t, d.Allowed, "the refused call took nothing")
-		require.EqualValues(t, 6, d.Each[0].Remaining)
-		require.EqualValues(t, 5, d.Each[2].Remaining)
-	})
-}
-
 func TestAllowAll_KeysOfTwoSlots_AreRefusedUnsent(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Cluster(t)

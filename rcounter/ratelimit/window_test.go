@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	_ "time/tzdata" // the zones of the tests, wherever they run
 
@@ -320,40 +319,4 @@ func TestLimiter_OtherAlgorithm_StartsAnew(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A limiter of one process looks at a calendar of its own.
-func TestFixedWindow_PerProcess_EndsWithItsUnit(t *testing.T) {
-	t.Parallel()
-	units := []ratelimit.Unit{ratelimit.Minute, ratelimit.Hour, ratelimit.Day, ratelimit.Week, ratelimit.Month,
-		ratelimit.Year}
-	for _, name := range []string{"UTC", "Europe/Berlin", "Asia/Kathmandu", "Asia/Beirut", "America/Havana"} {
-		zone, err := time.LoadLocation(name)
-		require.NoError(t, err)
-		synctest.Test(t, func(t *testing.T) {
-			c, model := on(t, nowhere{}, patient), calendarOf(zone)
-			rnd := rand.New(rand.NewPCG(1, 1))
-			for round := range redistest.Sized(2, 2, 40) {
-				for _, unit := range units {
-					time.Sleep(time.Duration(rnd.Int64N(int64(30 * 24 * time.Hour))).Truncate(time.Microsecond))
-					l := c.Limiter(fmt.Sprint(unit, round),
-						ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: unit, Zone: zone, PerProcess: true})
-					left := time.Until(model.end(time.Now(), unit))
-					a, err := l.Allow(ctx, "", 2)
-					require.NoError(t, err)
-					require.True(t, a.Allowed)
-					require.Equal(t, left, a.ResetAfter, "%v of %v", unit, time.Now().In(zone))
-					time.Sleep(left - time.Microsecond)
-					a, err = l.Allow(ctx, "", 1)
-					require.NoError(t, err)
-					require.False(t, a.Allowed)
-					require.Equal(t, time.Microsecond, a.RetryAfter)
-					time.Sleep(time.Microsecond)
-					a, err = l.Allow(ctx, "", 1)
-					require.NoError(t, err)
-					require.True(t, a.Allowed, "%v of %v", unit, time.Now().In(zone))
-				}
-			}
-		})
-	}
 }
