@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
 )
@@ -95,29 +94,6 @@ func requirePrefix(t testing.TB, err error) {
 	t.Helper()
 	require.True(t, strings.HasPrefix(err.Error(), "stock: "), err)
 	require.Equal(t, 1, strings.Count(err.Error(), "stock: "), err)
-}
-
-func TestRestore_ErrorOfItsWinners_IsReturnedAsItIs(t *testing.T) {
-	t.Parallel()
-	mine := errors.New("mine")
-	s := opened(t, on(t, redistest.Embedded(t).Client(t), patient), "fresh", 1)
-	_, err := s.Restore(ctx, func(yield func(stock.Entry, error) bool) { yield(stock.Entry{}, mine) })
-	require.Same(t, mine, err)
-}
-
-func TestStock_LongestNameAndClaimant_Work(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		c := on(t, srv.Client(t), patient)
-		longest := strings.Repeat("é", 32<<10)
-		s := opened(t, c, longest, 1)
-		for _, claimant := range []string{strings.Repeat("x", 1024), "\x01;0;\u00ff"} {
-			_, err := s.Claim(ctx, claimant)
-			require.NoError(t, err)
-			_, _, err = lookup(s, claimant)
-			require.NoError(t, err)
-		}
-	})
 }
 
 func second[A any](_ A, err error) error { return err }
