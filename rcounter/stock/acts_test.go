@@ -141,19 +141,6 @@ func TestActs_LateCopy_DoesNothing(t *testing.T) {
 	}
 }
 
-func TestActs_ServerTimeUnknown_AsksOnce(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Embedded(t)
-	opened(t, on(t, srv.Client(t), exact), "s", 5)
-	wire := &gauge{Client: srv.Client(t)}
-	s := on(t, wire, exact).Stock("s")
-	for i, want := range []int64{2, 3, 4} {
-		_, err := s.Reserve(ctx, fmt.Sprint("user", i), stock.Request{ID: fmt.Sprint("id", i), N: 1}, time.Hour)
-		require.NoError(t, err)
-		require.Equal(t, want, wire.calls.Load())
-	}
-}
-
 func TestReservations_Crowd_ShareCalls(t *testing.T) {
 	t.Parallel()
 	wire := &gauge{Client: redistest.Start(t).Client(t), hold: time.Millisecond}

@@ -169,38 +169,6 @@ func TestEvents_SlowReader_SeesAGapAndDelaysNoOther(t *testing.T) {
 	p.says("1/21")
 }
 
-func TestEvents_ConnectionLost_SeesAGapAndGoesOn(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Embedded(t)
-	proxy := redistest.NewProxy(t, srv)
-	mover := on(t, srv.Client(t), patient).Stock("s")
-	p := watch(t, on(t, proxy.Server().Client(t), patient).Stock("s"), time.Hour)
-	p.says("gap")
-	require.NoError(t, mover.Publish(ctx, sold(1, 1)))
-	p.says("1/1")
-	proxy.Cut()
-	p.says("gap")
-	stop := make(chan struct{})
-	published := make(chan error, 1)
-	go func() { // until one is heard
-		var err error
-		for n := int64(2); err == nil; n++ {
-			err = mover.Publish(ctx, sold(1, n))
-			select {
-			case <-stop:
-				published <- err
-				return
-			case <-time.After(5 * time.Millisecond):
-			}
-		}
-		published <- err
-	}()
-	for p.said() == "gap" {
-	}
-	close(stop)
-	require.NoError(t, <-published)
-}
-
 // Nobody publishes, or the channel is never silent, or there is no server: the page looks now and then.
 func TestEvents_Every_BoundsTheTimeBetweenGaps(t *testing.T) {
 	t.Parallel()

@@ -26,12 +26,6 @@ func TestRestore_DatabaseBehind_LeavesEveryUnit(t *testing.T) {
 			story  func(t *testing.T, s *stock.Stock, moved func())
 			has    map[int64]string
 		}{
-			"returned and claimed again": {true, func(t *testing.T, s *stock.Stock, moved func()) {
-				claimed(t, s, "ann")
-				moved()
-				giveBack(t, s, "ann", 1)
-				claimed(t, s, "ann")
-			}, map[int64]string{2: "ann/"}},
 			"returned and claimed again, without a ledger": {false, func(t *testing.T, s *stock.Stock, moved func()) {
 				claimed(t, s, "ann")
 				moved()

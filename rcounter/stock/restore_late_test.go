@@ -36,10 +36,6 @@ func TestRestore_LateCopy_SuspendsNothing(t *testing.T) {
 		match func([]string) bool
 		try   func(t *testing.T, s *stock.Stock, other *stock.Stock)
 	}{
-		"that ended": {once(has("begin")), func(t *testing.T, s, _ *stock.Stock) {
-			_, err := s.Restore(ctx, sequence(ann))
-			require.NoError(t, err)
-		}},
 		"that failed": {has("begin"), func(t *testing.T, s, _ *stock.Stock) {
 			short, cancel := context.WithTimeout(ctx, 600*time.Millisecond)
 			defer cancel()

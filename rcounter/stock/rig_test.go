@@ -31,7 +31,6 @@ var (
 	once        = rig.Once
 	has         = rig.Has
 	dec         = rig.Dec
-	during      = rig.During
 	crowd       = rig.Crowd
 )
 

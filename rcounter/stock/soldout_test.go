@@ -131,48 +131,6 @@ func TestSoldOut_NoCache_AsksTheServer(t *testing.T) {
 	require.Equal(t, 10, scripts(t, admin)-before)
 }
 
-func TestSoldOut_UnitReturned_IsSoldByEveryProcess(t *testing.T) {
-	t.Parallel()
-	for name, severed := range map[string]bool{"told by the server": false, "the server's messages are lost": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := patient
-			o.SoldOutTrust = 500 * time.Millisecond
-			srv := redistest.Start(t)
-			proxy := redistest.NewProxy(t, srv)
-			if severed {
-				proxy.SwallowPushes()
-			}
-			admin := srv.Client(t)
-			home := opened(t, on(t, admin, exact), "s", 1)
-			holder, ordinal := "first", claimed(t, home, "first").Ordinal
-			var worst time.Duration
-			for i := range 2 {
-				s := on(t, proxy.Server().Client(t), o).Stock("s")
-				quiet(t, admin, func() { loses(t, s) })
-				began := time.Now()
-				ok, err := home.Return(ctx, stock.Units{Claimant: holder, Ordinal: ordinal})
-				require.NoError(t, err)
-				require.Positive(t, ok)
-				u := "next" + strconv.Itoa(i)
-				redistest.Eventually(t, 30*time.Second, "the unit is sold again", func() bool {
-					g, err := s.Claim(fresh, u)
-					require.NoError(t, err)
-					holder, ordinal = u, g.Ordinal
-					return g.Won()
-				})
-				worst = max(worst, time.Since(began))
-			}
-			// Trust is half a second, and the claim that comes after it takes one round trip; the rest is a busy machine's
-			require.Less(t, worst, 15*time.Second)
-			if severed {
-				require.Positive(t, proxy.Swallowed())
-			}
-			t.Logf("%s: at most %v", name, worst)
-		})
-	}
-}
-
 // Once the news of a unit that came back is in the process, no answer goes by what was known before: not even the
 // first.
 func TestSoldOut_NewsOfAReturn_EndsIt(t *testing.T) {
