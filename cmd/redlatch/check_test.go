@@ -77,6 +77,16 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	require.Contains(t, r.out, "problem")
 }
 
+// traps has a proxy do that to commands. The error, if it answers one, has the command in place of %s.
+func traps(fate redistest.Fate, says string, commands ...string) func(p *redistest.Proxy) {
+	return func(p *redistest.Proxy) {
+		for _, name := range commands {
+			p.Trap(&redistest.Trap{Match: redistest.Command(name), Fate: fate, Every: true,
+				Says: func(words []string) string { return strings.ReplaceAll(says, "%s", words[0]) }})
+		}
+	}
+}
+
 // A command that is refused is a finding, with what is missing without it and what to set; nothing else fails.
 func TestCheckSaysWhatIsMissingWithoutACommand(t *testing.T) {
 	t.Parallel()
@@ -89,10 +99,7 @@ func TestCheckSaysWhatIsMissingWithoutACommand(t *testing.T) {
 		"that no server has": {says: "unknown command", do: "leave MinReplicas at 0",
 			before: func(t *testing.T, s *redistest.Server) (*redistest.Server, []string) {
 				p := redistest.NewProxy(t, s)
-				for _, name := range names {
-					p.Trap(&redistest.Trap{Match: redistest.Command(name), Fate: redistest.RefuseRequest, Every: true,
-						Says: func(words []string) string { return "ERR unknown command '" + words[0] + "', with args" }})
-				}
+				traps(redistest.RefuseRequest, "ERR unknown command '%s', with args", names...)(p)
 				return p.Server(), nil
 			}},
 		"that a user may not run": {says: "no permissions", do: "give the user +wait",
@@ -132,6 +139,44 @@ func TestCheckSaysWhatIsMissingWithoutACommand(t *testing.T) {
 			require.Equal(t, "it needs WAIT, INFO", found["safe profile"].Do)
 			checked(t, s, 1, append(args, "--strict")...)
 			require.Equal(t, "problem", checked(t, s, 1, append(args, "--survive-failover")...)["safe profile"].Level)
+		})
+	}
+}
+
+// What the proxies of providers do to calls; proof/rights/profiles says which.
+func TestCheck_BehindAProxy_FindsWhatItDoes(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	unanswered := []string{"SUBSCRIBE", "WAIT", "INFO", "PUBSUB", "CLIENT TRACKING ON OPTIN NOLOOP"}
+	lacking := []string{"Pub/Sub", "WAIT", "INFO", "PUBSUB NUMSUB", "CLIENT TRACKING"}
+	for name, c := range map[string]struct {
+		does  func(p *redistest.Proxy)
+		code  int
+		finds []string
+	}{
+		"no RESP3": {traps(redistest.RefuseRequest, "NOPROTO unsupported protocol version", "HELLO 3"), 0,
+			[]string{"RESP3"}},
+		"no HELLO":  {traps(redistest.RefuseRequest, "unsupported command '%s'", "HELLO"), 1, []string{"connection"}},
+		"no script": {traps(redistest.RefuseRequest, "ERR bad lua script", "EVAL"), 1, []string{"locks", "stocks"}},
+		"one slot": {func(p *redistest.Proxy) { p.RefuseSeveralSlots(redistest.CrossSlot) }, 0,
+			[]string{"keys of several slots"}},
+		"closes":        {traps(redistest.LoseRequest, "", unanswered...), 0, lacking},
+		"never answers": {traps(redistest.LoseRequestSilently, "", unanswered...), 0, lacking},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			s.Ask(t, "SCRIPT", "FLUSH") // the server would answer an EVALSHA of a script that it knows
+			p := redistest.NewProxy(t, s)
+			c.does(p)
+			found := checked(t, p.Server(), c.code, "--call-timeout=3s")
+			levels := [][]string{{"note", "warning"}, {"problem"}}[c.code]
+			for _, what := range c.finds {
+				require.Contains(t, levels, found[what].Level, "%s: %v", what, found)
+			}
+			for _, what := range tried {
+				require.Equal(t, c.code == 0, found[what].Level == "ok", "%s: %v", what, found[what])
+			}
 		})
 	}
 }
