@@ -30,7 +30,6 @@ func (w *world) inject(s Step) {
 		w.away(n, now.Add(s.For))
 		n.takeTurn()
 		n.restart(s.What == empty)
-		w.restarts(n, s.What == empty)
 		n.leaveTurn()
 		if s.What == empty {
 			w.setBack(n, empty, 0)

@@ -60,16 +60,15 @@ func plantedFaults(t *testing.T) (all []planted) {
 
 // find runs seeds until one finds the fault.
 func (f *planted) find(t *testing.T) (p simulation.Plan, r simulation.Result) {
-	struck := false
 	for seed := range uint64(600) {
 		p = f.plan(seed+1, f.kinds...)
 		r = simulation.Run(t, p, &f.Mutant)
-		if struck = struck || r.Struck; len(r.Violations) > 0 {
+		if len(r.Violations) > 0 {
 			t.Logf("%s: found by seed %d: %s", f.Name, p.Seed, r.Violations[0])
 			return p, r
 		}
 	}
-	t.Errorf("%s: not found by 600 seeds; planted: %v", f.Name, struck)
+	t.Errorf("%s: not found by 600 seeds", f.Name)
 	return p, r
 }
 

@@ -43,7 +43,6 @@ type node struct {
 	scripts map[string]string
 	texts   map[string]string // of all scripts that it was sent, by their sums
 	mutant  *Mutant
-	struck  map[string]bool                  // scripts that the mutant has changed
 	granted atomic.Pointer[func(key string)] // nil: no audit wants to know, or not yet
 	// turn has what runs a script, until its reply is on the wire. The embedded server lets go of a script before that:
 	// of two that run at the same moment, as after a stall, the second's reply would be seen first. nil: nothing is seen.
@@ -65,7 +64,7 @@ func (n *node) leaveTurn() {
 
 func newNode(name string, rate float64, durable bool, m *Mutant) *node {
 	n := &node{name: name, m: miniredis.NewMiniRedis(), began: time.Now(), rate: rate, durable: durable, mutant: m,
-		scripts: map[string]string{}, texts: map[string]string{}, struck: map[string]bool{}}
+		scripts: map[string]string{}, texts: map[string]string{}}
 	n.up = n.began.Add(-24 * time.Hour)
 	n.m.ClockTTL(true)
 	if first, err := n.m.Dial(); err == nil { // which starts it
@@ -177,7 +176,6 @@ func (n *node) mutate(text string) (string, bool) {
 	if n.mutant == nil || !strings.Contains(text, n.mutant.Of) || !strings.Contains(text, n.mutant.Old) {
 		return text, false
 	}
-	n.struck[text] = true
 	return strings.ReplaceAll(text, n.mutant.Old, n.mutant.New), true
 }
 

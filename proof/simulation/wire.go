@@ -11,7 +11,6 @@ import (
 // the client read, a message that it read, or what one of its holders says. Plan.Wired has it kept.
 type Wire struct {
 	Client  string
-	Node    string // the server
 	At      time.Time
 	Server  time.Time // the same, by the server's clock
 	Sent    time.Time // when the request left the client
@@ -26,8 +25,6 @@ type Wire struct {
 	Holds string
 	Until time.Time
 	Flush bool // FLUSHALL
-	// Restart is a restart of Node, and Empty one without its data.
-	Restart, Empty bool
 }
 
 // asked is a request whose reply is wanted on the wire.
@@ -74,7 +71,7 @@ func (l *link) seen(a *asked, frame []byte, read bool) {
 	if !n.wired || a == nil || frame[0] == '-' {
 		return
 	}
-	w := Wire{Client: l.host.name, Node: l.node.name, At: time.Now(), Server: l.node.now(), Sent: a.sent,
+	w := Wire{Client: l.host.name, At: time.Now(), Server: l.node.now(), Sent: a.sent,
 		Script: l.node.first(a.script),
 		Args:   a.args, Keys: a.keys, Read: read}
 	for len(frame) > 0 {
@@ -111,15 +108,6 @@ func (w *world) forgets(n *node) {
 	defer w.net.mu.Unlock()
 	if w.net.wired {
 		w.net.wire = append(w.net.wire, Wire{At: time.Now(), Server: n.now(), Flush: true})
-	}
-}
-
-// restarts keeps that a server is restarted. Its turn is the caller's.
-func (w *world) restarts(n *node, empty bool) {
-	w.net.mu.Lock()
-	defer w.net.mu.Unlock()
-	if w.net.wired {
-		w.net.wire = append(w.net.wire, Wire{Node: n.name, At: time.Now(), Server: n.now(), Restart: true, Empty: empty})
 	}
 }
 

@@ -82,7 +82,6 @@ type Result struct {
 	Violations []string
 	Figures    Figures
 	Log        []string // what happened
-	Struck     bool     // the mutant was met
 	Wire       []Wire   // if the plan has it kept
 }
 
@@ -402,7 +401,6 @@ var lasting = []string{"redisson_lock_token:", "rc:{", ":latch", ":barrier"}
 func (w *world) result() Result {
 	r := Result{Violations: w.violations, Figures: w.figures, Log: w.log, Wire: w.net.wire}
 	for _, n := range w.nodes {
-		r.Struck = r.Struck || len(n.struck) > 0
 		n.m.Close()
 	}
 	return r
