@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,14 +33,30 @@ func call(of, do, id string, call, ret, v int64, out string) []event {
 	return []event{{Client: 1, Of: of, Do: do, ID: id, Call: call * msec, Return: ret * msec, V: v, Out: out}}
 }
 
-func judgeOf(t *testing.T, name string) func(record, *verdict) {
-	for _, p := range primitives {
-		if p.name == name {
-			return p.judge
-		}
+func final(h record, f map[string]int64) record { h.final = f; return h }
+
+// planting is a history of a primitive, and what its judge says of it; "": nothing.
+type planting struct {
+	of    string
+	h     record
+	wrong string
+}
+
+func judgedAs(t *testing.T, all map[string]planting) {
+	for name, c := range all {
+		t.Run(name, func(t *testing.T) {
+			i := slices.IndexFunc(primitives, func(p primitive) bool { return p.name == c.of })
+			require.GreaterOrEqual(t, i, 0, c.of)
+			var v verdict
+			primitives[i].judge(c.h, &v)
+			found := append(v.Wrong, v.Unguarded...)
+			if c.wrong == "" {
+				require.Empty(t, found)
+				return
+			}
+			require.Contains(t, strings.Join(found, "\n"), c.wrong)
+		})
 	}
-	t.Fatalf("no primitive %q", name)
-	return nil
 }
 
 // What a client may not do, or be told, is found, and what it may is not.
@@ -54,13 +71,8 @@ func TestTheOracleFindsWhatIsPlanted(t *testing.T) {
 		return []event{{Client: client, Of: "x", Do: "stop", ID: id, Call: at * msec, To: at * msec}}
 	}
 	try := func(id string) []event { return []event{{Client: 1, Do: "try", ID: id, Call: 1}} }
-	final := func(h record, f map[string]int64) record { h.final = f; return h }
 	killed := func(h record, client int, at int64) record { h.ended[client] = at * msec; return h }
-	for name, c := range map[string]struct {
-		of    string
-		h     record
-		wrong string // "": nothing
-	}{
+	judgedAs(t, map[string]planting{
 		"one after the other": {"reentrant",
 			played(hold(1, "a", 10, 20, 1, 0, "ok"), hold(2, "b", 20, 30, 1, 0, "ok")), ""},
 		"two at a time": {"reentrant",
@@ -132,53 +144,30 @@ func TestTheOracleFindsWhatIsPlanted(t *testing.T) {
 		"a value of two": {"counter",
 			played(try("a"), try("b"), call("counter", "count", "a", 1, 2, 1, "ok"),
 				call("counter", "count", "b", 1, 2, 1, "ok")), "both counted to 1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var v verdict
-			judgeOf(t, c.of)(c.h, &v)
-			found := append(v.Wrong, v.Unguarded...)
-			if c.wrong == "" {
-				require.Empty(t, found)
-				return
-			}
-			require.NotEmpty(t, found)
-			require.Contains(t, found[0], c.wrong)
-		})
-	}
+	})
 }
 
-func TestTheOracleFindsMoreThanTheRateAllows(t *testing.T) {
-	var h record
-	for i := range int64(burst + 20) {
-		h.events = append(h.events, call("limiter", "pass", "", i, i+1, 0, "ok")...)
+func TestTheOracleFindsMoreThanThereIs(t *testing.T) {
+	passes := func(n, every int64) (all []event) {
+		for i := range n {
+			all = append(all, call("limiter", "pass", "", i*every, i*every+1, 0, "ok")...)
+		}
+		return all
 	}
-	var v verdict
-	rates(h, &v)
-	require.NotEmpty(t, v.Wrong)
-	h.events = nil
-	for i := range int64(burst + 20) {
-		h.events = append(h.events, call("limiter", "pass", "", i*1000/rate, i*1000/rate+1, 0, "ok")...)
+	reserves := func(n int64) (all []event) {
+		for i := range n {
+			e := call("reservation", "reserve", string(rune('a'+i)), i, i+1, 0, "ok")[0]
+			e.N, e.To = 1, (i+1000)*msec
+			all = append(all, e)
+		}
+		return all
 	}
-	v = verdict{}
-	rates(h, &v)
-	require.Empty(t, v.Wrong)
-}
-
-func TestTheOracleFindsMoreReservationsThanThereAre(t *testing.T) {
-	reservation := func(i int64, out string) []event {
-		return []event{{Client: 1, Of: "reservation", Do: "reserve", ID: string(rune('a' + i)), N: 1, Call: i * msec,
-			Return: (i + 1) * msec, To: (i + 1000) * msec, Out: out}}
-	}
-	var h record
-	for i := range int64(reserved) {
-		h.events = append(h.events, reservation(i, "ok")...)
-	}
-	var v verdict
-	reservations(h, &v)
-	require.Empty(t, v.Wrong)
-	h.events = append(h.events, reservation(reserved, "ok")...)
-	reservations(h, &v)
-	require.NotEmpty(t, v.Wrong)
+	judgedAs(t, map[string]planting{
+		"a rate":                 {"limiter", played(passes(burst+20, 1000/rate)), ""},
+		"more than the rate":     {"limiter", played(passes(burst+20, 1)), "passed within"},
+		"all are reserved":       {"reservation", played(reserves(reserved)), ""},
+		"one more than there is": {"reservation", played(reserves(reserved + 1)), "in use"},
+	})
 }
 
 func TestTheOracleFindsFaultsInPermitsElectionsAndLedgers(t *testing.T) {
@@ -194,12 +183,7 @@ func TestTheOracleFindsFaultsInPermitsElectionsAndLedgers(t *testing.T) {
 	booked := func(serial, ordinal int64, who, kind string) []event {
 		return []event{{Do: "try", ID: who}, {Do: "entry", ID: who, V: ordinal, N: serial, To: 1, Out: kind}}
 	}
-	final := func(h record, f map[string]int64) record { h.final = f; return h }
-	for name, c := range map[string]struct {
-		of    string
-		h     record
-		wrong string
-	}{
+	judgedAs(t, map[string]planting{
 		"permits one after the other": {"counting",
 			final(played(taken("a", 1, 5, 0), taken("b", 5, 9, 0)), map[string]int64{"counting-0": permits}), ""},
 		"permits of two rounds": {"counting", played(taken("a", 1, 5, 0), taken("b", 3, 9, 1)), ""},
@@ -234,17 +218,7 @@ func TestTheOracleFindsFaultsInPermitsElectionsAndLedgers(t *testing.T) {
 		"told and not in the ledger": {"ledger",
 			final(played(call("ledger", "claim", "u1", 1, 2, 1, "ok")), map[string]int64{"sold": 0, "limit": 9}),
 			"was granted unit 1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var v verdict
-			judgeOf(t, c.of)(c.h, &v)
-			if c.wrong == "" {
-				require.Empty(t, v.Wrong)
-				return
-			}
-			require.Contains(t, strings.Join(v.Wrong, "\n"), c.wrong)
-		})
-	}
+	})
 }
 
 // Porcupine finds what intervals alone do not: a release that succeeds though another has the lock since.
