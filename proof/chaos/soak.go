@@ -25,7 +25,6 @@ var background = []string{"client paused", "server stalls", "delay", "lost reply
 // series is one measure over the time of a soak.
 type series struct {
 	name, unit string
-	level      bool // it must not grow
 	values     []float64
 }
 
@@ -65,7 +64,7 @@ func (p plan) soak(ctx context.Context, length time.Duration, out, progress io.W
 		n := len(x.values) / 3
 		a, b, c := median(x.values[:n]), median(x.values[n:2*n]), median(x.values[2*n:])
 		fmt.Fprintf(out, "%-26s %12.1f %12.1f %12.1f\n", x.name+", "+x.unit, a, b, c)
-		if x.level && c > 1.5*a {
+		if c > 1.5*a {
 			grown = append(grown, x.name)
 		}
 	}
@@ -87,11 +86,9 @@ func median(v []float64) float64 {
 func (s *scene) steady(ctx context.Context, length time.Duration, progress io.Writer) []*series {
 	s.stage(ctx)
 	all := []*series{
-		{name: "heap of a client", unit: "MiB", level: true}, {name: "goroutines of a client", unit: "number", level: true},
-		{name: "connections of a server", unit: "number", level: true},
-		{name: "memory of a server", unit: "MiB", level: true},
-		{name: "keys of a server", unit: "number", level: true}, {name: "answers", unit: "per second"},
-		{name: "longest wait, 99 of 100", unit: "ms"},
+		{name: "heap of a client", unit: "MiB"}, {name: "goroutines of a client", unit: "number"},
+		{name: "connections of a server", unit: "number"}, {name: "memory of a server", unit: "MiB"},
+		{name: "keys of a server", unit: "number"},
 	}
 	rnd := rand.New(rand.NewPCG(s.seed, 2))
 	faulty, stop := context.WithCancel(ctx)
@@ -109,14 +106,12 @@ func (s *scene) steady(ctx context.Context, length time.Duration, progress io.Wr
 	every := max(length/100, time.Second)
 	rest(ctx, 30*time.Second) // until what is remembered for a while is there
 	s.drain()
-	for begin, last := time.Now(), time.Now(); time.Since(begin) < length && ctx.Err() == nil; {
+	for begin := time.Now(); time.Since(begin) < length && ctx.Err() == nil; {
 		rest(ctx, every)
-		took := time.Since(last).Seconds()
-		last = time.Now()
-		for i, v := range s.look(took) {
+		for i, v := range s.look() {
 			all[i].values = append(all[i].values, v)
 		}
-		fmt.Fprintf(progress, "\r%v of %v ", last.Sub(begin).Round(time.Second), length)
+		fmt.Fprintf(progress, "\r%v of %v ", time.Since(begin).Round(time.Second), length)
 	}
 	fmt.Fprintln(progress)
 	stop()
@@ -138,25 +133,13 @@ func (s *scene) drain() []event {
 	return list
 }
 
-// look is what is used now, and what was done since.
-func (s *scene) look(seconds float64) []float64 {
-	var heap, routines, samples, answers float64
-	var waits []float64
+// look is what is used now.
+func (s *scene) look() []float64 {
+	var heap, routines, samples float64
 	for _, e := range s.drain() {
-		switch {
-		case e.Do == sampled:
+		if e.Do == sampled {
 			heap, routines, samples = heap+float64(e.N)/(1<<20), routines+float64(e.V), samples+1
-		case e.Do != "leave" && e.Do != "try" && e.Return > 0:
-			if e.Out == "ok" {
-				waits = append(waits, float64(e.Return-e.Call)/1e6)
-			}
-			answers++
 		}
-	}
-	slices.Sort(waits)
-	p99 := 0.0
-	if len(waits) > 0 {
-		p99 = waits[len(waits)*99/100]
 	}
 	list := s.d.primaries()
 	var connections, memory, keys float64
@@ -168,8 +151,7 @@ func (s *scene) look(seconds float64) []float64 {
 		keys += v
 	}
 	of, servers := max(samples, 1), max(float64(len(list)), 1)
-	return []float64{heap / of, routines / of, connections / servers, memory / servers, keys / servers, answers / seconds,
-		p99}
+	return []float64{heap / of, routines / of, connections / servers, memory / servers, keys / servers}
 }
 
 func figure(s *scene, n *redistest.Server, section, field string) float64 {
