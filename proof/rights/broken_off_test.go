@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"path"
@@ -23,11 +22,6 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
-	"github.com/redlatch/redlatch/rcounter"
-	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // The oracle of scripts that a missing right breaks off. It runs each script, for each command that the script calls,
@@ -399,42 +393,23 @@ func work(t *testing.T, c rueidis.Client, r *trials) {
 	hub, err := pubsub.New(brokenOff{c, r}, pubsub.Options{})
 	require.NoError(t, err)
 	defer hub.Close(context.Background())
-	quiet, slow := slog.New(slog.DiscardHandler), 10*time.Second
-	locks, err := rlock.New(hub, rlock.Options{Logger: quiet, CallTimeout: slow, WatchdogTimeout: 900 * time.Millisecond})
-	require.NoError(t, err)
-	defer locks.Close(context.Background())
-	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: slow})
-	require.NoError(t, err)
-	stocks, err := stock.New(hub, stock.Options{CallTimeout: slow})
-	require.NoError(t, err)
-	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: slow})
-	require.NoError(t, err)
-	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: slow, AllowTimeout: slow})
-	require.NoError(t, err)
-	again := func(use func()) {
+	uses := uses(hub, "", 900*time.Millisecond)
+	uses["contested"] = func(ctx context.Context) { contested(ctx, hub, "") }
+	again := func(feature string) {
 		for range 3 { // the machine may be slow
-			err := redistest.Try(use)
+			err := redistest.Try(func() { uses[feature](ctx) })
 			if err == nil || ctx.Err() != nil {
 				return
 			}
 			t.Log(err)
 		}
 	}
-	again(func() { useOfCounters(ctx, counters) })
-	again(func() { useOfStocks(ctx, stocks) })
-	again(func() { useOfPackets(ctx, packets) })
-	again(func() { useOfLimits(ctx, limiters) }) // alone: what a limiter has changes with time
+	for _, feature := range []string{"counters", "stocks", "packets", "limits"} { // alone: limits change with time
+		again(feature)
+	}
 	var all sync.WaitGroup
-	for _, use := range []func(){
-		func() { kinds(ctx, locks) },
-		func() { liveness(ctx, hub, "") },
-		func() { livePermits(ctx, hub, "") },
-		func() { elections(ctx, hub, "") },
-		func() { contested(ctx, hub, "") },
-		func() { semaphores(ctx, hub, "") },
-		func() { useOfCounts(ctx, hub, "") },
-	} {
-		all.Go(func() { again(use) })
+	for _, feature := range []string{"locks", "elections", "contested", "semaphores"} {
+		all.Go(func() { again(feature) })
 	}
 	all.Wait()
 }

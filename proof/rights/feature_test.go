@@ -22,16 +22,19 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
+// brief is a watchdog's timeout such that holds of fractions of a second are renewed.
+const brief = 210 * time.Millisecond
+
 // errOf is the error of a step that also returns a value.
 func errOf[T any](_ T, e error) error { return e }
 
-// uses are the features, by the names of `redlatch acl --only`: each uses all of its clients.
-func uses(hub *pubsub.Hub, prefix string) map[string]func(context.Context) {
-	quiet := slog.New(slog.DiscardHandler)
+// uses are the features, by the names of `redlatch acl --only`: each uses all of its clients. watchdog is that of locks.
+func uses(hub *pubsub.Hub, prefix string, watchdog time.Duration) map[string]func(context.Context) {
+	quiet, slow := slog.New(slog.DiscardHandler), 10*time.Second
 	return map[string]func(context.Context){
 		"locks": func(ctx context.Context) {
 			c := redistest.Got(rlock.New(hub,
-				rlock.Options{KeyPrefix: prefix, Logger: quiet, WatchdogTimeout: 210 * time.Millisecond}))
+				rlock.Options{KeyPrefix: prefix, CallTimeout: slow, Logger: quiet, WatchdogTimeout: watchdog}))
 			defer c.Close(ctx)
 			kinds(ctx, c)
 			liveness(ctx, hub, prefix)
@@ -43,19 +46,19 @@ func uses(hub *pubsub.Hub, prefix string) map[string]func(context.Context) {
 			useOfCounts(ctx, hub, prefix)
 		},
 		"counters": func(ctx context.Context) {
-			c := redistest.Got(rcounter.New(hub, rcounter.Options{KeyPrefix: prefix}))
+			c := redistest.Got(rcounter.New(hub, rcounter.Options{KeyPrefix: prefix, CallTimeout: slow}))
 			useOfCounters(ctx, c)
 		},
 		"limits": func(ctx context.Context) {
-			c := redistest.Got(ratelimit.New(hub, ratelimit.Options{KeyPrefix: prefix, AllowTimeout: 10 * time.Second}))
+			c := redistest.Got(ratelimit.New(hub, ratelimit.Options{KeyPrefix: prefix, CallTimeout: slow, AllowTimeout: slow}))
 			useOfLimits(ctx, c)
 		},
 		"stocks": func(ctx context.Context) {
-			c := redistest.Got(stock.New(hub, stock.Options{KeyPrefix: prefix}))
+			c := redistest.Got(stock.New(hub, stock.Options{KeyPrefix: prefix, CallTimeout: slow}))
 			useOfStocks(ctx, c)
 		},
 		"packets": func(ctx context.Context) {
-			c := redistest.Got(redpacket.New(hub, redpacket.Options{KeyPrefix: prefix}))
+			c := redistest.Got(redpacket.New(hub, redpacket.Options{KeyPrefix: prefix, CallTimeout: slow}))
 			useOfPackets(ctx, c)
 		},
 	}
@@ -77,7 +80,7 @@ func as(o rueidis.ClientOption, fn func(ctx context.Context, hub *pubsub.Hub)) e
 // one uses one feature as that user, and returns the first error.
 func one(o rueidis.ClientOption, prefix, feature string) error {
 	return as(o, func(ctx context.Context, hub *pubsub.Hub) {
-		use, found := uses(hub, prefix)[feature]
+		use, found := uses(hub, prefix, brief)[feature]
 		if !found {
 			redistest.Must(errors.New("nothing uses it"))
 		}

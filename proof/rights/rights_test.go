@@ -40,7 +40,7 @@ func denials(t *testing.T, admin rueidis.Client) (refused []string) {
 func everything(o rueidis.ClientOption) error {
 	return as(o, func(ctx context.Context, hub *pubsub.Hub) {
 		defer messages(ctx, hub)()
-		all := uses(hub, "")
+		all := uses(hub, "", brief)
 		for _, feature := range []string{"counters", "locks", "elections", "packets", "limits", "stocks", "semaphores"} {
 			all[feature](ctx)
 		}
