@@ -50,4 +50,10 @@ func (s *innerSubscription) Ready() <-chan struct{} {
 	return s.ready
 }
 
+func (s *innerSubscription) Live() bool {
+	s.topic.hub.mu.Lock()
+	defer s.topic.hub.mu.Unlock()
+	return s.topic.live
+}
+
 func (s *innerSubscription) Discard() { (*Subscription)(s).close(0) }

@@ -37,8 +37,7 @@ type Client struct {
 
 // looks are what is looked at for those that wait, or have waited.
 type looks struct {
-	rechecks session.Rechecks
-	named    session.Holders[Holder] // by the errors of calls that gave up
+	named session.Holders[Holder] // by the errors of calls that gave up
 }
 
 // asked are parts of the session, which are asked for all the time.
@@ -79,7 +78,6 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver,
 		fenced: o.Fenced}
 	c.observer = o.Observer
-	c.rechecks.Session, c.rechecks.Script = s, recheckScript
 	beats := lease.Announced(func(group int) string { return lease.BeatKey(s.ID, group) }, o.Process)
 	if o.Liveness {
 		beats.Interval, beats.Trust = o.Heartbeat, o.trust()

@@ -33,7 +33,8 @@
 //     owner.
 //   - Every script may run twice: a lost reply counts no hold twice and releases no other owner's.
 //   - A call that fails holds nothing. What a request without a reply may have acquired is released in the background.
-//   - A lost message delays a waiter by Options.PollCap at most.
+//   - A lost message delays a waiter by Options.PollCap at most, or by 10 s in a client that waits for more than 64
+//     names.
 //   - A crashed process's lock is free when its lease is over, Options.WatchdogTimeout after its last renewal; with
 //     Options.Liveness in both clients a waiter takes it over after three to four heartbeats.
 //

@@ -74,7 +74,7 @@ type kind struct {
 	tenure   func(l *single) time.Duration
 	together bool // turns of a tenure run together: see reading.go
 	names    bool // a release can name the next tenure
-	rechecks bool // recheck.lua knows the places of those that wait
+	rarely   bool // waiters may poll rarely: they are handed the lock, or told of it
 	hears    bool // waiters hear of every release, by any client
 	unpaired bool // a name that is one pair of braces is refused: see keyname.CheckPair
 	leaves   bool // refused tries of one that waits leave something behind, which a release with its entry takes away
@@ -131,7 +131,7 @@ var reentrant = &kind{
 	title:      "Reentrant",
 	entry:      entryAnywhere,
 	coalesces:  true,
-	queueEntry: handoverEntry, tenures: oneByOne, names: true, rechecks: true,
+	queueEntry: handoverEntry, tenures: oneByOne, names: true, rarely: true,
 }
 
 func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }

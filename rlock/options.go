@@ -20,7 +20,7 @@ type Options struct {
 	// PollCap is the longest time for which a waiter sleeps before it asks again, whether or not messages come. At least
 	// 10 ms. Waiters that queue on the server ask at least every 10 s, however long it is, with Liveness every Heartbeat.
 	// While nothing happens a process asks once in a PollCap for each name that it waits for, some 7 commands on the
-	// server. Defaults to 1 s.
+	// server. If it waits for more than 64 names, a waiter that gets messages asks every 10 s. Defaults to 1 s.
 	PollCap time.Duration
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration

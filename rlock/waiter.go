@@ -15,7 +15,7 @@ import (
 )
 
 // QueueEntry implements wait.Taker.
-func (a *acquisition) QueueEntry() wait.QueueEntry {
+func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
 	c := a.l.c
 	if a.since.IsZero() { // from here on a release may name this owner, before it has asked
 		a.since = time.Now()
@@ -24,7 +24,11 @@ func (a *acquisition) QueueEntry() wait.QueueEntry {
 	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps others out for a short time
 	// only. It leaves time for a renewal that gets no answer, and another.
 	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
-	return wait.QueueEntry{Owner: a.own.Lease.Owner, Lease: a.lease, Entry: a.l.kind.queueEntry(a, poll, first)}
+	if crowd && a.l.kind.rarely && c.monitor == nil { // with Liveness each heartbeat needs an answer: see refused
+		poll = wait.MaxPoll
+	}
+	return wait.QueueEntry{Owner: a.own.Lease.Owner, Lease: a.lease, Poll: poll,
+		Entry: a.l.kind.queueEntry(a, poll, first)}
 }
 
 // Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked or a token is to be
@@ -192,8 +196,8 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 	}
 	// A string that is another program's is released without a word.
 	published := r.holder.foreign() && !r.holder.other() && !l.kind.hears
-	return wait.Answer{Left: r.left, Foreign: published, Ticket: r.ticket, Sent: a.sent, Contenders: r.listeners,
-		Soon: a.soon(received)}, nil
+	return wait.Answer{Left: r.left, Foreign: published, Unpublished: r.holder.other(), Ticket: r.ticket, Sent: a.sent,
+		Contenders: r.listeners, Soon: a.soon(received)}, nil
 }
 
 // sees keeps what an answer said of the holder, for those that give up.

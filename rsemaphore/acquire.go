@@ -28,6 +28,7 @@ type acquisition struct {
 	p       *permit
 	text    string    // how the server knows it, as of standing; "": not made yet
 	entry   string    // the same, if it may be in the queue
+	rarely  bool      // the entry allows a poll every MaxPoll
 	sent    time.Time // the permits are held since then, at the earliest
 	written time.Duration
 	handed  bool // by a grant, with the lease written
@@ -143,7 +144,11 @@ func (a *acquisition) queueEntry() wait.QueueEntry {
 		text := append(append(room[:0], a.p.base()...), ' ')
 		text = append(strconv.AppendInt(text, int64(a.n), 10), ' ')
 		text = append(append(text, c.millis(first)...), ' ')
-		text = append(text, c.staleMillis...)
+		if a.rarely {
+			text = append(text, c.rareMillis...)
+		} else {
+			text = append(text, c.staleMillis...)
+		}
 		if leaves := c.runner.Clock.Leaves(a.s.key, a.leaves); leaves != 0 {
 			text = strconv.AppendInt(append(text, ':'), leaves, 10)
 		}
@@ -151,11 +156,18 @@ func (a *acquisition) queueEntry() wait.QueueEntry {
 		text = append(append(text, c.session.ID...), ' ')
 		a.text = string(append(text, a.s.label...))
 	}
-	return wait.QueueEntry{Owner: a.p.base(), Entry: a.text, Lease: a.lease}
+	e := wait.QueueEntry{Owner: a.p.base(), Entry: a.text, Lease: a.lease}
+	if a.rarely {
+		e.Poll = wait.MaxPoll
+	}
+	return e
 }
 
 // QueueEntry implements wait.Taker.
-func (a *acquisition) QueueEntry() wait.QueueEntry {
+func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
+	if a.text == "" { // with Liveness each heartbeat needs an answer: see answer
+		a.rarely = crowd && a.s.c.live.monitor == nil
+	}
 	s := a.queueEntry()
 	a.entry = s.Entry
 	return s

@@ -32,11 +32,10 @@ type Client struct {
 	waiters   *wait.Waiters
 	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 	live      liveness
-	rechecks  session.Rechecks
 	named     session.Holders[Holder] // by the errors of calls that gave up
 	// texts that nearly every call sends
-	watchdogMillis, staleMillis string
-	grantChannel                string // the channel of grants of this process, where it is that of all keys
+	watchdogMillis, staleMillis, rareMillis string
+	grantChannel                            string // the channel of grants of this process, where it is that of all keys
 
 	observer Observer
 }
@@ -57,7 +56,6 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, s.Error(err)
 	}
 	c := &Client{session: s, observer: o.Observer, clustered: h.Client().Mode() == rueidis.ClientModeCluster}
-	c.rechecks.Session, c.rechecks.Script = s, recheckScript
 	beats := o.heartbeats(c)
 	if beats.Trust > 0 {
 		// permits are seen from when they are granted, not from when their waiter hears of it
@@ -75,8 +73,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		c.live = liveness{beats.Trust, lease.NewMonitor(s.Runner, beats.Interval, s.CallTimeout, s.Background)}
 	}
 	c.coalescer = newCoalescer(c)
-	c.watchdogMillis, c.staleMillis = script.Millis(s.WatchdogTimeout),
-		script.Millis(5*c.poll()/2)
+	c.watchdogMillis, c.staleMillis, c.rareMillis = script.Millis(s.WatchdogTimeout),
+		script.Millis(5*c.poll()/2), script.Millis(5*wait.MaxPoll/2)
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release",
 		Ended: func(ctx context.Context, name string, why error) {
 			c.observe(ctx, Event{Kind: EventEnded, Name: name, Err: why})

@@ -17,8 +17,8 @@ type Options struct {
 	// MaxHold ends every permit after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to 0:
 	// no limit.
 	MaxHold time.Duration
-	// PollCap is the longest time that a waiter sleeps before it asks again, whatever messages come. At least 10 ms.
-	// Defaults to 1 s.
+	// PollCap is the longest time that a waiter sleeps before it asks again, whatever messages come. At least 10 ms. If
+	// the process waits for more than 64 semaphores, a waiter that gets messages asks every 10 s. Defaults to 1 s.
 	PollCap time.Duration
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration

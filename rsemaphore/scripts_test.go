@@ -194,8 +194,6 @@ func keysOf(name string) []string {
 	switch name {
 	case "release":
 		return releaseKeys
-	case "recheck":
-		return []string{"s", "{s}:timeout", "redlatch_queue:{s}"}
 	case "weighted_acquire", "weighted_release":
 		return weightedKeys
 	}

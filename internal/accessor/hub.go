@@ -34,6 +34,8 @@ type Subscription interface {
 	// has come since it last did. Ready drops the messages themselves, so it is called for every select, and not together
 	// with Next.
 	Ready() <-chan struct{}
+	// Live reports whether the server has confirmed the subscription, on a connection that is not known to be lost.
+	Live() bool
 	// Discard is Close for a channel that will not be wanted again: the hub unsubscribes at once.
 	Discard()
 }

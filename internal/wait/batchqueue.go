@@ -49,8 +49,8 @@ type batchQueue struct {
 	due         time.Time // when it goes off
 	pollAllAt   time.Time // when all are to be asked for
 
-	asked     time.Time // when a call that asked for some was last answered
-	rechecked time.Time // when the question of recheckOne was sent that has no answer yet; zero: none has
+	polled time.Time // when all were last to be asked for
+	untold bool      // by the last answer: no grant says when what is out is free
 	batchSubscriptions
 }
 
@@ -209,7 +209,7 @@ func (w *waiter) reply(b Batcher, o *outcome) (Answer, error) {
 		w.note(answer.Left, nil)
 		w.q.mu.Lock()
 		c := w.localQueue.batchQueue
-		c.placeless = c.hears && answer.Ticket == 0
+		c.placeless, c.untold = c.hears && answer.Ticket == 0, answer.Foreign
 		w.q.mu.Unlock()
 		w.subscribeReleases(answer.Foreign)
 	case script.NotAnswered(err):
@@ -244,6 +244,7 @@ func (w *waiter) join(a Answer, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.addWaiter(c, w)
+	c.untold = c.untold || a.Foreign
 	if err != nil && c.failures == 0 {
 		c.failures = 1 // the next request is not to follow at once
 	}
@@ -259,7 +260,8 @@ func (q *Waiters) addWaiter(c *batchQueue, w *waiter) {
 		c.last.behind = w
 	} else {
 		c.first = w
-		c.pollAllAt = time.Now().Add(q.pollInterval(c))
+		c.polled = time.Now()
+		c.pollAllAt = c.polled.Add(q.pollInterval(c))
 	}
 	c.last = w
 	q.alarmBy(c, c.pollAllAt)
@@ -305,7 +307,7 @@ func (c *batchQueue) stop() {
 		c.cancelReleases()
 		c.cancelReleases = nil
 	}
-	c.asking, c.failures, c.placeless = nil, 0, false
+	c.asking, c.failures, c.placeless, c.untold = nil, 0, false, false
 }
 
 // enqueue puts a waiter among those to ask for.
@@ -338,6 +340,7 @@ func (w *waiter) idle(doubt bool) {
 // their order: asking for the first of them will do, and more if all of these are served.
 func (q *Waiters) pollAll(c *batchQueue) {
 	n := 0
+	c.polled = time.Now()
 	for w := c.first; w != nil && (n < maxBatch || c.hears && !c.placeless); w = w.behind {
 		q.enqueue(c, w)
 		n++
@@ -460,7 +463,7 @@ func (q *Waiters) answered(c *batchQueue, batch []*waiter, all []QueueEntry, rep
 	if again {
 		c.failures++
 	} else {
-		c.failures, c.asked = 0, time.Now()
+		c.failures = 0
 	}
 	var retry []*waiter
 	for i, w := range batch {
@@ -519,23 +522,19 @@ func (q *Waiters) alarm(c *batchQueue, n int) {
 	c.timer = nil
 	w := c.first
 	ctx, name := w.ctx, w.r.Name
-	now, together := time.Now(), q.recheckOne(c)
-	if !together {
-		c.rechecked = time.Time{}
-	}
-	switch {
-	case !now.Before(c.pollAllAt):
-		c.pollAllAt = now.Add(q.pollInterval(c))
-		if !together {
-			q.pollAll(c)
-		}
-	case !together:
+	asks := true
+	if now := time.Now(); now.Before(c.pollAllAt) {
 		q.enqueue(c, w)
 		q.startAsking(c)
+	} else {
+		c.pollAllAt = now.Add(q.pollInterval(c))
+		if asks = !q.sleepOn(c); asks {
+			q.pollAll(c)
+		}
 	}
 	q.alarmBy(c, c.pollAllAt)
 	q.mu.Unlock()
-	if !together {
+	if asks {
 		q.woken(ctx, name, false)
 	}
 }

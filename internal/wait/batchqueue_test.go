@@ -49,7 +49,7 @@ type buyer struct {
 	owner string
 }
 
-func (b *buyer) QueueEntry() wait.QueueEntry {
+func (b *buyer) QueueEntry(bool) wait.QueueEntry {
 	return wait.QueueEntry{Owner: b.owner, Entry: b.owner, Lease: time.Minute}
 }
 func (b *buyer) Taken(wait.Grant) bool { return true }

@@ -12,7 +12,8 @@
 //	try: granted                                           without this try: asleep on a free lock
 //	                                                       (TestWait_ReleaseBeforeSubscription_IsFound)
 //
-// Messages are hints. One that is lost costs at most PollCap; one too many costs a try. In detail:
+// Messages are hints. One that is lost costs at most PollCap, or MaxPoll in a crowd; one too many costs a try. In
+// detail:
 //
 //  1. A waiter enters the local queue of its key and its manner of waiting (the kind of a lock, the number of permits)
 //     in this process. The first in the local queue contends on the server. The others stand behind its semaphore
@@ -26,8 +27,8 @@
 //     pauses.
 //  4. It sleeps until a grant, a message, a wake-up, the end of the holder's lease plus a little at random, or PollCap
 //     (10 s at most in the server's queue), and tries again. A grant that may be trusted ends the wait without another
-//     try, and so does a message that the request knows for an answer (Request.OnMessage). Where many wait, each for
-//     something else, their process asks for many at once whether anything has changed (Rechecker).
+//     try, and so does a message that the request knows for an answer (Request.OnMessage). In a process that
+//     waits for many keys a waiter that hears grants sleeps for longer (crowdSize).
 //  5. A try that fails pauses for 2 ms and more. The waiter goes on for as long as its caller may wait.
 //  6. A waiter that leaves the local queue lets the next one contend. One that leaves without a grant, and may have
 //     been in the server's queue, has its release made in the background, which takes it out of the queue.
@@ -35,7 +36,7 @@
 // # Hand-over
 //
 // With a [Taker] the contender also stands in a queue on the server, and a release makes it the holder. Everything
-// above stays true: whatever becomes of grants, it asks at least every PollCap.
+// above stays true: whatever becomes of grants, it asks at least every PollCap, or MaxPoll in a crowd.
 //
 //	waiter                              server                          releasing process
 //	asks: held, ticket 7 <------------- queue: ... 7

@@ -8,8 +8,9 @@ import (
 // Taker is a waiter to which a release can give what it waits for, without another try: the server hands it over from
 // its queue. The package comment has the protocol.
 type Taker interface {
-	// QueueEntry returns how the server is to know the waiter. It must not block, nor call the Waiters.
-	QueueEntry() QueueEntry
+	// QueueEntry returns how the server is to know the waiter. crowd: its process waits for so much that the waiter should
+	// poll rarely. It must not block, nor call the Waiters.
+	QueueEntry(crowd bool) QueueEntry
 	// Ask is Request.Try; with an entry it asks for a place in the server's queue, too. Answer.Ticket names it.
 	Ask(ctx context.Context, s *QueueEntry) (Answer, error)
 	// Taken is called with a grant. false: it is not to be used unconfirmed; Ask is called at once.
@@ -24,7 +25,10 @@ type QueueEntry struct {
 	Owner string        // never used for another acquisition
 	Entry string        // in the server's queue
 	Lease time.Duration // in full
-	hears bool          // grants published to this process reach it
+	// Poll is how often the waiter is to ask at least: the server drops the entry after two and a half of that. Less than
+	// PollCap is PollCap.
+	Poll  time.Duration
+	hears bool // grants published to this process reach it
 }
 
 // Grant says that a release has made a waiter the holder.
@@ -108,7 +112,7 @@ func (w *waiter) register(hears bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.entry == nil {
-		w.entryValue = w.r.Taker.QueueEntry()
+		w.entryValue = w.r.Taker.QueueEntry(q.isCrowd())
 		s := &w.entryValue
 		w.entry = s
 		if w.wakeup == nil {

@@ -78,7 +78,7 @@ type stander struct {
 	owner string
 }
 
-func (s *stander) QueueEntry() wait.QueueEntry {
+func (s *stander) QueueEntry(bool) wait.QueueEntry {
 	return wait.QueueEntry{Owner: s.owner, Entry: s.owner, Lease: time.Minute}
 }
 

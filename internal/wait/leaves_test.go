@@ -31,7 +31,7 @@ type leaver struct {
 	covered time.Time // up to when a release is owed; zero: none is
 }
 
-func (l *leaver) QueueEntry() wait.QueueEntry {
+func (l *leaver) QueueEntry(bool) wait.QueueEntry {
 	return wait.QueueEntry{Owner: l.owner, Entry: l.owner, Lease: time.Minute}
 }
 

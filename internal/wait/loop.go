@@ -103,7 +103,7 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 			}
 			w.refuse(answer.Contenders, time.Since(began))
 		}
-		w.everAnswered, w.failures = true, 0
+		w.everAnswered, w.failures, w.untold = true, 0, answer.Foreign || answer.Unpublished
 		w.note(answer.Left, nil)
 	case script.NotAnswered(err):
 		// A try that the waiter's own patience cut short says nothing about the server. The server gets the time when the
@@ -185,19 +185,13 @@ func (w *waiter) sleep(d time.Duration) bool {
 	for {
 		select {
 		case <-t.C:
-			if !drawn && w.recheck() {
-				t.Reset(w.q.pollCap)
-				continue
-			}
-			w.q.woken(w.ctx, w.r.Name, drawn)
-		case sent := <-w.rechecked:
-			if w.same(sent) {
+			if !drawn && w.sleepsOn() {
 				d = w.sleepTime()
 				by = time.Now().Add(d)
 				t.Reset(d)
 				continue
 			}
-			w.q.woken(w.ctx, w.r.Name, false)
+			w.q.woken(w.ctx, w.r.Name, drawn)
 		case <-w.pushes():
 			if w.r.OnMessage != nil && !w.readMessages() {
 				continue // what has come was heard before the last try

@@ -168,10 +168,11 @@ type Answer struct {
 	Soon time.Duration
 
 	// Of a Taker's call:
-	Foreign bool  // the holder's release is only published on Request.Channel
-	Ticket  int64 // the place in the server's queue; 0: none
-	Renamed bool  // the owner is another one now; also with an error
-	Again   bool  // of a Batcher: the call asked for too much, and was not answered for this one; ask again
+	Foreign     bool  // the holder's release is only published on Request.Channel
+	Unpublished bool  // the holder's release is published nowhere
+	Ticket      int64 // the place in the server's queue; 0: none
+	Renamed     bool  // the owner is another one now; also with an error
+	Again       bool  // of a Batcher: the call asked for too much, and was not answered for this one; ask again
 
 	// Channel, if set, is where releases are published for this waiter from now on; also with an error.
 	Channel string

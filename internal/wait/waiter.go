@@ -41,6 +41,7 @@ type findings struct {
 	failure      error         // why the last try failed; nil if it was answered
 	failures     int           // tries in a row that failed
 	everAnswered bool          // some try was answered
+	untold       bool          // by the last answer: no grant says when the holder is through
 	refused      bool          // some try was refused: the waiter counts in Group.refused
 }
 
@@ -60,11 +61,10 @@ type queueState struct {
 	entryValue QueueEntry
 	grantSub   *grantSubscription
 	grant      *Grant
-	ticket     int64            // that the newest answer named
-	held       time.Time        // when the call was sent that got this answer
-	rechecked  <-chan time.Time // see Rechecker; nil: nothing is asked
-	queued     bool             // a call was sent that may have put this waiter into the server's queue
-	named      bool             // a release has made it the holder
+	ticket     int64     // that the newest answer named
+	held       time.Time // when the call was sent that got this answer
+	queued     bool      // a call was sent that may have put this waiter into the server's queue
+	named      bool      // a release has made it the holder
 	// placeless: the last answer named no place. It is the waiter's own, and guarded by nothing.
 	placeless bool
 }

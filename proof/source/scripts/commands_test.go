@@ -1,7 +1,6 @@
 package scripts_test
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 var (
@@ -62,19 +60,5 @@ func TestScripts_Commands_AreLiterals(t *testing.T) {
 		"redis.call('GET', KEYS[1] .. 'x')", "redis.call('GET', name .. 'x')",
 	} {
 		require.NotEmpty(t, wrong(text), text)
-	}
-}
-
-// The embedded servers of other tests run all scripts but these, which ask for many waiters in one call.
-func TestScripts_Recheck_HasDeclaredKeysOnly(t *testing.T) {
-	c := redistest.Embedded(t).Client(t)
-	for _, folder := range []string{"rlock", "rsemaphore"} {
-		text, err := script.Compose(os.DirFS("../../../"+folder), "recheck")
-		require.NoError(t, err)
-		keys := []string{"a", "a:2", "a:3", "a:4", "a:5"}[:map[string]int{"rlock": 2, "rsemaphore": 5}[folder]]
-		require.NoError(t, c.Do(t.Context(), c.B().Zadd().Key(keys[len(keys)-1]).ScoreMember().ScoreMember(7, "e l").Build()).
-			Error())
-		require.NoError(t, c.Do(t.Context(),
-			c.B().Eval().Script(text).Numkeys(int64(len(keys))).Key(keys...).Arg("e l", "7").Build()).Error(), folder)
 	}
 }

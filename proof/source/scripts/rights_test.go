@@ -25,7 +25,7 @@ var packages = map[string][]string{
 
 // elected are the scripts of package rlock that an election runs: those of a Fenced lock that is acquired, waited for,
 // renewed and released.
-var elected = []string{"fenced_acquire", "keep", "look", "recheck", "release", "renew"}
+var elected = []string{"fenced_acquire", "keep", "look", "release", "renew"}
 
 // sent are the commands that Go sends in place of a script.
 var sent = regexp.MustCompile(`script\.Plain\("([a-z]+)"\)`)
