@@ -3,6 +3,7 @@ package contract_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -131,4 +132,44 @@ func TestCrowd_MayNotSubscribe_HasWhatIsFreeWithinPollCap(t *testing.T) {
 		}
 		x.ends()
 	})
+}
+
+// The server stands still for a while. Then those that wait do not ask all at once, nor much more often than before: in
+// no tenth of a second more than half of them, and in no second twice as many as there are.
+func TestCrowd_ServerStalls_DoesNotAskAtOnce(t *testing.T) {
+	for _, mute := range []bool{true, false} {
+		for _, stall := range []time.Duration{1200 * time.Millisecond, 4 * time.Second} {
+			t.Run(fmt.Sprint("mute ", mute, ", ", stall), func(t *testing.T) {
+				inCrowds(t, []string{"reentrant", "semaphore"}, func(t *testing.T, s *stage) {
+					const n = 80
+					x := throngOf(t, s, n, mute)
+					p := x.waiter.proxies[0]
+					var once sync.Once
+					heal := func() { once.Do(p.Heal) }
+					defer heal()
+					p.Hold(redistest.Up)
+					time.Sleep(stall)
+					before := scripts(t, s.servers[0])
+					heal()
+					var tenths []int
+					for range 40 {
+						time.Sleep(pollCap / 10)
+						now := scripts(t, s.servers[0])
+						tenths, before = append(tenths, now-before), now
+					}
+					t.Log(tenths)
+					second := 0
+					settled := tenths[3:] // before, the server runs what was sent, and what is late is sent again
+					for i, asked := range settled {
+						require.LessOrEqual(t, asked, n/2, "in tenth %d", i)
+						if second += asked; i >= 10 {
+							second -= settled[i-10]
+						}
+						require.LessOrEqual(t, second, 2*n, "in the second to tenth %d", i)
+					}
+					x.ends()
+				})
+			})
+		}
+	}
 }

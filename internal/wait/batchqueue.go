@@ -42,6 +42,7 @@ type batchQueue struct {
 	asking      []*waiter // those to ask for, in order; some may have left
 	running     bool      // a goroutine asks for them
 	failures    int       // batches in a row that failed
+	silentSince time.Time // when the first of these was sent
 	hears       bool      // the last batch asked for places
 	placeless   bool      // ... and got none
 	timer       *time.Timer
@@ -246,7 +247,7 @@ func (w *waiter) join(a Answer, err error) {
 	q.addWaiter(c, w)
 	c.untold = c.untold || a.Foreign
 	if err != nil && c.failures == 0 {
-		c.failures = 1 // the next request is not to follow at once
+		c.failures, c.silentSince = 1, w.silentSince // the next request is not to follow at once
 	}
 	if err != nil || a.Ticket == 0 && !w.entry.hears {
 		q.enqueue(c, w)
@@ -360,11 +361,12 @@ func (q *Waiters) startAsking(c *batchQueue) {
 func (q *Waiters) ask(c *batchQueue) {
 	for {
 		q.mu.Lock()
-		pause := min(script.Backoff(c.failures), q.pollCap)
-		if c.failures == 0 {
-			pause = 0
-		}
+		failures, since := c.failures, c.silentSince
 		q.mu.Unlock()
+		pause := time.Duration(0)
+		if failures > 0 {
+			pause = q.retryIn(failures, since)
+		}
 		if pause > 0 {
 			script.Pause(q.ctx, pause)
 		}
@@ -381,7 +383,7 @@ func (q *Waiters) ask(c *batchQueue) {
 		case script.NotAnswered(err):
 			q.Silence.failed(&first, began, err)
 		}
-		q.answered(c, batch, all, replies, err)
+		q.answered(c, batch, all, began, replies, err)
 	}
 }
 
@@ -456,12 +458,15 @@ func (q *Waiters) takeFirst(c *batchQueue) (batch []*waiter) {
 
 // answered hands the outcomes of a batch to its waiters. After a failure they are asked for again, in one call, before
 // those that came later: an outage costs a process one request at a time however many wait.
-func (q *Waiters) answered(c *batchQueue, batch []*waiter, all []QueueEntry, replies []any, err error) {
+func (q *Waiters) answered(c *batchQueue, batch []*waiter, all []QueueEntry, sent time.Time, replies []any,
+	err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	again := err != nil && script.NotAnswered(err)
 	if again {
-		c.failures++
+		if c.failures++; c.failures == 1 {
+			c.silentSince = sent
+		}
 	} else {
 		c.failures = 0
 	}

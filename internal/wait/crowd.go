@@ -1,9 +1,11 @@
 package wait
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/accessor"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // crowdSize is for how many keys a process may wait while all of its waiters poll every PollCap. In a crowd, which is
@@ -75,4 +77,25 @@ func (q *Waiters) sleepOn(c *batchQueue) bool {
 		}
 	}
 	return true
+}
+
+// retryIn returns how long to pause after so many failures, of which the first was sent at since. A crowd pauses for
+// longer: each of its waiters for a random part of the silence so far, up to a PollCap. So its requests come as in calm
+// while the server is silent, and when it answers again:
+//
+//	5,000 waiters                  server
+//	                               stands still for 1.2 s
+//	ask within a PollCap ------->
+//	give up after CallTimeout, ask again ... twice or more
+//	                               runs all that, answers all at once
+//	all ask, a PollCap later, within a tenth of it; and again, for minutes (see sleepTime)
+func (q *Waiters) retryIn(failures int, since time.Time) time.Duration {
+	q.mu.Lock()
+	crowd := q.isCrowd()
+	q.mu.Unlock()
+	pause := script.Backoff(failures)
+	if crowd {
+		pause = max(pause, rand.N(time.Since(since)+1))
+	}
+	return min(pause, q.pollCap)
 }

@@ -3,6 +3,7 @@ package wait_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 // rare is a stander whose entry on the server bears a poll every MaxPoll, if it comes in a crowd.
 type rare struct {
 	*stander
+	down   *atomic.Bool // no request is answered
 	untold *wait.Answer // what each answer says of the holder's release; nil: that it is handed over. Sent: its lease ends
 }
 
@@ -26,6 +28,9 @@ func (s rare) QueueEntry(crowd bool) wait.QueueEntry {
 }
 
 func (s rare) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
+	if s.down.Load() {
+		return wait.Answer{}, errDown
+	}
 	a, err := s.stander.Ask(ctx, entry)
 	if s.untold != nil {
 		a.Foreign, a.Unpublished = s.untold.Foreign, s.untold.Unpublished
@@ -101,6 +106,7 @@ func crowd(t *testing.T, n int, fn func(t *testing.T, r *room, others *bystander
 // waiting is a waiter of a crowd, for a lock or a permit.
 type waiting struct {
 	asked func() int
+	down  *atomic.Bool
 	free  func(lost bool)
 	got   chan error
 	ended func()
@@ -111,10 +117,10 @@ func waiters(r *room, answer *wait.Answer) map[string]func() waiting {
 	return map[string]func() waiting{
 		"a lock": func() waiting {
 			d := &desk{r: r, holder: "another process's"}
-			x := waiting{got: make(chan error, 1), ended: d.quit}
+			x := waiting{got: make(chan error, 1), ended: d.quit, down: new(atomic.Bool)}
 			go func() {
 				x.got <- r.Wait(context.Background(), wait.Request{Name: "n", Channel: "c", Grants: "g",
-					Taker: rare{&stander{d, "w"}, answer}})
+					Taker: rare{&stander{d, "w"}, x.down, answer}})
 			}()
 			x.asked = func() int { n, _ := d.look(); return n }
 			x.free = func(lost bool) { d.set(func() { d.lost = lost }); d.release("") }
@@ -257,4 +263,23 @@ func TestCrowd_MayNotSubscribe_TakesAFreeLockWithinPollCap(t *testing.T) {
 			others.remove(64)
 		})
 	}
+}
+
+// A waiter whose requests fail is handed the lock while it pauses. In a crowd it pauses for up to a PollCap.
+func TestCrowd_GrantWhileItPauses_IsUsedAtOnce(t *testing.T) {
+	crowd(t, 0, func(t *testing.T, r *room, others *bystanders) {
+		for range 9 {
+			x := waiters(r, nil)["a lock"]()
+			time.Sleep(10 * trip) // it came before the crowd
+			others.add(100)
+			x.down.Store(true)
+			time.Sleep(9 * pollCap)
+			x.free(false)
+			began := time.Now()
+			require.NoError(t, <-x.got)
+			require.LessOrEqual(t, time.Since(began), 2*trip)
+			x.ended()
+			others.remove(100)
+		}
+	})
 }

@@ -29,7 +29,8 @@
 //     (10 s at most in the server's queue), and tries again. A grant that may be trusted ends the wait without another
 //     try, and so does a message that the request knows for an answer (Request.OnMessage). In a process that
 //     waits for many keys a waiter that hears grants sleeps for longer (crowdSize).
-//  5. A try that fails pauses for 2 ms and more. The waiter goes on for as long as its caller may wait.
+//  5. A try that fails pauses for 2 ms and more, and in such a process for longer (retryIn). The waiter goes on for as
+//     long as its caller may wait.
 //  6. A waiter that leaves the local queue lets the next one contend. One that leaves without a grant, and may have
 //     been in the server's queue, has its release made in the background, which takes it out of the queue.
 //

@@ -81,6 +81,7 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 		ctx = w.waitContext()
 	}
 	began := time.Now()
+	sent := began
 	switch {
 	case w.taker() != nil:
 		answer, err = w.r.Taker.Ask(ctx, w.asking())
@@ -104,6 +105,9 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 			w.refuse(answer.Contenders, time.Since(began))
 		}
 		w.everAnswered, w.failures, w.untold = true, 0, answer.Foreign || answer.Unpublished
+		if w.silence = time.Since(sent); !w.silentSince.IsZero() {
+			w.silence, w.silentSince = time.Since(w.silentSince), time.Time{}
+		}
 		w.note(answer.Left, nil)
 	case script.NotAnswered(err):
 		// A try that the waiter's own patience cut short says nothing about the server. The server gets the time when the
@@ -113,7 +117,9 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 			ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 			w.note(-1, err)
 		}
-		w.failures++
+		if w.failures++; w.silentSince.IsZero() {
+			w.silentSince = sent
+		}
 	}
 	return answer, err
 }
@@ -123,7 +129,7 @@ func (w *waiter) pause(n int, a Answer) bool {
 	hands := w.taker() != nil
 	switch {
 	case w.failures > 0:
-		return script.Pause(w.waitContext(), min(script.Backoff(w.failures), w.q.pollCap))
+		return w.rest(w.q.retryIn(w.failures, w.silentSince))
 	case w.r.Backoff != nil:
 		return w.sleep(min(w.r.Backoff(n), w.q.pollCap))
 	case hands && !w.hears() && w.listenForGrants():
@@ -154,7 +160,7 @@ func (w *waiter) sleepTime() time.Duration {
 	if left >= 0 {
 		d = min(d, AfterLease(left))
 	}
-	d -= rand.N(d/10 + 1)
+	d -= rand.N(max(d/10, min(w.silence, d)) + 1) // what a stall has gathered is spread over as long a time again
 	if left >= 0 && left < d {
 		d = script.Expiry(left)
 	}
@@ -177,6 +183,19 @@ func AfterLease(left time.Duration) time.Duration {
 
 // placelessPolls is how often a waiter asks in a PollCap while the server's queue cannot be used.
 const placelessPolls = 20
+
+// rest pauses after a failure, for d or until a grant comes; false: out of patience.
+func (w *waiter) rest(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-w.wakeup:
+	case <-w.waitContext().Done():
+		return false
+	}
+	return true
+}
 
 // sleep waits for a reason to try again, for d at most; false: out of patience.
 func (w *waiter) sleep(d time.Duration) bool {

@@ -40,6 +40,8 @@ type findings struct {
 	asked        time.Time     // when it was last answered
 	failure      error         // why the last try failed; nil if it was answered
 	failures     int           // tries in a row that failed
+	silentSince  time.Time     // when the first of these was sent
+	silence      time.Duration // how long the last answer took, with the tries before it that failed
 	everAnswered bool          // some try was answered
 	untold       bool          // by the last answer: no grant says when the holder is through
 	refused      bool          // some try was refused: the waiter counts in Group.refused
