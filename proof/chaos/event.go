@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // event is what a client did, or is about to do, with one primitive. Times are of the machine's monotonic clock, in
@@ -24,6 +25,9 @@ type event struct {
 
 	Patience time.Duration `json:"patience,omitempty"` // of a caller that waits for it to the end
 }
+
+// now is a clock that all processes of the machine share.
+func now() int64 { return redistest.Monotonic() }
 
 // reason is the outcome of a call that ended with err.
 func reason(err error) string {

@@ -72,7 +72,7 @@ func parseLooped(t testing.TB, who, text string) looped {
 // It returns the most.
 func together(t testing.TB, all []looped, capacity int) int {
 	t.Helper()
-	if !oneClock {
+	if !redistest.OneClock {
 		return 0
 	}
 	type edge struct {
@@ -160,11 +160,11 @@ func (r *rig) loop(ctx context.Context, kind, name string, rounds int, guard str
 	writes, longest := 0, int64(0)
 	var inside []string
 	for i := range rounds {
-		asked := monotonic()
+		asked := redistest.Monotonic()
 		reads := kind == "rw" && i%3 != 0
 		shared := reads || kind == "sem" || kind == "permit"
 		give := redistest.Got(r.take(ctx, kind, name, reads))
-		start := monotonic()
+		start := redistest.Monotonic()
 		longest = max(longest, start-asked)
 		switch {
 		case !shared:
@@ -178,7 +178,7 @@ func (r *rig) loop(ctx context.Context, kind, name string, rounds int, guard str
 			}
 		}
 		time.Sleep(hold)
-		end := monotonic()
+		end := redistest.Monotonic()
 		redistest.Must(give(ctx))
 		mark := "w"
 		if shared {
@@ -285,10 +285,10 @@ func contend(t *testing.T, r *rig, kind string, capacity, rounds int, loopers []
 	n, err := r.number(within(t), guard)
 	require.NoError(t, err)
 	require.EqualValues(t, writes, n, "counts were lost: two were inside at the same time")
-	if shared := kind == "sem" || kind == "permit"; oneClock && shared {
+	if shared := kind == "sem" || kind == "permit"; redistest.OneClock && shared {
 		require.Equal(t, capacity, most, "all places were used")
 	}
-	if oneClock {
+	if redistest.OneClock {
 		// Where waiters queue, nobody is left out while the others want the lock, too.
 		switch least := slices.Min(shares(all)); kind {
 		case "lock", "fenced":
