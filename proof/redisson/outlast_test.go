@@ -60,26 +60,21 @@ func (w *world) comesSoon(t *testing.T, java *lane, kind, name string, waiter <-
 func TestJavaHolder_AfterOurs_WakesTheFirst(t *testing.T) {
 	each(t, []place{newestAlone, newestCluster}, func(t *testing.T, w *world) {
 		first, r := w.rigOf(t, slow, 0), w.rigOf(t, slow, 0)
-		t.Run("a reader outlasts ours", func(t *testing.T) {
-			name, java := unique(t, "outlast"), w.lane(t)
-			ours := hold(t, first.lock("read", name), within(t))
-			writer := waiting(t, r.lock("write", name))
-			r.queuedUp(t, name, 1)
-			java.do(t, "lock", "read", name, -1)
-			release(t, ours)
-			w.comesSoon(t, java, "read", name, writer)
-		})
-		t.Run("the first writer gives up", func(t *testing.T) {
-			name, java := unique(t, "outlast"), w.lane(t)
-			ours := hold(t, first.lock("read", name), within(t))
-			_, leave := leaving(t, first, first.lock("write", name), 1)
-			writer := waiting(t, r.lock("write", name))
-			r.queuedUp(t, name, 2)
-			java.do(t, "lock", "read", name, -1)
-			release(t, ours)
-			leave()
-			w.comesSoon(t, java, "read", name, writer)
-		})
+		for what, writers := range map[string]int{"a reader outlasts ours": 1, "the first writer gives up": 2} {
+			t.Run(what, func(t *testing.T) {
+				name, java := unique(t, "outlast"), w.lane(t)
+				ours, leave := hold(t, first.lock("read", name), within(t)), func() {}
+				if writers == 2 {
+					_, leave = leaving(t, first, first.lock("write", name), 1)
+				}
+				writer := waiting(t, r.lock("write", name))
+				r.queuedUp(t, name, writers)
+				java.do(t, "lock", "read", name, -1)
+				release(t, ours)
+				leave()
+				w.comesSoon(t, java, "read", name, writer)
+			})
+		}
 		for _, kind := range []string{"lock", "fenced", "write"} {
 			t.Run("Java takes what is left to it, and the first gives up: "+kind, func(t *testing.T) {
 				w.takesWhatIsLeft(t, first, r, kind)

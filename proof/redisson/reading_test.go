@@ -149,13 +149,7 @@ func TestACounterIsOneNumberForBothSides(t *testing.T) {
 		r := w.rig(t)
 		name, java := unique(t, "long"), w.lane(t)
 		k := r.counters.Counter(name, rcounter.CounterOptions{})
-		same := func(want int64) {
-			t.Helper()
-			n, err := k.Get(within(t))
-			require.NoError(t, err)
-			require.Equal(t, want, n)
-			require.Equal(t, fmt.Sprint(want), java.do(t, "long.get", name))
-		}
+		same := agreed(t, java, "long.get", name, k.Get)
 		same(0)
 		require.Equal(t, "1", java.do(t, "long.incr", name))
 		n, err := k.Add(within(t), 41)

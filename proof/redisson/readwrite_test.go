@@ -133,12 +133,7 @@ func TestAJavaReadersUnlockSeesOurReaderThatWasHandedTheLock(t *testing.T) {
 		write := hold(t, rw.Write(), within(t))
 		read := hold(t, rw.Read(), write.Context(within(t))) // a downgrade, so that Java is let in for sure
 		ours := waiting(t, b.locks.ReadWrite(name).Read())
-		waits := func() bool {
-			st, err := a.locks.Reentrant(name).Inspect(within(t))
-			require.NoError(t, err)
-			return len(st.Waiters) == 1
-		}
-		redistest.Eventually(t, 30*time.Second, "our reader is in line", waits)
+		a.queuedUp(t, name, 1)
 		theirs := java.send("lock", "read", name, -1)
 		w.listening(t, name)
 		release(t, write)

@@ -2,6 +2,7 @@ package interop_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -118,6 +119,18 @@ func free(t testing.TB, l *rlock.Lock) {
 	h, err := l.TryLock(within(t), 0, 0)
 	require.NoError(t, err)
 	release(t, h)
+}
+
+// agreed returns what checks that both sides read one number, which ours is, and verb is Java's.
+func agreed[N int | int64](t testing.TB, java *lane, verb, name string,
+	ours func(context.Context) (N, error)) func(want N) {
+	return func(want N) {
+		t.Helper()
+		n, err := ours(within(t))
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+		require.Equal(t, fmt.Sprint(want), java.do(t, verb, name))
+	}
 }
 
 // taken is what a Go waiter gets.

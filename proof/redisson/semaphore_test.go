@@ -2,7 +2,6 @@ package interop_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -17,13 +16,7 @@ func TestACountingSemaphoreIsOneNumberForBothSides(t *testing.T) {
 		r := w.rig(t)
 		name, java := unique(t, "sem"), w.lane(t)
 		s := r.sems.CountingSemaphore(name)
-		same := func(want int) {
-			t.Helper()
-			n, err := s.Available(within(t))
-			require.NoError(t, err)
-			require.EqualValues(t, want, n)
-			require.Equal(t, fmt.Sprint(want), java.do(t, "sem.available", name))
-		}
+		same := agreed(t, java, "sem.available", name, s.Available)
 		same(0)
 		ok, err := s.TrySetPermits(within(t), 5, 0)
 		require.NoError(t, err)
@@ -86,13 +79,7 @@ func TestLeasedPermitsAreSharedWithJava(t *testing.T) {
 		name, java := unique(t, "permit"), w.lane(t)
 		s := r.sems.Semaphore(name, 2)
 		require.Equal(t, "true", java.do(t, "permit.set", name, 2))
-		same := func(want int) {
-			t.Helper()
-			n, err := s.Available(within(t))
-			require.NoError(t, err)
-			require.Equal(t, want, n)
-			require.Equal(t, fmt.Sprint(want), java.do(t, "permit.available", name))
-		}
+		same := agreed(t, java, "permit.available", name, s.Available)
 		same(2)
 		id := java.do(t, "permit.acquire", name, lease.Milliseconds())
 		same(1)
@@ -238,13 +225,7 @@ func TestALatchOpensForBothSides(t *testing.T) {
 			javaSets, javaOpens := n&1 == 0, n&2 == 0
 			name, java := unique(t, "latch"), w.lane(t)
 			l := r.sems.CountDownLatch(name)
-			same := func(want int) {
-				t.Helper()
-				n, err := l.Count(within(t))
-				require.NoError(t, err)
-				require.EqualValues(t, want, n)
-				require.Equal(t, fmt.Sprint(want), java.do(t, "latch.count", name))
-			}
+			same := agreed(t, java, "latch.count", name, l.Count)
 			same(0)
 			require.NoError(t, l.Await(within(t)))
 			require.Equal(t, "true", java.do(t, "latch.await", name, 0))
