@@ -2,7 +2,6 @@ package interop_test
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,29 +74,19 @@ func together(t testing.TB, all []looped, capacity int) int {
 	if !redistest.OneClock {
 		return 0
 	}
-	type edge struct {
-		at     int64
-		weight int
-		who    string
-	}
-	var edges []edge
+	var inside redistest.Usage
 	for _, x := range all {
 		for _, i := range x.inside {
 			weight := capacity
 			if i.shared {
 				weight = 1
 			}
-			require.LessOrEqual(t, i.start, i.end)
-			edges = append(edges, edge{i.start, weight, x.who}, edge{i.end, -weight, x.who})
+			require.LessOrEqual(t, i.start, i.end, x.who)
+			inside.Add(time.Unix(0, i.start), time.Unix(0, i.end), weight)
 		}
 	}
-	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.weight, b.weight)) })
-	now, most := 0, 0
-	for _, e := range edges {
-		now += e.weight
-		most = max(most, now)
-		require.LessOrEqual(t, now, capacity, "%s came in at %d beside others", e.who, e.at)
-	}
+	most := inside.Most()
+	require.LessOrEqual(t, most, capacity)
 	return most
 }
 
