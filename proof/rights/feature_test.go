@@ -28,7 +28,7 @@ const brief = 210 * time.Millisecond
 // errOf is the error of a step that also returns a value.
 func errOf[T any](_ T, e error) error { return e }
 
-// uses are the features, by the names of `redlatch acl --only`: each uses all of its clients. watchdog is that of locks.
+// uses are the features, by the names of `redlatch acl --only`: each uses all of its clients. watchdog is of locks.
 func uses(hub *pubsub.Hub, prefix string, watchdog time.Duration) map[string]func(context.Context) {
 	quiet, slow := slog.New(slog.DiscardHandler), 10*time.Second
 	return map[string]func(context.Context){
