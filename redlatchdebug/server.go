@@ -79,9 +79,7 @@ func (c *client) object(of any, name string) *object {
 	switch x := of.(type) {
 	case inspected:
 		o.Kind, o.look = x.Kind(), looked(x.Inspect, (*object).lock)
-	case *rsemaphore.Semaphore:
-		o.Kind, o.look = "Semaphore", looked(x.Inspect, (*object).semaphore)
-	case interface { // a semaphore of weights
+	case interface { // a semaphore
 		Kind() string
 		Inspect(ctx context.Context) (rsemaphore.SemaphoreState, error)
 	}:

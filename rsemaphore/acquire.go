@@ -41,7 +41,7 @@ type acquisition struct {
 }
 
 // Object is what it waits for, and Permits how many, for the debug page.
-func (a *acquisition) Object() any    { return a.s.described() }
+func (a *acquisition) Object() any    { return described{a.s} }
 func (a *acquisition) Permits() int64 { return int64(a.n) }
 
 // poll is how often a process asks for its waiters, at least.

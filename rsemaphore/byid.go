@@ -22,19 +22,9 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 	if err != nil {
 		return err
 	}
-	run := func(ctx context.Context) (held int64, err error) {
-		if s.weighted {
-			var others []string
-			for _, id := range list[1:] {
-				others = append(others, baseOf(id), "")
-			}
-			return s.runWeightedRelease(ctx, baseOf(list[0]), allOrNone, "", others...)
-		}
-		return s.runRelease(ctx, strings.Join(list, ""), true, "")
-	}
 	_, err = session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (held int64, err error) {
 		unsure, err := script.Repeat(ctx, false, func() (err error) {
-			held, err = run(ctx) // -1: not all are held
+			held, err = s.runRelease(ctx, strings.Join(list, ""), allOrNone, "") // -1: not all are held
 			return err
 		})
 		if unsure { // it may have served waiters of this process, which only the lost reply names
@@ -70,9 +60,6 @@ func (s *Semaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...strin
 		return s.c.session.Error(err)
 	}
 	x := s.extendExchange(list, d)
-	if s.weighted {
-		x = s.weightedExtendExchange(list, d)
-	}
 	x.Replicas, x.ReplicasWait = s.c.opts.MinReplicas, s.c.opts.ReplicaTimeout
 	held, err := ask(ctx, &s.object, x, s.c.runner.Do)
 	if err == nil && !held {
@@ -89,8 +76,6 @@ func (s *Semaphore) InspectIDs(ctx context.Context, ids ...string) ([]Holder, er
 	if err != nil {
 		return nil, err
 	}
-	if s.weighted {
-		return s.inspectWeights(ctx, list)
-	}
-	return ask(ctx, &s.object, s.lookExchange(list), s.c.runner.Do)
+	state, err := ask(ctx, &s.object, s.inspectExchange(0, list...), s.c.runner.Do)
+	return state.Permits, err
 }

@@ -59,7 +59,7 @@ func newCoalescer(c *Client) *batch.Coalescer[freeRequest] {
 
 // plain reports whether calls for n permits may be shared.
 func (s *Semaphore) plain(n int) bool {
-	return s.c.coalescer != nil && n == 1 && !s.weighted
+	return s.c.coalescer != nil && n == 1 && s.store.perPermit
 }
 
 // sharedCall is one shared call.

@@ -68,7 +68,7 @@ func TestNotAcquired_ManyPermits_NamesAFew(t *testing.T) {
 	})
 }
 
-func TestWho_Script_ReadsWhatIsOutAndNothingElse(t *testing.T) {
+func TestInspect_Script_ReadsWhatIsOutAndNothingElse(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
@@ -76,18 +76,18 @@ func TestWho_Script_ReadsWhatIsOutAndNothingElse(t *testing.T) {
 			notes: map[string]string{idA: "a label"}, noteTTL: 50}
 		r.put(t, before)
 		for range 2 {
-			m, err := r.script(t, "who", []string{"{s}:timeout", "{s}:notes"}, "2")
+			m, err := r.script(t, "inspect", semaphoreKeys[:3], "2")
 			require.NoError(t, err)
 			v, err := m.AsStrSlice()
 			require.NoError(t, err)
-			require.Len(t, v, 7)
-			require.Equal(t, []string{idC, "", idA, "a label"}, []string{v[1], v[3], v[4], v[6]})
+			require.Len(t, v, 9)
+			require.Equal(t, []string{"5", "3", idC, "1 ", idA, "1 a label"}, []string{v[1], v[2], v[3], v[5], v[6], v[8]})
 			require.Equal(t, before, r.get(t))
 		}
-		m, err := r.script(t, "who", []string{"none", "{none}:notes"}, "2")
+		m, err := r.script(t, "inspect", []string{"none", "{none}:timeout", "{none}:notes"}, "2")
 		require.NoError(t, err)
 		v, err := m.AsStrSlice()
 		require.NoError(t, err)
-		require.Len(t, v, 1)
+		require.Len(t, v, 3)
 	})
 }

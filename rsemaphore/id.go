@@ -15,7 +15,7 @@ import (
 const idSize = 16
 
 // baseSize is how much of them the ids have in common that are acquired together. The rest is their number: see
-// lib/permits.lua.
+// lib/ids.lua.
 const baseSize = 13
 
 // newOwner returns an owner of n permits, or of one record of that weight. Its base was never used: the client's eight
@@ -53,9 +53,9 @@ func idClient(raw string) string {
 
 // parseIDs returns the raw ids.
 func parseIDs(ids []string) ([]string, error) {
-	if len(ids) < 1 || len(ids) > maxPerCall {
+	if len(ids) < 1 || len(ids) > maxIDs {
 		return nil, fmt.Errorf("rsemaphore: %w",
-			errs.InvalidOption("number of ids", len(ids), fmt.Sprintf("1 to %d", maxPerCall)))
+			errs.InvalidOption("number of ids", len(ids), fmt.Sprintf("1 to %d", maxIDs)))
 	}
 	raw := make([]string, len(ids))
 	for i, id := range ids {

@@ -119,14 +119,8 @@ func (w watchedPermits) TakeOver(ctx context.Context, gone []lease.Hold) {
 	from := map[string]bool{}
 	for _, h := range gone {
 		from[idClient(idOf(h.Owner[:baseSize], 0))] = true
-		each.Go(func() (err error) {
-			var n int64
-			if s.weighted {
-				n, err = s.runWeightedRelease(ctx, h.Owner[:baseSize], 0, "")
-			} else {
-				n, err = s.runRelease(ctx, h.Owner, false, "")
-			}
-			if err == nil {
+		each.Go(func() error {
+			if n, err := s.runRelease(ctx, h.Owner, 0, ""); err == nil {
 				took.Add(n)
 			}
 			return nil // what was not taken over is next time, unless it is over by then

@@ -42,14 +42,10 @@ type permit struct {
 func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration, renewed bool) *permit {
 	p := &permit{s: s, n: n}
 	p.weight.Store(int64(n))
-	renew := renewScript
-	if s.weighted {
-		renew = weightedRenewScript
-	}
 	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.made.renewed, Owner: s.c.newOwner(n, renewed),
-		Renew: renew, Untracked: true, Soon: true, Ctx: ctx, Longest: d}
-	if n > 1 && !s.weighted {
-		p.Lease.Records = int32(n)
+		Renew: s.store.renew, Untracked: true, Soon: true, Ctx: ctx, Longest: d}
+	if records := s.store.records(n); records > 1 {
+		p.Lease.Records = int32(records)
 	}
 	p.Granted = p.base()
 	p.Begin(&s.c.handles, p)
@@ -59,18 +55,15 @@ func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration, renew
 // Shown is what logs call a permit.
 func (p *permit) Shown() string {
 	first := idText(idOf(p.base(), 0))
-	if p.n > 1 && !p.s.weighted {
-		return fmt.Sprintf("%s and %d more", first, p.n-1)
+	if records := p.s.store.records(p.n); records > 1 {
+		return fmt.Sprintf("%s and %d more", first, records-1)
 	}
 	return first
 }
 
 // ids are the raw ids.
 func (p *permit) ids() []string {
-	if p.s.weighted {
-		return []string{idOf(p.base(), 0)}
-	}
-	ids := make([]string, p.n)
+	ids := make([]string, p.s.store.records(p.n))
 	for i := range ids {
 		ids[i] = idOf(p.base(), i)
 	}
@@ -81,7 +74,7 @@ func (p *permit) ids() []string {
 func (p *permit) base() string { return p.Lease.Owner[:baseSize] }
 
 // Object is what it is of, and Permits how many it holds, for the debug page.
-func (p *permit) Object() any    { return p.s.described() }
+func (p *permit) Object() any    { return described{p.s} }
 func (p *permit) Permits() int64 { return p.weight.Load() }
 
 // Send implements session.Resource.
@@ -96,22 +89,22 @@ func (p *permit) Send(ctx context.Context, _ bool) (gone bool, err error) {
 	return !held, err
 }
 
-// mostBatched is how many permits one may have that is released with others: a call for all of them is to hold up
+// mostBatched is how many records one may have that is released with others: a call for all of them is to hold up
 // no other call.
 const mostBatched = 4
 
 // batchKey is what is the same for all that one call can release.
 type batchKey struct {
 	queueKey string
-	weighted bool
+	store    *store
 }
 
 // BatchKey implements session.Several.
 func (p *permit) BatchKey() any {
-	if p.n > mostBatched && !p.s.weighted {
+	if p.s.store.records(p.n) > mostBatched {
 		return nil
 	}
-	return batchKey{p.s.made.queueKey, p.s.weighted}
+	return batchKey{p.s.made.queueKey, p.s.store}
 }
 
 // SendAll implements session.Several.
@@ -120,15 +113,10 @@ func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
 	var others []string
 	for _, o := range all {
 		if other := o.Lease.Of.(*permit); other != p {
-			others = append(others, other.left(), other.Entry())
+			others = append(others, other.Lease.Owner, other.Entry())
 		}
 	}
-	var err error
-	if s.weighted {
-		_, err = s.runWeightedRelease(ctx, p.base(), 0, p.Entry(), others...)
-	} else {
-		_, err = s.runRelease(ctx, p.Lease.Owner, false, p.Entry(), others...)
-	}
+	_, err := s.runRelease(ctx, p.Lease.Owner, 0, p.Entry(), others...)
 	again := false
 	for _, o := range all {
 		if other := o.Lease.Of.(*permit); err != nil {
@@ -143,20 +131,8 @@ func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
 	return err
 }
 
-// left is how a release names it that is made with another's.
-func (p *permit) left() string {
-	if p.s.weighted {
-		return p.base()
-	}
-	return p.Lease.Owner
-}
-
 // release sends a release of all once, and reports whether all of it was held.
 func (p *permit) release(ctx context.Context, entry string) (held bool, err error) {
-	if p.s.weighted {
-		n, err := p.s.runWeightedRelease(ctx, p.base(), 0, entry)
-		return n > 0, err
-	}
 	if entry == "" && p.s.plain(p.n) {
 		coalesce := p.s.c.coalescer.Enter()
 		defer p.s.c.coalescer.Leave()
@@ -166,8 +142,8 @@ func (p *permit) release(ctx context.Context, entry string) (held bool, err erro
 			}
 		}
 	}
-	n, err := p.s.runRelease(ctx, p.Lease.Owner, false, entry)
-	return n == int64(p.n), err
+	n, err := p.s.runRelease(ctx, p.Lease.Owner, 0, entry)
+	return n >= p.weight.Load(), err // more, if a ReleasePart was not heard
 }
 
 // Label implements session.Resource.
@@ -260,7 +236,7 @@ func (x *Permit) Release(ctx context.Context) error {
 func (x *Permit) ReleasePart(ctx context.Context, n int) error {
 	p := x.permit()
 	s := p.s
-	if !s.weighted {
+	if s.store.perPermit {
 		return s.c.session.Error(fmt.Errorf("%q: %w: ReleasePart is for permits of a WeightedSemaphore",
 			s.name, errs.ErrInvalidOption))
 	}
@@ -280,7 +256,7 @@ func (x *Permit) ReleasePart(ctx context.Context, n int) error {
 	defer cancel()
 	held, err := session.Ask(ctx, s.c.session, nil, func(ctx context.Context) (held int64, err error) {
 		unsure, err := script.Repeat(ctx, false, func() (err error) {
-			held, err = s.runWeightedRelease(ctx, p.base(), kept, "")
+			held, err = s.runRelease(ctx, p.Lease.Owner, kept, "")
 			return err
 		})
 		if unsure {

@@ -20,23 +20,7 @@ import (
 var luaFiles embed.FS
 
 var (
-	acquireScript = script.Load("acquire", luaFiles, "acquire")
-	releaseScript = script.Load("release", luaFiles, "release")
-	renewScript   = script.Load("renew", luaFiles, "renew")
-	resizeScript  = script.Load("resize", luaFiles, "resize")
-	extendScript  = script.Load("extend", luaFiles, "extend")
-	lookScript    = script.Load("look", luaFiles, "look").Reads()
-	queryScript   = script.Load("query", luaFiles, "query").Reads()
-	inspectScript = script.Load("inspect", luaFiles, "inspect").Reads()
 	holdersScript = script.Load("look at holders", luaFiles, "holders").Reads()
-	whoScript     = script.Load("say who holds", luaFiles, "who").Reads()
-
-	weightedAcquireScript = script.Load("acquire", luaFiles, "weighted_acquire")
-	weightedReleaseScript = script.Load("release", luaFiles, "weighted_release")
-	weightedRenewScript   = script.Load("renew", luaFiles, "weighted_renew")
-	weightedResizeScript  = script.Load("resize", luaFiles, "weighted_resize")
-	weightedExtendScript  = script.Load("extend", luaFiles, "weighted_extend")
-	weightedInspectScript = script.Load("inspect", luaFiles, "weighted_inspect").Reads()
 
 	countingAcquireScript = script.Load("acquire", luaFiles, "counting_acquire")
 	countingAddScript     = script.Load("add permits", luaFiles, "counting_add")
@@ -55,7 +39,10 @@ var (
 )
 
 // keys are those of the scripts that need neither the queue nor the record of a latch.
-func (s *Semaphore) keys() []string { return s.made.all[:3:3] }
+func (s *Semaphore) keys() []string {
+	released := s.made.released
+	return released[: len(released)-1 : len(released)-1]
+}
 
 // self are the arguments by which a script knows this process among those that wait.
 func (s *Semaphore) self() []string {
@@ -143,11 +130,7 @@ func (s *Semaphore) acquireCall(all []wait.QueueEntry, enqueue bool, notAfter in
 	for i := range all {
 		args = append(args, all[i].Entry, c.millis(all[i].Lease))
 	}
-	which := acquireScript
-	if s.weighted {
-		which = weightedAcquireScript
-	}
-	return script.Call{Script: which, Keys: s.made.all, Args: args}
+	return script.Call{Script: s.store.acquire, Keys: s.made.all, Args: args}
 }
 
 // acquireArgs is how many arguments there are besides those of each.
@@ -197,17 +180,20 @@ func (s *Semaphore) decodeAcquired(m rueidis.RedisMessage, n int) (r acquireRepl
 }
 
 type releaseReply struct {
-	held   int64 // how many of the ids were; -1: all had to be, and were not
+	held   int64 // how many permits were; -1: all had to be, and were not
 	served served
 }
 
-// releaseCall gives ids back: those of an owner, or with all those in a text. entry: of the owner, if it may be in the
-// queue. others: owner and entry of each that is released with it.
-func (s *Semaphore) releaseCall(ids string, all bool, entry string, others ...string) script.Call {
+// allOrNone gives back all of several ids, or nothing of any.
+const allOrNone = -1
+
+// releaseCall gives an acquisition back by its owner, but for what is kept of it; or with allOrNone all ids in a text.
+// entry: of the owner, if it may be in the queue. others: owner and entry of each that is released with it.
+func (s *Semaphore) releaseCall(what string, kept int64, entry string, others ...string) script.Call {
 	c := s.c
-	args := append([]string{ids, flag(all), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID, entry},
-		others...)
-	return script.Call{Script: releaseScript, Keys: s.made.released, Args: args}
+	args := append([]string{what, decimal(kept), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID,
+		entry}, others...)
+	return script.Call{Script: s.store.release, Keys: s.made.released, Args: args}
 }
 
 // decodeRelease reads the reply.
@@ -241,13 +227,9 @@ func (s *Semaphore) decodeReleased(m rueidis.RedisMessage) (r releaseReply, err 
 // So after such a release all of them are asked for, in as few calls as a poll takes, and again when the release is
 // known to have been answered: it may have run in between (TestWait_ServedByALostRelease_AsksAtOnce). A
 // reply that comes after the caller has given up is read all the same.
-func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool, entry string,
+func (s *Semaphore) runRelease(ctx context.Context, what string, kept int64, entry string,
 	others ...string) (held int64, err error) {
-	return s.releaseBy(ctx, s.releaseCall(ids, all, entry, others...))
-}
-
-func (s *Semaphore) releaseBy(ctx context.Context, call script.Call) (held int64, err error) {
-	sent := time.Now()
+	call, sent := s.releaseCall(what, kept, entry, others...), time.Now()
 	call.Late = func(res rueidis.RedisResult) {
 		if m, err := res.ToMessage(); err == nil {
 			if r, err := s.decodeRelease(m); err == nil {
@@ -290,7 +272,7 @@ func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id stri
 		strconv.Itoa(n), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
 		s.channel, s.c.session.Inner.PublishCommand(), flag(s.interop), id, flag(relative),
 	}, s.self()...)
-	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.made.all, Args: args}, s.decodeResize}
+	return exchange[resizeReply]{script.Call{Script: s.store.resize, Keys: s.made.all, Args: args}, s.decodeResize}
 }
 
 func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err error) {
@@ -311,7 +293,7 @@ func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err err
 
 // extendExchange raises the leases of ids, all or none.
 func (s *Semaphore) extendExchange(raw []string, d time.Duration) exchange[bool] {
-	return exchange[bool]{script.Call{Script: extendScript, Keys: s.keys(),
+	return exchange[bool]{script.Call{Script: s.store.extend, Keys: s.keys(),
 		Args: append([]string{script.Millis(d)}, raw...)},
 		func(m rueidis.RedisMessage) (held bool, err error) {
 			err = read(m, "extend", s.key, &held)
@@ -319,145 +301,66 @@ func (s *Semaphore) extendExchange(raw []string, d time.Duration) exchange[bool]
 		}}
 }
 
-func (s *Semaphore) lookExchange(raw []string) exchange[[]Holder] {
-	return exchange[[]Holder]{script.Call{Script: lookScript, Keys: s.keys(), Args: raw},
-		func(m rueidis.RedisMessage) ([]Holder, error) {
-			v, err := m.ToArray()
-			if err != nil || len(v) != 1+2*len(raw) {
-				return nil, malformed("inspect", s.key, &m)
-			}
-			now, _ := v[0].AsInt64()
-			holders := make([]Holder, len(raw))
-			for i, id := range raw {
-				end, _ := v[1+2*i].AsInt64()
-				label, _ := v[2+2*i].ToString()
-				holders[i] = holder(id, label, end, now)
-			}
-			return holders, nil
-		}}
+// inspectExchange looks at a semaphore, at as many of the acquisitions that are out as most says (0: none; -1: all),
+// and at ids, whether or not they are out.
+func (s *Semaphore) inspectExchange(most int, ids ...string) exchange[SemaphoreState] {
+	args := append([]string{strconv.Itoa(most)}, ids...)
+	return exchange[SemaphoreState]{script.Call{Script: s.store.inspect, Keys: s.keys(), Args: args}, s.decodeState}
 }
 
-// holder is what is known of a permit whose lease ends at that server time.
-func holder(id, label string, end, now int64) Holder {
-	h := Holder{ID: idText(id), Client: idClient(id), Label: label, Lease: script.Left(end, now)}
+func (s *Semaphore) decodeState(m rueidis.RedisMessage) (state SemaphoreState, err error) {
+	v, err := m.ToArray()
+	if err != nil || len(v) < 3 || len(v)%3 != 0 {
+		return state, malformed("inspect", s.key, &m)
+	}
+	now, err := v[0].AsInt64()
+	capacity, _ := v[1].AsInt64()
+	used, bad := v[2].AsInt64()
+	if text, _ := v[1].ToString(); text == "" { // it is not in use: what this handle would make
+		capacity = int64(s.capacity)
+	}
+	err = errors.Join(err, bad)
+	state.Capacity, state.Available = int(capacity), int(capacity-used)
+	for i := 3; i < len(v); i += 3 {
+		id, _ := v[i].ToString()
+		end, _ := v[i+1].AsInt64()
+		text, _ := v[i+2].ToString()
+		h, bad := holder(id, text, end, now)
+		err = errors.Join(err, bad)
+		state.Permits = append(state.Permits, h)
+	}
+	if err != nil {
+		return SemaphoreState{}, malformed("inspect", s.key, &m)
+	}
+	return state, nil
+}
+
+// holder is what is known of an acquisition, or a permit, whose lease ends at that server time: "<number> <label>".
+func holder(id, text string, end, now int64) (h Holder, err error) {
+	h = Holder{ID: idText(id), Client: idClient(id), Lease: script.Left(end, now)}
+	if h.Lease == 0 {
+		return h, nil
+	}
 	if end >= forever {
 		h.Lease = -1
 	}
-	if h.Lease != 0 {
-		h.N = 1
-	}
-	return h
-}
-
-// weightHolder is what is known of an acquisition of weights, as the server has it: "<weight> <label>"; "" if it is not
-// out.
-func weightHolder(base, text string, end, now int64) (h Holder, err error) {
 	number, label, _ := strings.Cut(text, " ")
-	h = holder(idOf(base, 0), label, end, now)
-	if h.N = 0; number != "" {
-		h.N, err = strconv.Atoi(number)
-	}
+	h.Label = label
+	h.N, err = strconv.Atoi(number)
 	return h, err
-}
-
-// whoExchange looks at some permits that are out.
-func (s *Semaphore) whoExchange() exchange[[]Holder] {
-	keys := []string{s.permits, s.notes}
-	if s.weighted {
-		keys[1] = s.key
-	}
-	return exchange[[]Holder]{script.Call{Script: whoScript, Keys: keys, Args: []string{strconv.Itoa(session.MostNamed)}},
-		func(m rueidis.RedisMessage) (holders []Holder, err error) {
-			v, err := m.ToArray()
-			if err != nil || len(v)%3 != 1 {
-				return nil, malformed("who", s.permits, &m)
-			}
-			now, _ := v[0].AsInt64()
-			for i := 1; i < len(v); i += 3 {
-				id, _ := v[i].ToString()
-				end, _ := v[i+1].AsInt64()
-				text, _ := v[i+2].ToString()
-				var h Holder
-				if !s.weighted {
-					h = holder(id, text, end, now)
-				} else if h, err = weightHolder(id, text, end, now); err != nil {
-					return nil, malformed("who", s.permits, &m)
-				}
-				holders = append(holders, h)
-			}
-			return holders, nil
-		}}
-}
-
-// holders are some of those who hold permits when a call gives up that has waited; see session.Holders.
-func (s *Semaphore) holders(ctx context.Context, waited time.Duration) []Holder {
-	return slices.Clone(s.c.named.Of(ctx, s.permits, waited, func(ctx context.Context) []Holder {
-		holders, err := s.whoExchange().by(ctx, s.c.runner.Do)
-		if err != nil {
-			return nil
-		}
-		s.nameProcesses(ctx, holders)
-		return holders
-	}))
-}
-
-// queryReply is what is known about a semaphore. For one that is not in use it is what this handle would make.
-type queryReply struct{ available, out, capacity int64 }
-
-func (s *Semaphore) queryExchange() exchange[queryReply] {
-	return exchange[queryReply]{script.Call{Script: queryScript, Keys: s.keys()},
-		func(m rueidis.RedisMessage) (queryReply, error) {
-			var counted bool
-			var available, out, resized int64
-			err := read(m, "query", s.key, &counted, &available, &out, &resized)
-			return s.known(counted, available, out, resized), err
-		}}
-}
-
-func (s *Semaphore) known(counted bool, available, out, resized int64) queryReply {
-	q := queryReply{available: available, out: out}
-	switch {
-	case counted:
-		q.capacity = available + out
-		return q
-	case resized > 0:
-		q.capacity = resized
-	default:
-		q.capacity = int64(s.capacity)
-	}
-	q.available = q.capacity - out
-	return q
-}
-
-func (s *Semaphore) inspectExchange() exchange[SemaphoreState] {
-	return exchange[SemaphoreState]{script.Call{Script: inspectScript, Keys: s.keys()}, s.decodeState}
-}
-
-func (s *Semaphore) decodeState(m rueidis.RedisMessage) (SemaphoreState, error) {
-	v, err := m.ToArray()
-	if err != nil || len(v) < 4 || len(v)%3 != 1 {
-		return SemaphoreState{}, malformed("inspect", s.key, &m)
-	}
-	var head [4]int64
-	for i := range head {
-		head[i], _ = v[i].AsInt64()
-	}
-	now, over := head[0], int64(0)
-	var state SemaphoreState
-	for i := 4; i < len(v); i += 3 {
-		id, _ := v[i].ToString()
-		end, _ := v[i+1].AsInt64()
-		label, _ := v[i+2].ToString()
-		if script.Left(end, now) == 0 {
-			over++
-			continue
-		}
-		state.Permits = append(state.Permits, holder(id, label, end, now))
-	}
-	q := s.known(head[1] == 1, head[2]+over, int64(len(state.Permits)), head[3])
-	state.Capacity, state.Available = int(q.capacity), int(q.available)
-	return state, nil
 }
 
 // forever is the end that Redisson writes for a permit without a lease.
 const forever = 922337203685477
+
+// holders are some of those who hold permits when a call gives up that has waited; see session.Holders.
+func (s *Semaphore) holders(ctx context.Context, waited time.Duration) []Holder {
+	return slices.Clone(s.c.named.Of(ctx, s.permits, waited, func(ctx context.Context) []Holder {
+		state, err := s.inspectExchange(session.MostNamed).by(ctx, s.c.runner.Do)
+		if err != nil {
+			return nil
+		}
+		s.nameProcesses(ctx, state.Permits)
+		return state.Permits
+	}))
+}

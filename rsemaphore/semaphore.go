@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -25,9 +24,9 @@ type Semaphore struct {
 	capacity              int
 	label                 string
 	interop               bool
-	revision              int64 // of the capacity; 0: none
-	fenced                bool  // see Fenced
-	weighted              bool  // the keys and scripts are those of a WeightedSemaphore
+	revision              int64  // of the capacity; 0: none
+	fenced                bool   // see Fenced
+	store                 *store // how it is kept on the server
 	made                  made
 }
 
@@ -46,7 +45,8 @@ type made struct {
 // make makes what follows from the rest, in few pieces of memory: many programs describe a semaphore anew for every
 // use.
 func (s *Semaphore) make() *Semaphore {
-	m := made{revised: strconv.Itoa(s.capacity), queueKey: "permits:" + s.key}
+	m := &s.made
+	m.revised, m.queueKey = strconv.Itoa(s.capacity), "permits:"+s.key
 	if s.revision != 0 {
 		m.revised += ":" + decimal(s.revision)
 	}
@@ -61,23 +61,12 @@ func (s *Semaphore) make() *Semaphore {
 	default:
 		m.grantChannel = s.grants + s.c.session.ID
 	}
-	if s.weighted {
-		m.all = []string{s.key, s.permits, s.queue}
-		m.released, m.renewed = m.all, m.all[1:2]
-	} else {
-		keys := []string{s.key, s.permits, s.notes, s.latch, s.queue, s.key, s.permits, s.notes, s.queue}
-		m.all, m.released, m.renewed = keys[:5:5], keys[5:], keys[1:3:3]
-	}
-	s.made = m
 	return s
 }
 
-const (
-	maxCapacity = math.MaxInt32 // Redisson's
-	// permits that one call can acquire or release: each is an id of its own on the server
-	maxPerCall = 1000
-	resizeKept = 7*24*time.Hour + time.Minute // the minute is for acquire.lua, which does not prolong it with each call
-)
+// resizeKept is how long a capacity is remembered unused; the minute is for acquire.lua, which does not prolong it with
+// each call.
+const resizeKept = 7*24*time.Hour + time.Minute
 
 const unlimited time.Duration = -1
 
@@ -89,22 +78,20 @@ const unlimited time.Duration = -1
 // The name must not be that of a CountingSemaphore, a CountDownLatch or an rcounter.Counter, whose keys look alike: see
 // the package comment.
 func (c *Client) Semaphore(name string, capacity int) *Semaphore {
-	s := &Semaphore{object: c.object(name), capacity: capacity}
+	s := &Semaphore{object: c.object(name), store: ids, capacity: capacity}
 	s.refuse(keyname.CheckPair(s.key)) // for the permits out
 	s.refuse(s.checkCapacity(capacity))
 	s.permits, s.notes, s.latch = keyname.Suffix(s.key, "timeout"), keyname.Suffix(s.key, "notes"), keyname.Suffix(s.key,
 		"latch")
 	s.channel, s.queue = keyname.Prefix("redisson_sc", s.key), keyname.Prefix("redlatch_queue", s.key)
 	s.grants = c.grants(s.key)
+	keys := []string{s.key, s.permits, s.notes, s.latch, s.queue, s.key, s.permits, s.notes, s.queue}
+	s.made.all, s.made.released, s.made.renewed = keys[:5:5], keys[5:], keys[1:3:3]
 	return s.make()
 }
 
 func (s *Semaphore) checkCapacity(n int) error {
-	most := int64(maxCapacity)
-	if s.weighted {
-		most = maxWeight
-	}
-	if err := checkRange("capacity", int64(n), 1, most); err != nil {
+	if err := checkRange("capacity", int64(n), 1, s.store.maxCapacity); err != nil {
 		return fmt.Errorf("%q: %w", s.name, err)
 	}
 	return nil
@@ -153,7 +140,7 @@ func (s *Semaphore) WithLabel(label string) *Semaphore {
 // the semaphore is not used for seven days.
 func (s *Semaphore) Shared() *Semaphore {
 	m := *s
-	m.unweighted("Shared")
+	m.refuseWeights("Shared")
 	m.interop = true
 	return m.make()
 }
@@ -210,32 +197,22 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(permit.Context(ctx))
 }
 
-// described is the semaphore as its users know it.
-func (s *Semaphore) described() any {
-	if s.weighted {
-		return weighted{s}
-	}
-	return s
-}
+// described is a semaphore for the debug page.
+type described struct{ *Semaphore }
 
-// most is how many one call can acquire.
-func (s *Semaphore) most() int {
-	if s.weighted {
-		return maxWeight
-	}
-	return maxPerCall
-}
+// Kind is what it is, to people.
+func (d described) Kind() string { return d.store.kind }
 
 func (s *Semaphore) badN(n, most int) error {
-	return fmt.Errorf("%q: %w", s.name, errs.InvalidOption("n", n, fmt.Sprintf("1 to %d", min(most, s.most()))))
+	return fmt.Errorf("%q: %w", s.name, errs.InvalidOption("n", n, fmt.Sprintf("1 to %d", min(most, s.store.maxPerCall))))
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time.Duration) (*Permit, error) {
 	if s.bad != nil {
 		return nil, s.bad
 	}
-	if n < 1 || n > s.most() { // whether n is over the capacity the server knows, where that was resized or is shared
-		return nil, fmt.Errorf("rsemaphore: %w", s.badN(n, s.most()))
+	if n < 1 || n > s.store.maxPerCall { // whether n is over the capacity the server knows, where that was resized or is shared
+		return nil, fmt.Errorf("rsemaphore: %w", s.badN(n, s.store.maxPerCall))
 	}
 	c := s.c
 	if err := c.session.Enter(); err != nil {
@@ -276,30 +253,24 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 	if err := s.checkCapacity(capacity); err != nil {
 		return 0, s.c.session.Error(err)
 	}
-	if s.weighted {
-		r, err := s.resizeBy(ctx, func(notAfter int64, id string) exchange[resizeReply] {
-			return s.weightedResizeExchange(capacity, notAfter, id)
-		})
-		return int(r.before), err
-	}
 	r, err := s.resize(ctx, capacity, false)
 	return int(r.before), err
 }
 
-// AddPermits adds delta, -(2³¹-1) to 2³¹-1, to the capacity, and returns what it is then. A negative delta takes
-// permits away. It is Redisson's addPermits, and Resize in all else: from then on the server's capacity counts.
+// AddPermits adds delta to the capacity, and returns what it is then. A negative delta takes permits away. It is
+// Redisson's addPermits, and Resize in all else: from then on the server's capacity counts.
 //
-// A repeated request adds once. ErrInvalidOption: the capacity would be less than 1 or more than 2³¹-1; nothing was
-// changed. ErrUnknownOutcome: a request was sent, and no reply was seen; Inspect shows the capacity.
+// A repeated request adds once. ErrInvalidOption: delta is less than -(2³¹-1) or more than 2³¹-1 (2⁵³-1 of a
+// WeightedSemaphore), or the capacity would be less than 1 or more than that; nothing was changed. ErrUnknownOutcome: a request was sent, and no reply was seen; Inspect shows the capacity.
 func (s *Semaphore) AddPermits(ctx context.Context, delta int) (capacity int, err error) {
-	if err := checkRange("delta", int64(delta), -maxCapacity, maxCapacity); err != nil {
+	if err := checkRange("delta", int64(delta), -s.store.maxCapacity, s.store.maxCapacity); err != nil {
 		return 0, s.c.session.Error(fmt.Errorf("%q: %w", s.name, err))
 	}
 	r, err := s.resize(ctx, delta, true)
 	if err == nil && r.status == resizeRefused {
 		err = s.c.session.Error(fmt.Errorf("%q: %w", s.name,
 			errs.InvalidOption("delta", delta,
-				fmt.Sprintf("%d to %d: the capacity is %d", 1-r.before, maxCapacity-r.before, r.before))))
+				fmt.Sprintf("%d to %d: the capacity is %d", 1-r.before, s.store.maxCapacity-r.before, r.before))))
 	}
 	if err != nil {
 		return 0, err
@@ -309,20 +280,12 @@ func (s *Semaphore) AddPermits(ctx context.Context, delta int) (capacity int, er
 
 // resize sets the capacity to n, or adds n to it.
 func (s *Semaphore) resize(ctx context.Context, n int, relative bool) (resizeReply, error) {
-	return s.resizeBy(ctx, func(notAfter int64, id string) exchange[resizeReply] {
-		return s.resizeExchange(n, relative, notAfter, id)
-	})
-}
-
-// resizeBy sends the exchanges of one resize, which are made of a not-after and the id of the call.
-func (s *Semaphore) resizeBy(ctx context.Context,
-	next func(notAfter int64, id string) exchange[resizeReply]) (resizeReply, error) {
 	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (resizeReply, error) {
 		id := rand.Text()
 		var last time.Time
 		call := timed(s.key, s.c.runner.Do, func(sent time.Time, notAfter int64) exchange[resizeReply] {
 			last = sent
-			return next(notAfter, id)
+			return s.resizeExchange(n, relative, notAfter, id)
 		})
 		call.GiveUp = s.c.session.Bound() // at the end of ctx
 		r, err := call.Run(ctx, s.c.runner)
@@ -336,12 +299,8 @@ func (s *Semaphore) resizeBy(ctx context.Context,
 // Available is how many permits can be acquired now; negative if a Resize left fewer than are held. All of the capacity
 // if the semaphore is not in use.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
-	if s.weighted {
-		state, err := ask(ctx, &s.object, s.weightedInspectExchange(false), s.c.runner.Do)
-		return state.Available, err
-	}
-	q, err := ask(ctx, &s.object, s.queryExchange(), s.c.runner.Do)
-	return int(q.available), err
+	state, err := ask(ctx, &s.object, s.inspectExchange(0), s.c.runner.Do)
+	return state.Available, err
 }
 
 // SemaphoreState is a semaphore as the server knew it at one moment. Of a CountingSemaphore, which is a number of free
@@ -374,11 +333,7 @@ type Holder struct {
 // what it returns may be out of date when it is read. Its cost to the server grows with the number of permits out, and
 // it takes one more call for each client that holds some, 100 at most and 16 at a time. Available is cheaper.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
-	exchange := s.inspectExchange()
-	if s.weighted {
-		exchange = s.weightedInspectExchange(true)
-	}
-	state, err := ask(ctx, &s.object, exchange, s.c.runner.Do)
+	state, err := ask(ctx, &s.object, s.inspectExchange(-1), s.c.runner.Do)
 	if err != nil {
 		return state, err
 	}

@@ -36,7 +36,7 @@ const tokenKept = 24 * time.Hour
 func (s *Semaphore) Fenced() *Semaphore {
 	m := *s
 	m.fenced = true
-	m.unweighted("Fenced")
+	m.refuseWeights("Fenced")
 	if s.capacity != 1 {
 		m.refuse(fmt.Errorf("%q: %w", s.name, errs.InvalidOption("capacity of a Fenced semaphore", s.capacity, "1")))
 	}

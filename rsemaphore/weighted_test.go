@@ -131,3 +131,35 @@ func TestWeightedSemaphore_CapacityDiffers_IsRefused(t *testing.T) {
 		require.Greater(t, r.pttl(t, weightedKeys[0]), 6*24*time.Hour)
 	})
 }
+
+func TestWeightedSemaphore_AddPermits_ChangesTheCapacity(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		r := newRig(t, srv, patient)
+		s := r.c.WeightedSemaphore("s", 10)
+		p := weigh(t, s, 8)
+		require.Equal(t, 1<<40+10, must1[int](t)(s.AddPermits(within(t), 1<<40)))
+		require.Equal(t, 5, must1[int](t)(s.AddPermits(within(t), -1<<40-5)))
+		require.Equal(t, -3, must1[int](t)(s.Available(within(t))), "what is held stays held")
+		for _, delta := range []int{-5, 1<<53 - 5} {
+			_, err := s.AddPermits(within(t), delta)
+			require.ErrorIs(t, err, errs.ErrInvalidOption)
+			require.ErrorContains(t, err, "the capacity is 5")
+		}
+		require.NoError(t, p.Release(within(t)))
+		require.Equal(t, 5, must1[int](t)(s.Available(within(t))))
+	})
+}
+
+func TestReleaseIDs_OfAWeightWithoutKeys_IsLost(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		r := newRig(t, srv, patient)
+		s := r.c.WeightedSemaphore("s", 10)
+		p := weigh(t, s, 8)
+		require.NoError(t, s.ReleaseIDs(within(t), p.IDs()...))
+		r.must(t, "DEL", weightedKeys[0], weightedKeys[1])
+		require.ErrorIs(t, s.ReleaseIDs(within(t), p.IDs()...), errs.ErrLost)
+		require.ErrorIs(t, p.Release(within(t)), errs.ErrLost)
+	})
+}

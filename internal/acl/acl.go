@@ -96,7 +96,7 @@ var features = []feature{
 	{
 		name: "inspect", own: []string{"", "{"}, keys: locks.keys[:len(locks.keys)-1], fixed: []string{"~redlatch_alive:*"},
 		plain:   "scan exists hscan getrange",
-		scripts: "pttl get hget hgetall zcard zrange lrange time",
+		scripts: "pttl get hget hgetall zcard zcount zscore zrange lrange time",
 	},
 }
 

@@ -1,6 +1,6 @@
 -- Give permits back, and hand them to those that wait.
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] queue
--- ARGV[1] an owner; or ids, 16 bytes each without anything between  ARGV[2] 1: ids, only if all are held  ARGV[3] channel
+-- ARGV[1] an owner; or ids, 16 bytes each without anything between  ARGV[2] 0: of an owner; -1: ids, only if all are held  ARGV[3] channel
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channels of grants, without the process  ARGV[6] the process
 -- ARGV[7] the owner's entry, if it may be in the queue; or ''
 -- ARGV[8…] owner and entry of others that leave, too: each may have been granted what it asked for, or stand in the queue, or neither.
@@ -9,14 +9,14 @@
 --   first in line (-1: another process does), lease and base of those of this process that were served}
 -- Twice: an id that is not out is not given back. Ids are never used again. What the first run served for this process is found
 --   by those when they ask.
--- uses: clock, permits, queue, wake
+-- uses: ids, verbs
 local count, permits, notes, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- The common case: one permit, where no lease is over and the queue is empty. It makes no function, so it says itself what clock, elapsed,
 -- wake, take_out and stored say. A second run finds no permit, and goes on to what follows.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local there = redis.call('EXISTS', count, count, count, count, notes, notes, queue)
-if #ARGV[1] == 14 and ARGV[2] ~= '1' and ARGV[7] == '' and #ARGV == 7 and string.sub(ARGV[1], 14) == '1' and
+if #ARGV[1] == 14 and ARGV[2] == '0' and ARGV[7] == '' and #ARGV == 7 and string.sub(ARGV[1], 14) == '1' and
     there % 2 == 0 and there >= 4 and -- the count, and not the queue
     not redis.call('ZRANGE', permits, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', 0, 1)[1] and
     redis.call('ZREM', permits, string.sub(ARGV[1], 1, 13) .. '\0\0\0') == 1 then
@@ -43,80 +43,5 @@ if #ARGV[1] == 14 and ARGV[2] ~= '1' and ARGV[7] == '' and #ARGV == 7 and string
 end
 -- libraries
 
-local us = time[1] * 1000000 + time[2]
-local all, channel = ARGV[2] == '1', ARGV[3]
-local q = {key = queue, publish = ARGV[4], grants = ARGV[5], conn = ARGV[6], now = now, us = us}
-local ids
-if all then
-  ids = split(ARGV[1])
-else
-  ids = ids_of(read_owner(ARGV[1]))
-end
-local available = stored(count) -- before anything is written
-local asked, held, out, over = #ids, 0, {}, {}
-for i = 8, #ARGV, 2 do
-  for _, id in ipairs(ids_of(read_owner(ARGV[i]))) do
-    ids[#ids + 1] = id
-  end
-end
-for i, till in ipairs(redis.call('ZMSCORE', permits, unpack(ids))) do
-  if till then
-    out[#out + 1] = ids[i]
-    over[2 * #out - 1], over[2 * #out] = digits(now), ids[i]
-    if i <= asked and not expired(till, now) then
-      held = held + 1
-    end
-  end
-end
-if all and held < asked then
-  return {-1, -1}
-end
-local lined = there % 2 == 1 and type(redis.pcall('ZCARD', q.key)) == 'number' -- of another type it prevents no release
-for i = 7, lined and #ARGV or 0, 2 do
-  if ARGV[i] ~= '' then
-    redis.call('ZREM', q.key, ARGV[i], '!p' .. string.sub(ARGV[i], 1, 13))
-  end
-end
-local back = #out > 0 and take_out(permits, notes, out) or 0 -- also what is over, if it is not pruned yet
-if back > 0 and available then
-  available = redis.pcall('INCRBY', count, back)
-  if type(available) == 'table' then -- as above
-    redis.call('ZADD', permits, unpack(over))
-    return available
-  end
-end
-local freed = prune(count, permits, notes, now)
--- A count that is gone is made anew by the next acquisition: made here it would have no end, and be too small.
-if not available then
-  if back + freed > 0 then
-    wake_for(q.publish, channel, back + freed)
-  end
-  return {held, -1}
-end
-available = available + freed
-if not lined then
-  if back + freed > 0 then
-    wake_for(q.publish, channel, available)
-  end
-  return {held, -1}
-end
-if back + freed == 0 then
-  may_count(count)
-end
-refresh_process(q)
-local java = lined_up(q) and reserve(q, channel, back)
-local left, own, look, head, longest = serve(q, available, available + redis.call('ZCARD', permits), dealing(permits, notes, now))
-if left ~= available then
-  redis.call('INCRBY', count, digits(left - available))
-end
-if longest > 0 then
-  prolong(count, permits, notes, now, longest + 1)
-end
-if (java or not head) and back + freed > 0 then
-  wake_for(q.publish, channel, left)
-end
-local reply = {held, look}
-for _, word in ipairs(own) do
-  reply[#reply + 1] = word
-end
-return reply
+local store = ids_store(now, count, permits, notes)
+return release(store, queue_of(store, queue, ARGV[4], ARGV[5], ARGV[6], time[1] * 1000000 + time[2]), there % 2 == 1)

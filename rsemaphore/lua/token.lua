@@ -1,5 +1,5 @@
 -- Make the fencing token of a permit that is out, of a semaphore that has one permit.
--- uses: clock, integer, permits
+-- uses: clock, ids, integer
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] the last token
 -- ARGV[1] id of the permit  ARGV[2] how long the last token is kept, ms
 -- Reply {1, token}; {0, 0} the permit is not out; {2, number} there are that many permits, or out, and not one

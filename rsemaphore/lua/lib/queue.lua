@@ -42,11 +42,11 @@
 -- uses: clock, listeners, send
 
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
-local LOOK, PASS, MOST, MOST_PERMITS, MOST_GONE = 16, 4, 128, 1000, 512
+local LOOK, PASS, MOST, MOST_GONE = 16, 4, 128, 512
 local JAVA_MS, JAVA_SHARE = 5, 8
 
--- The queue q = {key, publish, grants, conn, now, us}: of process conn, which makes the call; grants is a channel without the process.
--- q.most: permits that serve may hand out; MOST_PERMITS if it is nil.
+-- The queue q = {key, publish, grants, conn, now, us, most}: of process conn, which makes the call; grants is a channel without the process;
+-- most: permits that serve may hand out.
 
 -- Returns what an entry says. Its last word is '' if nothing is known of when its caller leaves. The number is nil if the text is not an entry.
 local function read_entry(entry)
@@ -129,20 +129,14 @@ local function late_comer(q, stamp)
   end
 end
 
--- Hands free permits to those in the queue, in their order, until the first cannot be served. give(base, n, till, label) writes
--- permits and returns how many were not out, take(base, n) takes them back and returns how many there were, ends(n, free) returns the ms
--- until n are free, negative: not known.
+-- Hands free permits of a store to those in the queue, in their order, until the first cannot be served.
 --
--- Of an acquisition that is to be given n some may be out, if part of its ids was released before it knew of them: so what give
--- has taken is counted, and not n.
---
--- Returns how many are free then; the grants of the caller's own process: lease and base, one after the other (lease 0: it is to ask);
--- the ms after which the caller's process is to look, -1: it is not; the first in line, nil: there is none; and the longest lease
--- that was written.
-local function serve(q, free, total, give, take, ends)
+-- Returns the grants of the caller's own process: lease and base, one after the other (lease 0: it is to ask); the ms after which the
+-- caller's process is to look, -1: it is not; the first in line, nil: there is none; and the longest lease that was written.
+local function serve(q, store)
   local own, words, granted, stamp = {}, {}, {}, {}
   local held = reserved(q)
-  local spare, head, passed, was, full = free - held, nil, 0, 0, false
+  local spare, head, passed, was, full = store.available - held, nil, 0, 0, false
   local served, given, longest = 0, 0, 0
   local looked, enough = 0, false -- those that stay, the first in line and who is behind it: the lowest in the queue
   local dropped = 0
@@ -160,7 +154,7 @@ local function serve(q, free, total, give, take, ends)
       elseif silent(q, who, ticket, stale, stamp) then
         dropped = dropped + 1
         drop[#drop + 1], drop[#drop + 2], drop[#drop + 3] = entry, '!p' .. base, '!' .. who
-      elseif n > total then
+      elseif n > store.total then
         dropped = dropped + 1
         drop[#drop + 1], drop[#drop + 2] = entry, '!p' .. base
         word, lease = '0 0 13 ', 0
@@ -173,13 +167,13 @@ local function serve(q, free, total, give, take, ends)
       elseif head and passed + n > PASS * head.n then
         enough = true
         break
-      elseif not head and served > 0 and (served >= MOST or given + n > (q.most or MOST_PERMITS)) then
+      elseif not head and served > 0 and (served >= MOST or given + n > q.most) then
         head, full, enough = {base = base, n = n, who = who, channel = channel, stale = stale}, true, true
         break
       else
-        local took = give(base, n, q.now + lease, label)
+        store.put(base, n, q.now + lease, label)
         redis.call('ZREM', q.key, entry, '!p' .. base)
-        free, spare, served, given, longest = free - took, spare - took, served + 1, given + n, math.max(longest, lease)
+        spare, served, given, longest = store.available - held, served + 1, given + n, math.max(longest, lease)
         if head then
           passed = passed + n
         end
@@ -212,7 +206,7 @@ local function serve(q, free, total, give, take, ends)
   end
   local look = -1
   if head then
-    look = (full or dropped >= MOST_GONE) and 0 or ends(head.n, math.min(free, head.n - 1))
+    look = (full or dropped >= MOST_GONE) and 0 or store.ends(head.n, math.min(store.available, head.n - 1))
     if held > 0 then
       look = look < 0 and JAVA_MS + 1 or math.min(look, JAVA_MS + 1)
     end
@@ -226,7 +220,7 @@ local function serve(q, free, total, give, take, ends)
   for channel, text in pairs(words) do
     if type(send(q.publish, channel, text)) == 'table' then -- no right: no one was notified
       for _, g in ipairs(granted[channel] or {}) do
-        free = free + take(g[1], g[2])
+        store.take(g[1], g[2])
         redis.call('ZADD', q.key, digits(g[4]), g[3])
         redis.call('PEXPIRE', q.key, QUEUE_TTL) -- the last one's way back makes the queue anew
       end
@@ -235,7 +229,7 @@ local function serve(q, free, total, give, take, ends)
   if not head and not lined_up(q) then
     redis.pcall('DEL', q.key) -- stamps without entries, for which nothing breaks off
   end
-  return free, own, look, head, longest
+  return own, look, head, longest
 end
 
 -- Stamps the process as alive, if it waits already: who only releases does not wait.

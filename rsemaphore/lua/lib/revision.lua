@@ -11,12 +11,13 @@
 
 local REVISION_KEPT = 604860000 -- as long as a resize
 
--- Notes the revision in a hash, if it is newer than what is there. Returns whether it is; or nil and another capacity, if the same
--- revision came with that before: then one of two programs is wrong, and it cannot be known which.
-local function revise(hash, field, capacity, revision)
-  local known, before = string.match(redis.call('HGET', hash, field) or '0 0', '^(%d+) (%d+)$')
+-- Notes the revision and its capacity in a hash, if it is newer than what is there. Returns whether it is; or nil and another capacity, if
+-- the same revision came with that before: then one of two programs is wrong, and it cannot be known which.
+local function revise(hash, capacity, revision)
+  local known, before = string.match(redis.call('HGET', hash, 'revised') or '0 0', '^(%d+) (%d+)$')
   if revision > tonumber(known) then
-    redis.call('HSET', hash, field, digits(revision) .. ' ' .. digits(capacity))
+    redis.call('HSET', hash, 'revised', digits(revision) .. ' ' .. digits(capacity), 'keep', digits(REVISION_KEPT), 'capacity', digits(capacity))
+    redis.call('PEXPIRE', hash, digits(REVISION_KEPT))
     return true
   end
   if revision == tonumber(known) and tonumber(before) ~= capacity then

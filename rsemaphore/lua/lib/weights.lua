@@ -1,4 +1,4 @@
--- What the scripts on weights share. A WeightedSemaphore has two keys of its own, and the queue:
+-- The store of a WeightedSemaphore: a record for each acquisition that is out, in two keys. lib/verbs.lua says what a store is.
 --   main    a hash: "capacity"; "used", the sum of all that is out; after a resize "keep" and "before"
 --           ("<call> <capacity>"); after a revision "keep" and "revised" ("<revision> <capacity>"); and of
 --           each acquisition that is out: its base of 13 bytes -> "<weight> <label>"
@@ -6,7 +6,7 @@
 -- A number may be up to 2^53-1, to which a double is exact. What is added up here never is more: the sum of what is out and what is
 -- available is the capacity, and what has been given in excess by a smaller capacity is negative.
 -- An acquisition is one field and one member whatever its weight, so nothing here takes longer for a large one.
--- uses: clock, integer, wake
+-- uses: clock, integer
 
 -- Returns the weight and the label in a text of an acquisition; nil: there is none.
 local function read_weight(text)
@@ -21,11 +21,20 @@ local function weight_of(main, base)
   return read_weight(redis.call('HGET', main, base))
 end
 
--- Writes an acquisition. The lease of one that is out is only ever raised. A lease without a weight, where the second is refused, counts as
--- nothing. A weight without a lease would be out for ever.
-local function weigh(main, leases, base, n, till, label)
-  redis.call('ZADD', leases, 'GT', digits(till), base)
-  redis.call('HSET', main, base, digits(n) .. ' ' .. label)
+-- Returns what stands in the leases for an id: its base. An acquisition has one id, the first of its base. Any other id is none's: itself
+-- is no base.
+local function base_of(id)
+  return string.sub(id, 14) == '\0\0\0' and string.sub(id, 1, 13) or id
+end
+
+-- Makes the keys last for at least ms.
+local function keep_weights(main, leases, ms)
+  for _, key in ipairs({main, leases}) do
+    local left = redis.call('PTTL', key)
+    if left ~= -2 and left < ms then
+      redis.call('PEXPIRE', key, digits(ms))
+    end
+  end
 end
 
 -- Gives acquisitions back, 1,000 at most, whether or not they are over. Returns how much that is, which "used" lacks then.
@@ -60,17 +69,17 @@ local function give_back(main, leases, bases, used, now)
 end
 
 -- Gives back what is over, 1,000 acquisitions at most: as prune of permits does. Returns the capacity (nil: the semaphore is not in use),
--- what is used, whether it was resized, and how much was given back.
+-- what is used, whether the server's capacity counts, how much was given back, and for how long the keys are kept unused.
 --
 -- If only one of the keys was deleted, all is given back: what is out follows from both. Its holders find out at their next
 -- renewal, which finds nothing. The leases may also be gone because the last of them is over, and main is kept after a resize.
 local function weighed(main, leases, now)
   local noted = redis.call('HMGET', main, 'capacity', 'used', 'before', 'revised', 'keep')
-  whole(noted[5], 'time of a semaphore') -- it is used when all else is written
+  local keep, resized = whole(noted[5], 'time of a semaphore') or 0, (noted[3] or noted[4]) and true
   local capacity, used, freed = whole(noted[1], 'capacity of a semaphore'), whole(noted[2], 'use of a semaphore') or 0, 0
   if not capacity then
     redis.call('DEL', leases)
-    return nil, 0, false, 0
+    return nil, 0, false, 0, 0
   end
   if used > 0 and redis.call('EXISTS', leases) == 0 then
     local gone = {}
@@ -84,57 +93,152 @@ local function weighed(main, leases, now)
       redis.call('HDEL', main, unpack(gone, i, math.min(i + 999, #gone)))
     end
     redis.call('HSET', main, 'used', 0)
-    return capacity, 0, noted[3] or noted[4], used
+    return capacity, 0, resized, used, keep
   end
   local over = redis.call('ZRANGE', leases, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
   if #over > 0 then
     freed = give_back(main, leases, over, used, now)
   end
-  return capacity, used - freed, noted[3] or noted[4], freed
+  return capacity, used - freed, resized, freed, keep
 end
 
--- Returns the ms until enough leases are over for n where so much is free; -1: not known. It looks at 64 of them. If it takes more, it is
--- the end of the 64th: a call then finds those given back, and learns of the next.
-local function weight_ends(main, leases, n, free, now)
-  local list = redis.call('ZRANGE', leases, 0, 63, 'WITHSCORES')
-  for i = 1, #list, 2 do
-    free = free + (weight_of(main, list[i]) or 0)
-    if free >= n then
-      return math.max(1, tonumber(list[i + 1]) - now)
+-- The part of the store that only looks.
+local function weights_view(now, main, leases)
+  local view = {now = now, key = leases, member = base_of}
+
+  -- The capacity, nil if it is not in use, and how much is out, without up to 1,000 acquisitions whose leases are over. Of more the others
+  -- count as used, until calls have given them back: see weighed.
+  function view.look()
+    local noted = redis.call('HMGET', main, 'capacity', 'used')
+    local capacity, used = whole(noted[1], 'capacity of a semaphore'), whole(noted[2], 'use of a semaphore') or 0
+    local past = redis.call('ZRANGE', leases, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
+    for _, text in ipairs(#past > 0 and redis.call('HMGET', main, unpack(past)) or {}) do
+      used = used - (text and read_weight(text) or 0)
+    end
+    if redis.call('EXISTS', leases) == 0 then
+      used = 0
+    end
+    return capacity, used
+  end
+
+  function view.id(base) return base .. '\0\0\0' end
+
+  function view.text(base)
+    local text = redis.call('HGET', main, base)
+    read_weight(text) -- ends the script if it is no number
+    return text
+  end
+
+  return view
+end
+
+-- The part of the store that raises leases.
+local function weights_leases(now, main, leases)
+  local raised = {now = now, key = leases, record = main, forever = math.huge, member = base_of}
+  function raised.members(owner) return {string.sub(owner, 1, 13)} end
+  function raised.recorded(base) return main and redis.pcall('HEXISTS', main, base) or 1 end
+  function raised.prolong(ms) keep_weights(main, leases, ms) end
+  return raised
+end
+
+-- The store.
+local function weights_store(now, main, leases)
+  local store = {now = now, record = main, keep = 0, largest = 9007199254740991, most = math.huge}
+
+  local function read()
+    local total, used, resized, freed, keep = weighed(main, leases, now)
+    store.total, store.available, store.resized, store.freed, store.keep = total, (total or 0) - used, resized, freed, keep
+  end
+
+  function store.open(capacity)
+    read()
+    if not store.total then
+      store.total, store.available = capacity, capacity
     end
   end
-  if #list == 128 then
-    return math.max(1, tonumber(list[128]) - now)
-  end
-  return -1
-end
 
--- Returns how weights are written, taken back and waited for, as serve has it.
-local function weighing(main, leases, now)
-  return function(base, n, till, label)
-    weigh(main, leases, base, n, till, label)
-    return n
-  end, function(base, n) -- which was written just before
+  function store.check() end -- what is changed first is main, as in all that follows
+
+  function store.resize(capacity)
+    local more = capacity - store.total
+    store.total, store.available, store.resized = capacity, store.available + more, true
+    store.freed = store.freed + math.max(0, more)
+  end
+
+  -- A lease without a weight, where the second is refused, counts as nothing. A weight without a lease would be out for ever.
+  function store.put(base, n, till, label)
+    redis.call('ZADD', leases, 'GT', digits(till), base)
+    redis.call('HSET', main, base, digits(n) .. ' ' .. label)
+    store.available = store.available - n
+  end
+
+  function store.take(base, n) -- which was written just before
     redis.call('HDEL', main, base)
     redis.call('ZREM', leases, base)
-    return n
-  end, function(n, free)
-    return weight_ends(main, leases, n, free, now)
+    store.available = store.available + n
   end
-end
 
--- Wakes those that wait and are in no queue. The channel is that of a Semaphore of the name, whose waiters take an int.
-local function wake_weights(q, channel, available)
-  wake_for(q.publish, channel, math.min(available, 2147483647))
-end
+  function store.known(base)
+    return redis.call('HEXISTS', main, base) == 1
+  end
 
--- Writes what is used, and makes the keys last for at least ms.
-local function note_weights(main, leases, capacity, used, ms)
-  redis.call('HSET', main, 'capacity', digits(capacity), 'used', digits(used))
-  for _, key in ipairs({main, leases}) do
-    local left = redis.call('PTTL', key)
-    if left ~= -2 and left < ms then
-      redis.call('PEXPIRE', key, ms)
+  -- The weight stays as it is: a part of it may have been released since.
+  function store.raise(base, _, till)
+    redis.call('ZADD', leases, 'GT', digits(till), base)
+    return true
+  end
+
+  -- It looks at 64 acquisitions. If it takes more, it is the end of the 64th: a call then finds those given back, and learns of the next.
+  function store.ends(n, free)
+    local list = redis.call('ZRANGE', leases, 0, 63, 'WITHSCORES')
+    for i = 1, #list, 2 do
+      free = free + (weight_of(main, list[i]) or 0)
+      if free >= n or i == 127 then
+        return math.max(1, tonumber(list[i + 1]) - now)
+      end
+    end
+    return -1
+  end
+
+  function store.members(owner) return {string.sub(owner, 1, 13)} end
+  store.member = base_of
+
+  function store.give_back(bases, asked, kept)
+    read()
+    local held, count = 0, 0
+    for i = 1, asked do
+      local n = weight_of(main, bases[i])
+      local till = n and redis.call('ZSCORE', leases, bases[i])
+      if till and not expired(till, now) then
+        held, count = held + n, count + 1
+      end
+    end
+    if kept < 0 and count < asked then
+      return -1
+    end
+    if not store.total then
+      return 0
+    end
+    local used, back = store.total - store.available, 0
+    if kept <= 0 then -- also what is over, if there was too much of that to give it back before
+      back = give_back(main, leases, bases, used, now)
+    elseif kept < held then
+      back = held - kept
+      local _, label = weight_of(main, bases[1])
+      redis.call('HSET', main, bases[1], digits(kept) .. ' ' .. label, 'used', digits(used - back))
+    end
+    store.available, store.freed = store.available + back, store.freed + back
+    return held
+  end
+
+  function store.foreign() return false end -- nothing here is Redisson's
+
+  function store.save(ms)
+    if ms > 0 then
+      redis.call('HSET', main, 'capacity', digits(store.total), 'used', digits(store.total - store.available))
+      keep_weights(main, leases, ms)
     end
   end
+
+  return store
 end

@@ -1,0 +1,318 @@
+-- The store of a Semaphore: an id for each permit that is out, in three keys. lib/verbs.lua says what a store is.
+--   count    how many permits are available: a string, Redisson's. With the permits that are out it adds up to the capacity.
+--   permits  the permits that are out: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's. FOREVER: no end.
+--   notes    ours, often absent: a hash, "keep", "capacity" and "before" ("<call> <capacity>") after a resize, id -> label.
+-- uses: clock, integer
+
+local FOREVER = 922337203685477
+
+-- Permits of this library that were acquired together have 13 bytes in common, their base, and are numbered in the last three of
+-- their ids: so a request names 1,000 of them by the base and their number.
+
+-- Returns id i of a base, from 0.
+local function id_of(base, i)
+  return base .. string.char(math.floor(i / 65536), math.floor(i / 256) % 256, i % 256)
+end
+
+-- Returns the ids from first on, 1,000 at most, of n with that base.
+local function ids_of(base, n, first)
+  local list = {}
+  for i = first or 0, math.min(n, (first or 0) + 1000) - 1 do
+    list[#list + 1] = id_of(base, i)
+  end
+  return list
+end
+
+-- Returns base and number of an owner, "<13 bytes><number>".
+local function read_owner(owner)
+  return string.sub(owner, 1, 13), tonumber(string.sub(owner, 14))
+end
+
+-- Where permits are written and taken back, what the notes do not take is not a reason to fail: they are a key of another type then. They only
+-- inform, and a script that broke off there would have changed the permits, and not the count: permits that no one has and no one gets,
+-- or more of them than there are (TestAPermitBesideAKeyOfAnotherTypeIsNotLost).
+
+-- Writes n permits of a base, with a label if there is one. The lease of one that is out is only ever raised. Returns how many were not out.
+local function put_out(permits, notes, base, n, till, label)
+  local new = 0
+  for first = 0, n - 1, 1000 do
+    local add, say = {}, {}
+    for _, id in ipairs(ids_of(base, n, first)) do
+      add[#add + 1] = digits(till)
+      add[#add + 1] = id
+      say[#say + 1] = id
+      say[#say + 1] = label
+    end
+    new = new + redis.call('ZADD', permits, 'GT', unpack(add))
+    if label ~= '' then
+      redis.pcall('HSET', notes, unpack(say))
+    end
+  end
+  return new
+end
+
+-- Takes permits out by their ids, 1,000 at most. Returns how many there were.
+local function take_out(permits, notes, ids)
+  local gone = redis.call('ZREM', permits, unpack(ids))
+  if gone > 0 then
+    redis.pcall('HDEL', notes, unpack(ids))
+  end
+  return gone
+end
+
+-- Reports whether permits are out that are not of this library: no script hands those over. Of many, some are looked at. Ours have
+-- version 8 in their 7th byte, as a connection id has, and a low number at the end.
+local function foreign(permits)
+  for _, from in ipairs({0, -8}) do
+    for _, id in ipairs(redis.call('ZRANGE', permits, from, from + 7)) do
+      if #id ~= 16 or math.floor(string.byte(id, 7) / 16) ~= 8 or string.byte(id, 14) ~= 0 then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+-- Returns the stored count, nil if there is none.
+local function stored(count)
+  return whole(redis.call('GET', count), 'count of a semaphore')
+end
+
+-- Gives back permits whose lease is over, 1,000 at most, and returns how many they were. So a script is short however many a process
+-- leaves that dies. No request is for more than 1,000. What is left over counts as out until the next script, and a waiter for it is
+-- notified to ask at once: ends_for finds ends that have passed.
+local function prune(count, permits, notes, now)
+  local dead = redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
+  if #dead == 0 then
+    return 0
+  end
+  -- The count comes first: if a user without the right to it removed permits, they would be gone, and not free. If the removal is refused
+  -- instead, the count is set back.
+  local counted = redis.call('EXISTS', count) == 1
+  if counted then
+    redis.call('INCRBY', count, #dead)
+  end
+  local gone = redis.pcall('ZREM', permits, unpack(dead))
+  if type(gone) == 'table' then
+    if counted then
+      redis.call('INCRBY', count, -#dead)
+    end
+    error(gone)
+  end
+  redis.pcall('HDEL', notes, unpack(dead))
+  return #dead
+end
+
+-- Returns what the count of a resized semaphore lacks of the capacity in the notes, negative if it has too much. It lacks some
+-- if the permits alone were deleted, or if another program wrote the count. Only the set says which permits are out, so the
+-- count follows from the set and the capacity (TestResize_PermitsDeleted_AllAreFree). A count with an end is
+-- ours alone. A count without an end may be Redisson's, which sets and adds permits without the notes. Nothing else tells the
+-- capacity then, so the count stands and the result is 0 (TestSharedSemaphore_AnyWriter_ServersCapacityCounts).
+--
+-- The holders whose permits were deleted learn of it at their next renewal, which finds no id. A release of theirs that
+-- comes after the count was corrected removes no id and adds nothing. A second run of their acquisition takes permits anew, if
+-- enough are there. Redisson's own scripts change count and set in one step, so neither is ever seen half done.
+local function lacking(count, resized, available, out)
+  if not resized or redis.call('PTTL', count) < 0 then
+    return 0
+  end
+  return resized - out - available
+end
+
+-- Makes the keys last for at least ms. A count without an end was made so by Redisson, or to be shared with it,
+-- and stays so. The notes always have an end.
+local function prolong(count, permits, notes, now, ms)
+  local left, ours, noted = redis.call('PTTL', count), redis.call('PTTL', permits), redis.call('PTTL', notes)
+  if left >= 0 and left < ms then
+    redis.call('PEXPIRE', count, ms)
+  end
+  local need = math.max(left, ms)
+  if ours >= 0 and ours < need then
+    redis.call('PEXPIRE', permits, need)
+  elseif ours == -1 and left >= 0 then -- just made; or the count is younger, and what is out may last longer
+    local till = tonumber(redis.call('ZRANGE', permits, -1, -1, 'WITHSCORES')[2])
+    if till < FOREVER then
+      redis.call('PEXPIRE', permits, math.max(need, till - now + 1))
+    end
+  end
+  if noted ~= -2 and noted < ms then
+    redis.call('PEXPIRE', notes, ms)
+  end
+end
+
+-- The part of the store that only looks.
+local function ids_view(now, count, permits, notes)
+  local view = {now = now, key = permits}
+
+  -- The capacity, nil if nothing is known of it, and how many are out, those left out whose leases are over.
+  function view.look()
+    local available = stored(count)
+    local over, out = redis.call('ZCOUNT', permits, '-inf', elapsed(now)), redis.call('ZCARD', permits)
+    local capacity = whole(redis.call('HGET', notes, 'capacity'), 'capacity in the notes of a semaphore')
+    if available then
+      capacity = available + lacking(count, capacity, available, out) + out
+    end
+    return capacity, out - over
+  end
+
+  -- Each permit is in the leases by its id, and counts 1.
+  function view.member(id) return id end
+  function view.id(member) return member end
+  function view.text(id) return '1 ' .. (redis.call('HGET', notes, id) or '') end
+
+  return view
+end
+
+-- The part of the store that raises leases.
+local function ids_leases(now, count, permits, notes)
+  local leases = {now = now, key = permits, record = notes, forever = FOREVER}
+  function leases.member(id) return id end
+  function leases.members(owner) return ids_of(read_owner(owner)) end
+  function leases.recorded() return 1 end -- whatever is among the leases is out
+  function leases.prolong(ms) prolong(count, permits, notes, now, ms) end
+  return leases
+end
+
+-- The store. shared: with Redisson, so the capacity on the server counts, and the keys have no end.
+local function ids_store(now, count, permits, notes, shared)
+  local store = {now = now, record = notes, resized = shared, keep = 0, largest = 2147483647, most = 1000}
+  local written -- what the count says, nil: there is none
+  local out     -- permits that are out, also those whose leases are over and that are not pruned yet
+  local sure = false -- that the user may change the count
+
+  function store.open(capacity)
+    written = stored(count)
+    store.freed = prune(count, permits, notes, now)
+    out = redis.call('ZCARD', permits)
+    local noted = redis.call('HMGET', notes, 'keep', 'capacity')
+    local resized = whole(noted[2], 'capacity in the notes of a semaphore')
+    store.keep = whole(noted[1], 'time in the notes of a semaphore') or 0
+    store.resized = shared or resized ~= nil
+    if written then
+      written, sure = written + store.freed, store.freed > 0
+      local lacks = lacking(count, resized, written, out)
+      if lacks ~= 0 then
+        written = redis.call('INCRBY', count, digits(lacks))
+        store.freed = store.freed + math.max(0, lacks) -- waiters are notified of these as well
+      end
+    end
+    -- Without a count it was never used, or expired, or was deleted: the permits that are out stay out.
+    store.available = written or (resized or capacity) - out
+    store.total = store.available + out
+  end
+
+  -- Ends the script if the user may not change the count, which is written when permits have been handed out: they would be out, and
+  -- not counted. INCRBY without a number writes nothing. It fails after the server has looked at the right.
+  function store.check()
+    local counts = written and not sure and redis.pcall('INCRBY', count, '')
+    if type(counts) == 'table' and not string.find(counts.err, 'integer', 1, true) then
+      error(counts)
+    end
+    sure = true
+  end
+
+  function store.resize(capacity)
+    local more = capacity - store.total
+    if written then
+      redis.call('INCRBY', count, digits(more))
+      written = written + more
+    end
+    store.total, store.available, store.resized = capacity, store.available + more, true
+    store.freed = store.freed + math.max(0, more)
+  end
+
+  -- An acquisition may be out in part: of one whose reply was lost some ids may have been released by themselves. So what was not out
+  -- is counted, and not n.
+  function store.put(base, n, till, label)
+    store.check()
+    store.available = store.available - put_out(permits, notes, base, n, till, label)
+  end
+
+  function store.take(base, n)
+    store.available = store.available + take_out(permits, notes, ids_of(base, n))
+  end
+
+  function store.known(base)
+    return redis.call('ZSCORE', permits, id_of(base, 0)) and true
+  end
+
+  function store.raise(base, n, till, label)
+    local there, lower = 0, false
+    for _, score in ipairs(redis.call('ZMSCORE', permits, unpack(ids_of(base, n)))) do
+      if score then
+        there, lower = there + 1, lower or tonumber(score) < till
+      end
+    end
+    if there < n then -- part of them was deleted: they are taken anew, all or none
+      store.check()
+      store.take(base, n)
+    elseif lower or label ~= '' then
+      put_out(permits, notes, base, n, till, label)
+    end
+    return there == n
+  end
+
+  function store.ends(n, free)
+    local nth = redis.call('ZRANGE', permits, n - free - 1, n - free - 1, 'WITHSCORES')
+    local till = tonumber(nth[2] or FOREVER)
+    return till < FOREVER and math.max(1, till - now) or -1
+  end
+
+  function store.members(owner) return ids_of(read_owner(owner)) end
+  function store.member(id) return id end
+
+  function store.give_back(ids, asked, kept, lined)
+    local available = stored(count) -- before anything is written
+    local held, gone, over = 0, {}, {}
+    for i, till in ipairs(redis.call('ZMSCORE', permits, unpack(ids))) do
+      if till then
+        gone[#gone + 1] = ids[i]
+        over[2 * #gone - 1], over[2 * #gone] = digits(now), ids[i]
+        if i <= asked and not expired(till, now) then
+          held = held + 1
+        end
+      end
+    end
+    if kept < 0 and held < asked then
+      return -1
+    end
+    local back = #gone > 0 and take_out(permits, notes, gone) or 0 -- also what is over, if it is not pruned yet
+    if back > 0 and available then
+      available = redis.pcall('INCRBY', count, back)
+      if type(available) == 'table' then -- as in the common case
+        redis.call('ZADD', permits, unpack(over))
+        return 0, available
+      end
+    end
+    store.back, store.freed = back, back + prune(count, permits, notes, now)
+    if available then
+      written, sure = available + store.freed - back, store.freed > 0
+      store.total = lined and written + redis.call('ZCARD', permits)
+    end
+    -- A count that is gone is made anew by the next acquisition: made here it would have no end, and be too small.
+    store.available = written or store.freed
+    return held
+  end
+
+  -- Reports whether Redisson may release some, of which no script hears.
+  function store.foreign()
+    return redis.call('PTTL', count) == -1 or foreign(permits)
+  end
+
+  function store.save(ms, least)
+    if written and store.available ~= written then
+      redis.call('INCRBY', count, digits(store.available - written))
+    elseif not written and ms + least > 0 then
+      redis.call('SET', count, digits(store.available), 'PX', digits(math.max(redis.call('PTTL', permits), ms, least)))
+    end
+    if ms > 0 then
+      if shared then
+        redis.call('PERSIST', count)
+        redis.call('PERSIST', permits)
+      end
+      prolong(count, permits, notes, now, ms) -- no key expires before the last lease in it
+    end
+  end
+
+  return store
+end

@@ -1,0 +1,334 @@
+-- What each verb of a semaphore does. A store knows how the server keeps the permits that are out:
+--   ids.lua      an id for each permit, in Redisson's layout: a Semaphore
+--   weights.lua  a record for each acquisition, whatever its weight: a WeightedSemaphore
+--
+-- A script makes the store for its run. A store has
+--   now, record            the server's ms; the hash with "keep", and "before", "added" and "revised" of a capacity that was set
+--   largest, most          the largest capacity; how many permits one run may write
+--   open(capacity)         reads the keys, and gives back the permits whose leases are over. capacity: of a semaphore that is not in use. It sets
+--     total, available     how many permits there are in all, and how many are free: negative after a smaller capacity
+--     freed                how many permits this run gave back: waiters are notified of them
+--     resized, keep        whether the server's capacity counts, and for how many ms the keys are kept unused
+--   check()                ends the script if the user could not finish a put
+--   resize(capacity)       sets the capacity
+--   known(base)            reports whether the first id of an acquisition is out
+--   raise(base, n, till, label)  has a known acquisition last until till, or longer. False: only a part of it was out, and was taken back
+--   put(base, n, till, label)    writes an acquisition that is granted
+--   take(base, n)                undoes put
+--   ends(n, free)                ms until n permits are free, of which free are; -1: not known
+--   members(owner), member(id)   the members of the leases for an owner "<13 bytes><number>", and for an id of 16 bytes
+--   give_back(members, asked, kept, lined)  gives members back. kept -1: only if the first asked of them are held; more than 0: all but
+--                          kept of the first. Returns how many permits of the first asked were held (-1: not all, nothing was given back), or
+--                          0 and an error. It reads the keys itself, and sets total only if it is needed: others are in the queue (lined)
+--   back                   how many permits give_back returned, for Redisson's share of them; nil: Redisson has none
+--   save(ms, least)        writes what is available, and has the keys last for ms, unless that is 0. A count made anew lasts for least ms
+--   foreign()              reports whether permits may be given back by Redisson, of which no script hears
+--
+-- A run breaks off only where the server refuses a command: the user has no right to it, or memory is full. The next run finds
+-- each store as it would be after a whole run:
+--   acquire   check comes before the first put, so a put is counted by the save that follows. What was entered into the queue before stays
+--             there, and its waiters are refused again or served.
+--   release   a member that was removed and not counted goes back into the leases with its lease over. The next open gives it back.
+--   resize    the capacity and "before" are one write, so a second run of the call, which finds "before", finds the capacity too.
+--             The count of ids follows, for which check has found the right; if it is missing it is made anew from the capacity.
+--   revise    as resize.
+-- uses: clock, integer, queue, renewal, revision, wake
+
+-- Returns the queue of a run, with the process that makes the call.
+local function queue_of(store, key, publish, grants, process, us)
+  return {key = key, publish = publish, grants = grants, conn = process, now = store.now, us = us, most = store.most}
+end
+
+-- Wakes those that wait and are in no queue. Redisson's waiters take an int.
+local function wake_others(store, q, channel)
+  wake_for(q.publish, channel, math.min(store.available, 2147483647))
+end
+
+-- Serves waiters, saves the store, and returns the reply, which is continued by ms after which to ask for the first in line (-1: another
+-- process does), then lease and base of each waiter of the caller's process that was served. ms: how long the keys last if no waiter was
+-- served.
+--
+--   run 1: gives 2 back, serves B of this process; its reply is lost      run 2: gives nothing back, serves the next one only if permits are free
+--   B is out, and its process does not know it: it asks for all of its waiters (wait.Waiters.AskAgain), and finds B out under its base
+local function finish(store, q, channel, reply, lined, ms)
+  local own, look, head, longest, java = {}, -1, nil, 0, false
+  if lined and store.total then
+    refresh_process(q)
+    java = store.back and lined_up(q) and reserve(q, channel, store.back)
+    own, look, head, longest = serve(q, store)
+  end
+  store.save(longest > 0 and math.max(longest + 1, store.keep) or ms, 0)
+  if store.freed > 0 and (java or not head) then
+    wake_others(store, q, channel)
+  end
+  reply[#reply + 1] = look
+  for _, word in ipairs(own) do
+    reply[#reply + 1] = word
+  end
+  return reply
+end
+
+-- See acquire.lua. lined: others are in the queue, perhaps.
+--
+--   run 1: puts A; refuses B, which gets ticket 7; its reply is lost     run 2: A is known, its lease is only raised: -1
+--                                                                        B: enter finds the entry, and replies ticket 7 again
+--   between the runs A was released, by id or as a whole                 run 2: A is not known. It is put again if enough is free. Its owner has a
+--                                                                        pending release that follows, because its request was not answered
+local function acquire(store, q, lined)
+  local now, channel, place = store.now, ARGV[3], ARGV[8] == '1'
+  local wanted, revision = string.match(ARGV[1], '^(%d+):?(%d*)$')
+  local capacity = tonumber(wanted)
+  store.open(capacity)
+  if revision ~= '' then
+    local newer, other = revise(store.record, capacity, tonumber(revision))
+    if other then
+      return {3, now, other, -1, -1, 0}
+    end
+    if newer then
+      store.keep = REVISION_KEPT
+      store.resize(capacity)
+    end
+  end
+  local total = store.total
+  if total ~= capacity and not store.resized then
+    return {3, now, total, -1, -1, 0}
+  end
+  local own, look, head, longest = {}, -1, nil, 0
+  if lined and not place then -- a request without a place passes no waiter that can be served
+    own, look, head, longest = serve(q, store)
+  end
+  local others = lined and reserved(q) or 0
+  local blocked = lined and lined_up(q)
+  local reply, left, refused, touched = {1, now, total, -1, -1, 0}, -1, false, 0
+  for i = 9, #ARGV, 2 do
+    local entry, lease = ARGV[i], tonumber(ARGV[i + 1])
+    local base, n, _, _, _, label = read_entry(entry)
+    local known, again = store.known(base), touched > 0 and touched + n > q.most
+    if known and not again then
+      touched = touched + n
+      known = store.raise(base, n, now + lease, label)
+    end
+    if known and again then
+      reply[#reply + 1] = -3
+    elseif known then
+      reply[#reply + 1] = -1
+      longest = math.max(longest, lease)
+    elseif n > total then
+      reply[#reply + 1] = -2
+    elseif not blocked and n <= store.available - others and (touched == 0 or touched + n <= q.most) then
+      store.put(base, n, now + lease, label)
+      touched = touched + n
+      reply[#reply + 1] = -1
+      longest = math.max(longest, lease)
+    else
+      if not refused then
+        left = store.ends(n, math.min(store.available, n - 1))
+      end
+      refused, blocked = true, true
+      reply[#reply + 1] = place and enter(q, entry) or 0
+    end
+  end
+  if place and (lined or refused) and lined_up(q) then
+    redis.call('ZADD', q.key, -now, '!' .. q.conn)
+    q.most = q.most - touched
+    local most
+    own, look, head, most = serve(q, store)
+    longest = math.max(longest, most)
+  end
+  store.save(longest > 0 and math.max(longest + 1, store.keep) or 0, refused and place and QUEUE_TTL or 0)
+  if store.freed > 0 and not head then
+    wake_others(store, q, channel)
+  end
+  reply[4], reply[5] = left, look
+  if refused and store.foreign() then
+    reply[6] = 1
+  end
+  for _, word in ipairs(own) do
+    reply[#reply + 1] = word
+  end
+  return reply
+end
+
+-- See release.lua. lined: others are in the queue, perhaps. A second run finds no member of what the first gave back, so it counts nothing:
+-- held is 0, and -1 if all had to be held. Of a part the second run finds that kept is not less than what is held.
+local function release(store, q, lined)
+  local kept, members = tonumber(ARGV[2]), nil
+  if kept < 0 then
+    members = {}
+    for k = 1, #ARGV[1], 16 do
+      members[#members + 1] = store.member(string.sub(ARGV[1], k, k + 15))
+    end
+  else
+    members = store.members(ARGV[1])
+  end
+  local asked = #members
+  for i = 8, #ARGV, 2 do
+    for _, member in ipairs(store.members(ARGV[i])) do
+      members[#members + 1] = member
+    end
+  end
+  lined = lined and redis.pcall('ZCARD', q.key) -- of another type it prevents no release
+  lined = type(lined) == 'number' and lined > 0
+  for i = 7, lined and #ARGV or 0, 2 do
+    if ARGV[i] ~= '' then
+      redis.call('ZREM', q.key, ARGV[i], '!p' .. string.sub(ARGV[i], 1, 13))
+    end
+  end
+  local held, refused = store.give_back(members, asked, kept, lined)
+  if refused then
+    return refused
+  end
+  if held < 0 then
+    return {-1, -1}
+  end
+  return finish(store, q, ARGV[3], {held}, lined, 0)
+end
+
+-- See resize.lua. A second run finds its call in "before", or in "added" after another resize, and replies what the first did. It serves
+-- no one: waiters that the first run served ask by themselves.
+local function resize(store, q)
+  local now, capacity, keep, call, relative = store.now, tonumber(ARGV[1]), tonumber(ARGV[3]), ARGV[8], ARGV[9] == '1'
+  local noted = redis.call('HMGET', store.record, 'added', 'before')
+  local recent = {}
+  for id, was, at in string.gmatch(noted[1] or '', '(%S+) (%d+) (%d+);') do
+    if id == call then
+      return {1, tonumber(was), now, -1}
+    end
+    if now - at < 60000 then
+      recent[#recent + 1] = id .. ' ' .. was .. ' ' .. at .. ';'
+    end
+  end
+  local done, was = string.match(noted[2] or '', '^(%S+) (%d+)$')
+  if done == call then
+    return {1, tonumber(was), now, -1}
+  end
+  if late(ARGV[4], now) then
+    return {2, 0, now, -1}
+  end
+  local lined = redis.call('ZCARD', q.key) > 0 -- before anything is written
+  store.open(tonumber(ARGV[2]))
+  store.check()
+  local before = store.total
+  if relative then
+    capacity = before + capacity
+    if capacity < 1 or capacity > store.largest then
+      return {3, before, now, -1}
+    end
+    recent[#recent + 1] = call .. ' ' .. digits(before) .. ' ' .. digits(now) .. ';'
+    redis.call('HSET', store.record, 'added', table.concat(recent, '', math.max(1, #recent - 99)))
+  end
+  redis.call('HSET', store.record, 'keep', digits(keep), 'capacity', digits(capacity), 'before', call .. ' ' .. digits(before))
+  store.keep = keep
+  store.resize(capacity)
+  return finish(store, q, ARGV[5], {1, before, now}, lined, keep)
+end
+
+-- See extend.lua. leases has the functions of a store that raise leases: key is the sorted set, recorded(member) 1 if a member counts.
+local function extend(leases)
+  local now, lease, members = leases.now, tonumber(ARGV[1]), {}
+  local keep = whole(redis.call('HGET', leases.record, 'keep'), 'time of a semaphore') or 0
+  for i = 2, #ARGV do
+    members[i - 1] = leases.member(ARGV[i])
+    local till, recorded = redis.call('ZSCORE', leases.key, members[i - 1]), leases.recorded(members[i - 1])
+    if type(recorded) == 'table' then
+      return recorded
+    end
+    if not till or expired(till, now) or recorded == 0 then
+      return 0
+    end
+  end
+  -- When memory is full, ZADD is refused as the first write of a script even where it adds nothing. ZREM is not.
+  redis.call('ZREM', leases.key, '')
+  for _, member in ipairs(members) do
+    redis.call('ZADD', leases.key, 'XX', 'GT', digits(now + lease), member)
+  end
+  leases.prolong(math.max(lease + 1, keep))
+  return 1
+end
+
+-- Renews the lease of an owner, if all members are out and not over. Returns the verdict, and whether the lease was raised. A second run, or
+-- one that follows the release, raises nothing: XX adds no member, and GT lowers none.
+local function renew(leases, owner, lease)
+  local now, lowest = leases.now, math.huge
+  local members = leases.members(owner)
+  local scores, recorded = redis.pcall('ZMSCORE', leases.key, unpack(members)), leases.recorded(members[1])
+  if scores.err or type(recorded) == 'table' then
+    return failed(scores.err and scores or recorded), false
+  end
+  for _, till in ipairs(scores) do
+    if not till or expired(till, now) or recorded == 0 then
+      return 0, false
+    end
+    lowest = math.min(lowest, tonumber(till))
+  end
+  local raised = lease > 0 and lowest < now + lease
+  if raised then
+    -- When memory is full, ZADD is refused as the first write of a script even where it adds nothing. ZREM is not.
+    redis.call('ZREM', leases.key, '')
+    local add = {}
+    for i, member in ipairs(members) do
+      add[2 * i - 1], add[2 * i] = digits(now + lease), member
+    end
+    redis.call('ZADD', leases.key, 'XX', 'GT', unpack(add))
+  elseif lease > 0 then
+    -- Also where it changes nothing: replicas are asked to confirm what this connection wrote.
+    local left = redis.call('PTTL', leases.key)
+    if left >= 0 then
+      redis.call('PEXPIRE', leases.key, left)
+    end
+  end
+  return verdict(lease, -1, lowest < leases.forever and lowest or nil, now), raised
+end
+
+-- Raises the lease of an owner at one key of its semaphore, while the slot is being migrated: see package lease. number: of that key, the
+-- second is that of the leases. but: of one that is left to its end.
+local function renew_part(leases, owner, lease, number, but)
+  local said = number == '2' and renew(leases, owner, lease) or 1
+  local left = redis.call('PTTL', KEYS[1])
+  if said == 1 and number ~= but and lease > 0 and left >= 0 and left < lease + 1 then
+    redis.call('PEXPIRE', KEYS[1], lease + 1)
+  end
+  return {said}
+end
+
+-- See renew.lua. of(now, …) makes the leases of one semaphore from its keys, of which there are each.
+local function renew_all(now, each, of, but)
+  if #KEYS == 1 then
+    return renew_part(of(now, nil, KEYS[1]), ARGV[1], tonumber(ARGV[2]), ARGV[3], but)
+  end
+  local replies = {}
+  for i = 1, #KEYS / each do
+    local leases = of(now, unpack(KEYS, each * (i - 1) + 1, each * i))
+    local lease, raised = tonumber(ARGV[2 * i]), nil
+    replies[i], raised = renew(leases, ARGV[2 * i - 1], lease)
+    if raised then
+      local keep = redis.pcall('HGET', leases.record, 'keep')
+      leases.prolong(math.max(lease + 1, type(keep) == 'string' and tonumber(keep) or 0))
+    end
+  end
+  return replies
+end
+
+-- See inspect.lua. view has the functions of a store that only look: look() returns the capacity, and how many permits are out, text(member)
+-- "<number> <label>", id(member) the id.
+local function inspect(view)
+  local capacity, used = view.look()
+  local reply = {digits(view.now), capacity and digits(capacity) or '', digits(used)}
+  local function add(id, till, text)
+    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = id, digits(till), text
+  end
+  if ARGV[1] ~= '0' then
+    local out = redis.call('ZRANGE', view.key, digits(view.now), '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1], 'WITHSCORES')
+    for i = 1, #out, 2 do
+      local text = view.text(out[i])
+      if text then -- else part of its record was deleted
+        add(view.id(out[i]), tonumber(out[i + 1]), text)
+      end
+    end
+  end
+  for i = 2, #ARGV do
+    local member = view.member(ARGV[i])
+    add(ARGV[i], tonumber(redis.call('ZSCORE', view.key, member) or 0), view.text(member) or '')
+  end
+  return reply
+end
