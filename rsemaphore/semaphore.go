@@ -211,7 +211,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	if s.bad != nil {
 		return nil, s.bad
 	}
-	if n < 1 || n > s.store.maxPerCall { // whether n is over the capacity the server knows, where that was resized or is shared
+	if n < 1 || n > s.store.maxPerCall { // the server says whether n is more than its capacity
 		return nil, fmt.Errorf("rsemaphore: %w", s.badN(n, s.store.maxPerCall))
 	}
 	c := s.c
@@ -261,7 +261,8 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 // Redisson's addPermits, and Resize in all else: from then on the server's capacity counts.
 //
 // A repeated request adds once. ErrInvalidOption: delta is less than -(2³¹-1) or more than 2³¹-1 (2⁵³-1 of a
-// WeightedSemaphore), or the capacity would be less than 1 or more than that; nothing was changed. ErrUnknownOutcome: a request was sent, and no reply was seen; Inspect shows the capacity.
+// WeightedSemaphore), or the capacity would be less than 1 or more than that; nothing was changed. ErrUnknownOutcome: a
+// request was sent, and no reply was seen; Inspect shows the capacity.
 func (s *Semaphore) AddPermits(ctx context.Context, delta int) (capacity int, err error) {
 	if err := checkRange("delta", int64(delta), -s.store.maxCapacity, s.store.maxCapacity); err != nil {
 		return 0, s.c.session.Error(fmt.Errorf("%q: %w", s.name, err))
