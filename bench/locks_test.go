@@ -23,6 +23,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // A lock that no other caller wants: lock and unlock, from 1 goroutine, and from 64 with a lock each.
@@ -49,7 +50,7 @@ var permitCycles = with([]int{1, 64}, rawLock, map[string]maker{
 		one := openSemaphores(b, s.Option()).Semaphore("one", 1000)
 		return cycle(func(ctx context.Context, _ string) (load.Release, error) { return permit(ctx, one) })
 	},
-	"Counting": counting,
+	"Counting": counted,
 }, "Permit", "Permit-of-one", "Counting")
 
 const permits = 8
@@ -84,11 +85,11 @@ func ofReentrant(c *rlock.Client, name string) *rlock.Lock { return c.Reentrant(
 
 func reentrant(b *testing.B, s *redistest.Server) op { return locks(ofReentrant)(b, s) }
 
-func counting(b *testing.B, s *redistest.Server) op {
+func counted(b *testing.B, s *redistest.Server) op {
 	c := openSemaphores(b, s.Option())
 	var set sync.Map
 	return cycle(func(ctx context.Context, name string) (load.Release, error) {
-		sem := c.CountingSemaphore(name)
+		sem := counting.New(c, name)
 		if _, done := set.LoadOrStore(name, true); !done {
 			if _, err := sem.TrySetPermits(ctx, permits, 0); err != nil {
 				return nil, err

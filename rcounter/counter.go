@@ -41,7 +41,7 @@ func Bound(v int64) *int64 { return &v }
 // and redis-cli can count on the same key. A Counter is an immutable description, safe for concurrent use, and costs
 // nothing until used.
 //
-// Its key looks like that of an rsemaphore.CountingSemaphore or a latch of the same name, which are numbers, too.
+// Its key looks like that of a counting.Semaphore or a latch of the same name, which are numbers, too.
 // Give them different names, or clients with different KeyPrefixes.
 //
 // With Max, Incr says which of the first N the caller is: its result is the caller's ordinal, 1 to N, and later

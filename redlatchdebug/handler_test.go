@@ -21,6 +21,7 @@ import (
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 const patience = 30 * time.Second
@@ -197,7 +198,7 @@ func newDebugRig(t *testing.T) *debugRig {
 	wait("catalogue", func() error { _, err := red.Locks().ReadWrite("catalogue").Write().Lock(ctx); return err })
 	wait("exports", func() error { _, err := red.Semaphores().Semaphore("exports", 3).Acquire(ctx, 1); return err })
 	wait("warm", func() error { return red.Semaphores().CountDownLatch("warm").Await(ctx) })
-	wait("pool", func() error { return red.Semaphores().CountingSemaphore("pool").Acquire(ctx, 4) })
+	wait("pool", func() error { return counting.New(red.Semaphores(), "pool").Acquire(ctx, 4) })
 	wait("round", func() error { _, err := red.Semaphores().CyclicBarrier("round", 3).Await(ctx); return err })
 	lost := hold(red, red.Locks().Reentrant("job:17"))
 	srv.Lose("job:17")

@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 const (
@@ -84,7 +85,7 @@ func (c *client) object(of any, name string) *object {
 		Inspect(ctx context.Context) (rsemaphore.SemaphoreState, error)
 	}:
 		o.Kind, o.look = x.Kind(), looked(x.Inspect, (*object).semaphore)
-	case *rsemaphore.CountingSemaphore:
+	case *counting.Semaphore:
 		o.Kind, o.look = "CountingSemaphore", looked(x.Inspect, (*object).counting)
 	case *rsemaphore.CountDownLatch:
 		o.Kind, o.look = "CountDownLatch", looked(x.Inspect, (*object).latch)
@@ -189,7 +190,7 @@ func (o *object) semaphore(s rsemaphore.SemaphoreState) {
 	}
 }
 
-func (o *object) counting(s rsemaphore.SemaphoreState) {
+func (o *object) counting(s counting.State) {
 	free := int64(s.Available)
 	o.Free, o.Left = &free, left(s.TTL)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // report is the t of a test of which we want to know what it says.
@@ -105,7 +106,7 @@ func TestServer_TestLeavesSomething_IsReported(t *testing.T) {
 			srv.Open().Locks().Reentrant("order:1").TryLock(ctx, 0, 0)
 		}, ""},
 		"a counting semaphore": {func(srv *redlatchtest.Server) {
-			s := srv.Open().Semaphores().CountingSemaphore("jobs")
+			s := counting.New(srv.Open().Semaphores(), "jobs")
 			s.Release(ctx, 1)
 			s.Acquire(ctx, 1)
 		}, ""},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // ErrBrokenBarrier: a party that had arrived left before all were there: its context ended, its lease ran out because
@@ -46,7 +47,7 @@ type CyclicBarrier struct {
 // number (ErrCapacityMismatch); the next generation may have another.
 func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
 	b := &CyclicBarrier{object: c.object(name), parties: parties}
-	b.refuse(checkRange("parties", int64(parties), 1, maxParties))
+	b.refuse(session.CheckNumber("parties", int64(parties), 1, maxParties))
 	b.channel, b.key = keyname.Prefix("redlatch_barrier", b.key), keyname.Suffix(b.key, "barrier")
 	return b
 }

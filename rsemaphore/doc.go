@@ -11,7 +11,7 @@
 //
 // [Semaphore] is the one to use. Its permits have leases, and its layout is that of Redisson's
 // RPermitExpirableSemaphore. One of [Client.WeightedSemaphore] shares out an amount, such as bytes; Java does not see
-// it. [CountingSemaphore] is Redisson's RSemaphore, for sharing one with Java: a crash leaks its permits.
+// it. Package counting is Redisson's RSemaphore, for sharing one with Java: a crash leaks its permits.
 // [CountDownLatch] is Redisson's RCountDownLatch with additions that Java does not see. [CyclicBarrier] makes parties
 // wait for each other, again and again.
 //
@@ -44,7 +44,7 @@
 //
 // # One name, one kind
 //
-// A Semaphore, a CountingSemaphore, a CountDownLatch and an rcounter.Counter of one name share one key, as in Redisson.
+// A Semaphore, a counting.Semaphore, a CountDownLatch and an rcounter.Counter of one name share a key, as in Redisson.
 // Use different names, or an Options.KeyPrefix for each kind. Where the kind can be known, another is refused with
 // [ErrWrongType].
 //

@@ -26,11 +26,16 @@ type NotAcquiredError struct {
 	// Holders are some of the permits that were held when the call gave up: ten at most, first those whose leases end
 	// first; nil if that is not known. They are asked for only if the call has waited for at least 100 ms, and was not
 	// cancelled: it then returns up to 20 ms later, and sends one call, and one for each of their clients. In a process,
-	// calls for one semaphore share that, ten times in a second at most. A CountingSemaphore does not know its holders.
+	// calls for one semaphore share that, ten times in a second at most. A counting.Semaphore does not know its holders.
 	Holders []Holder
 	n       int // what was asked for
 	cause   error
 	unheard bool // ctx ended before anything was known of others
+}
+
+// notAcquired is the error of a call for permits whose holders and leases are not known.
+func notAcquired(name string, n int, waited time.Duration, cause error) *NotAcquiredError {
+	return &NotAcquiredError{Name: name, n: n, Lease: -1, Waited: waited, cause: cause}
 }
 
 func (e *NotAcquiredError) Error() string {

@@ -74,7 +74,7 @@ func TestHandOver_OfAPermit_LastsAsAnyOther(t *testing.T) {
 func TestHandOver_OfManyPermits_RaisesThemInOneCall(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
-	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
+	count := func(c rueidis.Client) rueidis.Client { return scriptCounter{c, &calls} }
 	bubbleOn(t, 2, rsemaphore.Options{PollCap: 5 * time.Second}, count,
 		func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 			ctx := context.Background()

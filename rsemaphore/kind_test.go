@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // state is all that the server has.
@@ -31,8 +32,8 @@ func TestSemaphoreKinds_OtherKindInUse_IsRefused(t *testing.T) {
 			"TrySetCount": errOf(l.TrySetCount(ctx, 3, 0)), "Count": errOf(l.Count(ctx)), "Delete": errOf(l.Delete(ctx)),
 			"Await": l.Await(ctx)}
 	}
-	counting := func(ctx context.Context, c *rsemaphore.Client, name string) map[string]error {
-		s := c.CountingSemaphore(name)
+	counted := func(ctx context.Context, c *rsemaphore.Client, name string) map[string]error {
+		s := counting.New(c, name)
 		return map[string]error{"Acquire": s.Acquire(ctx, 1), "Release": s.Release(ctx, 1),
 			"TrySetPermits": errOf(s.TrySetPermits(ctx, 3, 0)), "AddPermits": errOf(s.AddPermits(ctx, -1))}
 	}
@@ -57,20 +58,20 @@ func TestSemaphoreKinds_OtherKindInUse_IsRefused(t *testing.T) {
 			says  string
 		}{
 			{"a Semaphore in use", func(t *testing.T, r *rig, name string) { acquire(t, r.c.Semaphore(name, 3), 1) },
-				[]calls{latch, counting}, "is a Semaphore"},
+				[]calls{latch, counted}, "is a Semaphore"},
 			{"a shared Semaphore in use", func(t *testing.T, r *rig, name string) {
 				acquire(t, r.c.Semaphore(name, 3).Shared(), 1)
 			},
-				[]calls{latch, counting}, "is a Semaphore"},
+				[]calls{latch, counted}, "is a Semaphore"},
 			{"a Semaphore of which nothing is out", func(t *testing.T, r *rig, name string) {
 				release(t, acquire(t, r.c.Semaphore(name, 3), 1))
 			},
 				[]calls{latch}, "is not a CountDownLatch"},
 			{"a CountingSemaphore with an end", func(t *testing.T, r *rig, name string) {
-				require.NoError(t, errOf(r.c.CountingSemaphore(name).TrySetPermits(within(t), 3, time.Hour)))
+				require.NoError(t, errOf(counting.New(r.c, name).TrySetPermits(within(t), 3, time.Hour)))
 			}, []calls{latch}, "is not a CountDownLatch"},
-			{"a latch", setLatch(0), []calls{counting, leased}, "is a CountDownLatch"},
-			{"a latch with a TTL", setLatch(time.Hour), []calls{counting, leased}, "is a CountDownLatch"},
+			{"a latch", setLatch(0), []calls{counted, leased}, "is a CountDownLatch"},
+			{"a latch with a TTL", setLatch(time.Hour), []calls{counted, leased}, "is a CountDownLatch"},
 		} {
 			for _, name := range []string{"x", "a{x}"} {
 				r.must(t, "FLUSHALL")

@@ -45,7 +45,7 @@ const (
 //     count twice.
 //   - That the latch was deleted, for its waiters.
 //
-// Its name must not be that of a Semaphore, a CountingSemaphore or an rcounter.Counter: a CountDown would take from
+// Its name must not be that of a Semaphore, a counting.Semaphore or an rcounter.Counter: a CountDown would take from
 // those. Where it can be known the call is refused with ErrWrongType: see the package comment.
 //
 // A latch that a Java process deletes, or that is removed by hand, cannot be distinguished from one that was counted
@@ -117,7 +117,7 @@ func (l *CountDownLatch) queueKey() string { return "latch:" + l.key }
 // With ttl, at least a millisecond, the latch expires: waiters then get ErrLatchExpired. Give one wherever a process
 // that counts down may die. 0 means no end, as in Redisson.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.Duration) (bool, error) {
-	if err := cmp.Or(l.bad, checkRange("count", count, 1, maxCount), checkTTL(ttl)); err != nil {
+	if err := cmp.Or(l.bad, session.CheckNumber("count", count, 1, maxCount), session.CheckTTL(ttl)); err != nil {
 		return false, l.c.session.Error(err)
 	}
 	return l.change(ctx, l.setExchange(count, ttl), "1")
@@ -171,7 +171,7 @@ func (l *CountDownLatch) CountDownBy(ctx context.Context, participant string) (l
 func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, error) {
 	x, send := l.downExchange(participant), l.c.runner.Do
 	if participant == "" {
-		x.Once, send = true, l.c.doOnce
+		x.Once, send = true, l.c.session.DoOnce
 	}
 	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (int64, error) {
 		r, err := x.by(ctx, send)
@@ -249,3 +249,7 @@ func (l *CountDownLatch) deleteExchange() exchange[bool] {
 		return removed, err
 	}}
 }
+
+// permitsKey is the key by which a Semaphore of that name is known. No Semaphore of ours has a name that is one pair of
+// braces, and Redisson's key for such a name is another Semaphore's. So such a name gets a key that no program writes.
+func permitsKey(key string) string { return keyname.Suffix(keyname.Own(key), "timeout") }

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 func TestWaitersOfDifferentObjectsDoNotShareAQueue(t *testing.T) {
@@ -28,9 +29,9 @@ func TestWaitersOfDifferentObjectsDoNotShareAQueue(t *testing.T) {
 		"counting:work": func(r *rig) <-chan error {
 			done := make(chan error, 1)
 			ctx := within(t)
-			go func() { done <- r.c.CountingSemaphore("work").Acquire(ctx, 1) }()
+			go func() { done <- counting.New(r.c, "work").Acquire(ctx, 1) }()
 			waitingIn(t, r, "counting:work", 1)
-			require.NoError(t, other.c.CountingSemaphore("work").Release(within(t), 1))
+			require.NoError(t, counting.New(other.c, "work").Release(within(t), 1))
 			return done
 		},
 	} {

@@ -18,7 +18,7 @@ import (
 // counted has n processes on a server. calls counts the script calls of all. Messages alone wake anybody.
 func counted(t *testing.T, n int, fn func(t *testing.T, rigs []*rig, calls *atomic.Int64)) {
 	var calls atomic.Int64
-	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
+	count := func(c rueidis.Client) rueidis.Client { return scriptCounter{c, &calls} }
 	bubbleOn(t, n, rsemaphore.Options{PollCap: 24 * time.Hour, WatchdogTimeout: 24 * time.Hour}, count,
 		func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 			fn(t, rigs, &calls)
@@ -75,7 +75,7 @@ func TestLatch_Opens_IsOneMessageAndNoCallOfWaiters(t *testing.T) {
 func TestLatchRecord_WaitedFor_IsKept(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
-	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
+	count := func(c rueidis.Client) rueidis.Client { return scriptCounter{c, &calls} }
 	bubbleOn(t, 2, rsemaphore.Options{}, count, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		l := rigs[1].c.CountDownLatch("l")
 		require.True(t, must1[bool](t)(l.TrySetCount(ctx, 1, 0)))

@@ -33,7 +33,7 @@ type Event struct {
 	N int
 	// Waited is how long the call took. Of EventAcquired, EventNotAcquired and EventAwaited.
 	Waited time.Duration
-	// Held is how long the permits were held; negative for a CountingSemaphore, which knows no holders. Of EventReleased.
+	// Held is how long the permits were held; negative for a counting.Semaphore, which knows no holders. Of EventReleased.
 	Held time.Duration
 	// Err is the call's error, or why a renewal failed or a permit ended. Of EventNotAcquired and EventEnded, where it is
 	// never nil, and of EventAwaited, EventReleased and EventRenewed, where nil is success.
@@ -41,7 +41,7 @@ type Event struct {
 	// ByMessage: a message woke the waiter, not its timer. Of EventWoken.
 	ByMessage bool
 	// Acquisition has the values of what the Observer returned when these very permits were acquired; of a
-	// CountingSemaphore it has none. It may have ended. Of EventReleasing.
+	// counting.Semaphore it has none. It may have ended. Of EventReleasing.
 	Acquisition context.Context
 }
 

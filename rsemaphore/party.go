@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -174,7 +175,7 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 		sent = now
 		return p.exchange("arrive", notAfter).late(p.late)
 	})
-	arrival.Beyond = replyGrace
+	arrival.Beyond = session.ReplyGrace
 	r, err := arrival.Run(ctx, c.runner)
 	if err != nil {
 		return wait.Answer{}, err
@@ -219,7 +220,7 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Cal
 	if p.unanswered.IsZero() {
 		p.sent = sent
 	}
-	m, err := c.attemptOnce(ctx, call)
+	m, err := c.session.AttemptOnce(ctx, call)
 	if errors.Is(err, errs.ErrUnknownOutcome) {
 		p.unanswered = script.LastRun(sent.Add(c.opts.CallTimeout))
 	}

@@ -252,7 +252,7 @@ func (x *Permit) ReleasePart(ctx context.Context, n int) error {
 	}
 	kept := has - int64(n)
 	p.weight.Store(kept)
-	ctx, cancel := toRelease(ctx)
+	ctx, cancel := session.ToRelease(ctx)
 	defer cancel()
 	held, err := session.Ask(ctx, s.c.session, nil, func(ctx context.Context) (held int64, err error) {
 		unsure, err := script.Repeat(ctx, false, func() (err error) {

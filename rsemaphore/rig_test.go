@@ -2,8 +2,10 @@ package rsemaphore_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -183,3 +185,47 @@ func heeding(kind rsemaphore.EventKind, f func(e rsemaphore.Event)) rsemaphore.O
 }
 
 func errOf[T any](_ T, err error) error { return err }
+
+// patient are options for tests that are not about time: a busy machine may take its while.
+var patient = rsemaphore.Options{CallTimeout: 10 * time.Second}
+
+var ctx = context.Background()
+
+// must1 is v, of a call that has to succeed.
+func must1[T any](t testing.TB) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		require.NoError(t, err)
+		return v
+	}
+}
+
+// waitingIn is until n requests of r stand in a line.
+func waitingIn(t testing.TB, r *rig, line string, n int) {
+	t.Helper()
+	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d wait in %s", n, line), func() bool {
+		return r.c.Waiting(line) == n
+	})
+}
+
+// subscribedTo is until somebody is subscribed to channel.
+func subscribedTo(t testing.TB, r *rig, channel string) {
+	t.Helper()
+	redistest.Eventually(t, 20*time.Second, "a subscription to "+channel, func() bool {
+		n, err := r.do(t, "PUBSUB", "NUMSUB", channel).ToArray()
+		require.NoError(t, err)
+		got, _ := n[1].AsInt64()
+		return got > 0
+	})
+}
+
+// load has the server know these scripts, so that the first reply to each is not that it does not.
+func (r *rig) load(t testing.TB, pattern string) {
+	t.Helper()
+	files, err := filepath.Glob("lua/" + pattern + ".lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, f := range files {
+		r.must(t, "SCRIPT", "LOAD", source(t, strings.TrimSuffix(filepath.Base(f), ".lua")))
+	}
+}

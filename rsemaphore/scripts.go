@@ -22,12 +22,6 @@ var luaFiles embed.FS
 var (
 	holdersScript = script.Load("look at holders", luaFiles, "holders").Reads()
 
-	countingAcquireScript = script.Load("acquire", luaFiles, "counting_acquire")
-	countingAddScript     = script.Load("add permits", luaFiles, "counting_add")
-	countingSetScript     = script.Load("set permits", luaFiles, "counting_set")
-	countingInspectScript = script.Load("inspect", luaFiles, "counting_inspect").Reads()
-	countingGetScript     = script.Plain("get permits")
-
 	latchSetScript    = script.Load("set count", luaFiles, "latch_set")
 	latchDownScript   = script.Load("count down", luaFiles, "latch_down")
 	latchLookScript   = script.Load("look at latch", luaFiles, "latch_look").Reads()

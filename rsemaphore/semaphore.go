@@ -75,8 +75,8 @@ const unlimited time.Duration = -1
 // (ErrCapacityMismatch), until a Resize, or if it is Shared. A name or capacity that cannot be used is reported by
 // every call on it.
 //
-// The name must not be that of a CountingSemaphore, a CountDownLatch or an rcounter.Counter, whose keys look alike: see
-// the package comment.
+// The name must not be that of a counting.Semaphore, a CountDownLatch or an rcounter.Counter, whose keys look alike:
+// see the package comment.
 func (c *Client) Semaphore(name string, capacity int) *Semaphore {
 	s := &Semaphore{object: c.object(name), store: ids, capacity: capacity}
 	s.refuse(keyname.CheckPair(s.key)) // for the permits out
@@ -91,7 +91,7 @@ func (c *Client) Semaphore(name string, capacity int) *Semaphore {
 }
 
 func (s *Semaphore) checkCapacity(n int) error {
-	if err := checkRange("capacity", int64(n), 1, s.store.maxCapacity); err != nil {
+	if err := session.CheckNumber("capacity", int64(n), 1, s.store.maxCapacity); err != nil {
 		return fmt.Errorf("%q: %w", s.name, err)
 	}
 	return nil
@@ -109,7 +109,7 @@ func (s *Semaphore) checkCapacity(n int) error {
 func (s *Semaphore) WithRevision(revision int64) *Semaphore {
 	m := *s
 	m.revision = revision
-	m.refuse(checkRange("revision", revision, 1, maxWeight))
+	m.refuse(session.CheckNumber("revision", revision, 1, maxWeight))
 	return m.make()
 }
 
@@ -264,7 +264,7 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 // WeightedSemaphore), or the capacity would be less than 1 or more than that; nothing was changed. ErrUnknownOutcome: a
 // request was sent, and no reply was seen; Inspect shows the capacity.
 func (s *Semaphore) AddPermits(ctx context.Context, delta int) (capacity int, err error) {
-	if err := checkRange("delta", int64(delta), -s.store.maxCapacity, s.store.maxCapacity); err != nil {
+	if err := session.CheckNumber("delta", int64(delta), -s.store.maxCapacity, s.store.maxCapacity); err != nil {
 		return 0, s.c.session.Error(fmt.Errorf("%q: %w", s.name, err))
 	}
 	r, err := s.resize(ctx, delta, true)
@@ -304,15 +304,13 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	return state.Available, err
 }
 
-// SemaphoreState is a semaphore as the server knew it at one moment. Of a CountingSemaphore, which is a number of free
-// permits and nothing else, there are Available and TTL.
+// SemaphoreState is a semaphore as the server knew it at one moment.
 type SemaphoreState struct {
 	// Capacity is how many permits there are in all: what Client.Semaphore was given if the semaphore is not in use.
 	Capacity int
 	// Available is how many permits can be acquired; negative if a Resize left fewer than are held.
 	Available int
-	TTL       time.Duration // what is left of a CountingSemaphore's; negative: it has none
-	Permits   []Holder      // the permits that are held, first the one whose lease ends first
+	Permits   []Holder // the permits that are held, first the one whose lease ends first
 }
 
 // Holder is one permit that is held. A *Permit of n has n; of a WeightedSemaphore it has one.

@@ -217,3 +217,30 @@ func ExampleSemaphore_Acquire_mismatch() {
 	// Output:
 	// rsemaphore: capacity mismatch: "calls" has 5, not 50
 }
+
+// onEmbedded is a client on an embedded server. Yours is pubsub.Dial(ctx, rueidis.ClientOption{InitAddress: …},
+// pubsub.Options{}) and rsemaphore.New(hub, rsemaphore.Options{}).
+func onEmbedded() (c *rsemaphore.Client, end func()) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	// the embedded server knows neither Cluster nor client-side caching
+	hub, err := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// patient, so that a busy machine changes no output
+	c, err = rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, func() {
+		c.Close(context.Background())
+		hub.Close(context.Background())
+		server.Close()
+	}
+}

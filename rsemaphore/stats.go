@@ -2,7 +2,7 @@ package rsemaphore
 
 // Stats are counts of one client: what this process does, not what others do.
 type Stats struct {
-	Held            int // acquisitions of permits that last, and parties of barriers; a CountingSemaphore knows no holders
+	Held            int // acquisitions of permits that last, and parties of barriers; nothing of package counting
 	Waiting         int // calls that wait for what was refused to them, or to a call before them
 	PendingReleases int // releases that the server has not confirmed, and that go on in the background
 

@@ -51,13 +51,13 @@ func take(t *testing.T, s *rsemaphore.Semaphore, n int) *rsemaphore.Permit {
 	return p
 }
 
-// counting counts script calls.
-type counting struct {
+// scriptCounter counts script calls.
+type scriptCounter struct {
 	rueidis.Client
 	calls *atomic.Int64
 }
 
-func (c counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+func (c scriptCounter) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	if cmd.Commands()[0] == "EVALSHA" {
 		c.calls.Add(1)
 	}

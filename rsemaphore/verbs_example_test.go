@@ -158,25 +158,6 @@ func ExampleSemaphore_Shared() {
 	// 1
 }
 
-// The number of permits changes while the semaphore is in use.
-func ExampleCountingSemaphore_AddPermits() {
-	c, end := onEmbedded()
-	defer end()
-	ctx := context.Background()
-
-	s := c.CountingSemaphore("printer")
-	free, err := s.AddPermits(ctx, 3)
-	fmt.Println(free, err)
-	free, err = s.AddPermits(ctx, -1)
-	fmt.Println(free, err)
-	state, err := s.Inspect(ctx)
-	fmt.Println(state.Available, state.TTL < 0, err)
-	// Output:
-	// 3 <nil>
-	// 2 <nil>
-	// 2 true <nil>
-}
-
 // What is left of a latch, and its end.
 func ExampleLatchState() {
 	c, end := onEmbedded()

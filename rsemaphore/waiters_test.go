@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // wait is a thing that another process has, whole, until it lets go of it, and a call that waits for it.
@@ -35,10 +36,10 @@ func waitsFor(name string) map[string]wait {
 			return c.WeightedSemaphore(name+"-w", 2)
 		}),
 		"CountingSemaphore": {func(ctx context.Context, c *rsemaphore.Client) (func() error, error) {
-			s := c.CountingSemaphore(name + "-c")
+			s := counting.New(c, name+"-c")
 			return func() error { return s.Release(ctx, 1) }, errOf(s.TrySetPermits(ctx, 0, time.Minute))
 		}, func(ctx context.Context, c *rsemaphore.Client) error {
-			return c.CountingSemaphore(name+"-c").Acquire(ctx, 1)
+			return counting.New(c, name+"-c").Acquire(ctx, 1)
 		}},
 		"CountDownLatch": {func(ctx context.Context, c *rsemaphore.Client) (func() error, error) {
 			l := c.CountDownLatch(name + "-l")

@@ -22,6 +22,7 @@ import (
 	redlatchotel "github.com/redlatch/redlatch/contrib/otel"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // rig is a client on an in-process server, and what OpenTelemetry was told of it.
@@ -332,7 +333,7 @@ func TestSpansOfPermitsAndLatches(t *testing.T) {
 	require.Equal(t, caller.SpanContext().SpanID(), r.only("semaphore await").Parent().SpanID())
 
 	r.recorder.Reset()
-	counting := r.red.Semaphores().CountingSemaphore("counting")
+	counting := counting.New(r.red.Semaphores(), "counting")
 	require.NoError(t, counting.Release(ctx, 1))
 	require.NoError(t, counting.Acquire(ctx, 1))
 	require.Empty(t, r.ended("semaphore hold"), "it knows no holders")

@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // act is one call of the library, named "Type.Verb" or "Type.Verb of a kind".
@@ -103,7 +104,7 @@ func permitActs(s *rsemaphore.Semaphore, p *rsemaphore.Permit, weighted bool) []
 	}
 }
 
-func countingActs(x *rsemaphore.CountingSemaphore) []act {
+func countingActs(x *counting.Semaphore) []act {
 	return []act{
 		returns("CountingSemaphore.Available", x.Available),
 		returns("CountingSemaphore.Inspect", x.Inspect),

@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // A server that evicts keys is warned of in one line, by the first call of each package whose data would be lost, if
@@ -32,7 +33,7 @@ func TestEviction_FirstCallOfEachPackage_WarnsOnce(t *testing.T) {
 			return red.Semaphores().Semaphore("s", 1).Do(ctx, 1, nothing)
 		},
 		"counting": func(red *redlatch.Client) error {
-			return err1(red.Semaphores().CountingSemaphore("c").TrySetPermits(ctx, 1, 0))
+			return err1(counting.New(red.Semaphores(), "c").TrySetPermits(ctx, 1, 0))
 		},
 		"latch": func(red *redlatch.Client) error {
 			return err1(red.Semaphores().CountDownLatch("latch").TrySetCount(ctx, 1, time.Minute))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // waiting runs wait until the end of a scene. It is there when ready says so.
@@ -100,12 +101,12 @@ return n`
 func (s *hostileRig) countingScenes(a actors) []hostileCase {
 	bg := context.Background()
 	return []hostileCase{{"set", func(t testing.TB, name string) ([]act, func()) {
-		x := a.other.Semaphores().CountingSemaphore(name)
+		x := counting.New(a.other.Semaphores(), name)
 		_, err := x.TrySetPermits(bg, 5, time.Minute)
 		require.NoError(t, err)
 		return countingActs(x), func() {}
 	}, func(ctx context.Context, name string) error {
-		x := a.other.Semaphores().CountingSemaphore(name)
+		x := counting.New(a.other.Semaphores(), name)
 		if err := x.TryAcquire(ctx, 5, 0); err != nil {
 			return err
 		}

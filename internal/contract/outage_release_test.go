@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // releases are what gives back what was acquired now.
@@ -72,7 +73,7 @@ func TestOutage_Release_EndsWithItsContextOrItsLease(t *testing.T) {
 					Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout = x.lease },
 					Elections:  func(o *election.Options) { o.WatchdogTimeout = x.lease }}
 				all := releases(t, connect(o))
-				counting := connect(o).Semaphores().CountingSemaphore("counting")
+				counting := counting.New(connect(o).Semaphores(), "counting")
 				redistest.Eventually(t, time.Minute, "a semaphore is there", func() bool {
 					return counting.Release(t.Context(), 1) == nil
 				})

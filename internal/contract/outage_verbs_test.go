@@ -19,6 +19,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // verbs are calls by "Type.Verb", or "Type.Verb of a kind".
@@ -129,7 +130,7 @@ func ofPermits(t *testing.T, red *redlatch.Client, all verbs) {
 		return err1(c.Semaphore("added", 9).AddPermits(ctx, 1))
 	}))
 	all.spread("counting", "", func(name string) []act {
-		s := c.CountingSemaphore(name)
+		s := counting.New(c, name)
 		require.NoError(t, s.Release(t.Context(), 9))
 		return countingActs(s)
 	})
@@ -198,7 +199,7 @@ func waiting(red *redlatch.Client, patience time.Duration, then func(context.Con
 			return err1(permits.WeightedSemaphore("weighed", 9).Acquire(ctx, 3))
 		},
 		"CountingSemaphore.Acquire": func(ctx context.Context) error {
-			return permits.CountingSemaphore("counted").Acquire(ctx, 1)
+			return counting.New(permits, "counted").Acquire(ctx, 1)
 		},
 		"CountDownLatch.Await": func(ctx context.Context) error { return permits.CountDownLatch("latch").Await(ctx) },
 		"CyclicBarrier.Await": func(ctx context.Context) error {

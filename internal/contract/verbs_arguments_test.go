@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 const (
@@ -74,7 +75,7 @@ func badOfLocks(t *testing.T, red *redlatch.Client) map[string]map[error]refusal
 
 func badOfPermits(t *testing.T, red *redlatch.Client) map[string]map[error]refusals {
 	ctx, c := t.Context(), red.Semaphores()
-	sem, weighted, counting, latch := c.Semaphore("s", 5), c.WeightedSemaphore("w", 10), c.CountingSemaphore("c"),
+	sem, weighted, counting, latch := c.Semaphore("s", 5), c.WeightedSemaphore("w", 10), counting.New(c, "c"),
 		c.CountDownLatch("l")
 	id, long := strings.Repeat("00", 16), strings.Repeat("x", 257)
 	both := func(s *rsemaphore.Semaphore) refusals { // of both kinds

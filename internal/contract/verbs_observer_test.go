@@ -20,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // A re-entry and each of the readers that share a hold are acquisitions of their own.
@@ -77,7 +78,7 @@ func TestObserver_PermitsAndBarriers_AreToldOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, err1(pool.TryAcquire(ctx, 2, 0, 0)), errs.ErrNotAcquired)
 	require.NoError(t, permit.Release(ctx))
-	counting := c.CountingSemaphore("counting")
+	counting := counting.New(c, "counting")
 	require.NoError(t, counting.Release(ctx, 1))
 	require.NoError(t, counting.Acquire(ctx, 1))
 	require.Equal(t, []string{

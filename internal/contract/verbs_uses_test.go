@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // use is all that may be done with an object of a kind.
@@ -117,7 +118,7 @@ func permitUses(_ context.Context, red *redlatch.Client, name string) (all []use
 	})
 	return append(all, use{"semaphore", []act{does("Semaphore.AddPermits", func(ctx context.Context) error {
 		return err1(s.Semaphore(name, 1).AddPermits(ctx, 1))
-	})}}, use{"counting", countingActs(s.CountingSemaphore(name))}, use{"latch", append([]act{set}, latchActs(latch)...)},
+	})}}, use{"counting", countingActs(counting.New(s, name))}, use{"latch", append([]act{set}, latchActs(latch)...)},
 		use{"barrier", barrierActs(s.CyclicBarrier(name, 2))})
 }
 

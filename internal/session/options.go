@@ -132,6 +132,22 @@ func CheckProcess(who *string) error {
 	return CheckLabel("Process", *who)
 }
 
+// CheckNumber refuses a number that is out of its bounds.
+func CheckNumber(field string, n, least, most int64) error {
+	if n < least || n > most {
+		return errs.InvalidOption(field, n, fmt.Sprintf("%d to %d", least, most))
+	}
+	return nil
+}
+
+// CheckTTL refuses the TTL of a key that has none with 0.
+func CheckTTL(ttl time.Duration) error {
+	if ttl != 0 && (ttl < time.Millisecond || ttl > MaxDuration) {
+		return errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+MaxDuration.String())
+	}
+	return nil
+}
+
 // CheckRange refuses an argument that is less than least or more than MaxDuration.
 func CheckRange(field string, d, least time.Duration) error {
 	if d < least || d > MaxDuration {

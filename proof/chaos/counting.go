@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock/election"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // A CountingSemaphore has no leases: what a client that is killed had is gone. So there is a new one every
@@ -20,14 +21,14 @@ const (
 
 func countingName(round int64) string { return fmt.Sprint("counting-", round) }
 
-// counting takes permits of the round's semaphore and gives them back. V is the round.
-func counting(ctx context.Context, c *client, rnd *rand.Rand) {
+// takeCounted takes permits of the round's semaphore and gives them back. V is the round.
+func takeCounted(ctx context.Context, c *client, rnd *rand.Rand) {
 	at := now() - c.Began
 	e, ttl := event{Of: "counting", ID: c.next(), N: 1 + rnd.Int64N(permits), V: at / int64(countingRound)}, 20*time.Minute
 	if c.Soak { // those of a round are gone when its number comes again
 		e.V, ttl = e.V%countingReuse, (countingReuse-1)*countingRound-time.Duration(at%int64(countingRound))
 	}
-	s := c.red[0].Semaphores().CountingSemaphore(countingName(e.V))
+	s := counting.New(c.red[0].Semaphores(), countingName(e.V))
 	e.Do, e.Call = "set", now()
 	_, err := s.TrySetPermits(ctx, permits, ttl)
 	e.Return, e.Out = now(), reason(err)
@@ -60,7 +61,7 @@ func counting(ctx context.Context, c *client, rnd *rand.Rand) {
 func countingFinal(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
 	free := map[string]int64{}
 	for n := range int64(countingRounds) {
-		s, err := red.Semaphores().CountingSemaphore(countingName(n)).Inspect(ctx)
+		s, err := counting.New(red.Semaphores(), countingName(n)).Inspect(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -88,7 +88,7 @@ var primitives = []primitive{
 			return c.red[0].Semaphores().WeightedSemaphore("weighted", weight).TryAcquire(ctx, int(n), wait, lease)
 		})
 	}},
-	{name: "counting", pace: 12, turn: counting, final: countingFinal, works: took, judge: anonymous},
+	{name: "counting", pace: 12, turn: takeCounted, final: countingFinal, works: took, judge: anonymous},
 	{name: "latch", pace: 5, turn: latch, works: passed, judge: together},
 	{name: "barrier", pace: 5, turn: barrier, works: passed, judge: together},
 	{name: "stock", pace: 15, setUp: func(ctx context.Context, red *redlatch.Client) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/proof/redisson"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 func init() { roles["looper"] = beLooper }
@@ -181,7 +182,7 @@ func (r *rig) loop(ctx context.Context, kind, name string, rounds int, guard str
 func (r *rig) take(ctx context.Context, kind, name string, reads bool) (give func(context.Context) error, err error) {
 	switch kind {
 	case "sem":
-		s := r.sems.CountingSemaphore(name)
+		s := counting.New(r.sems, name)
 		return func(ctx context.Context) error { return s.Release(ctx, 1) }, s.Acquire(ctx, 1)
 	case "permit":
 		p, err := r.sems.Semaphore(name, places).Acquire(ctx, 1)

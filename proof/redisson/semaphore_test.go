@@ -9,13 +9,14 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 func TestACountingSemaphoreIsOneNumberForBothSides(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		name, java := unique(t, "sem"), w.lane(t)
-		s := r.sems.CountingSemaphore(name)
+		s := counting.New(r.sems, name)
 		same := agreed(t, java, "sem.available", name, s.Available)
 		same(0)
 		ok, err := s.TrySetPermits(within(t), 5, 0)

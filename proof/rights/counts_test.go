@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // useOfCounts uses all of counting semaphores, latches and barriers.
@@ -29,7 +30,7 @@ func useOfCounts(ctx context.Context, hub *pubsub.Hub, prefix string) {
 	for _, name := range []string{"counted", "counted{1}"} {       // in a Cluster: on several nodes
 		several(ctx, c.Semaphore("several "+name, 3))
 		shrinks(ctx, c.Semaphore("shrinks "+name, 3))
-		s, waited := c.CountingSemaphore(name), make(chan error, 1)
+		s, waited := counting.New(c, name), make(chan error, 1)
 		go func() { waited <- s.TryAcquire(ctx, 2, 10*time.Second) }()
 		time.Sleep(20 * time.Millisecond)
 		redistest.Got(s.TrySetPermits(ctx, 1, time.Minute))

@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // semaphores uses all of a semaphore.
@@ -41,7 +42,7 @@ func semaphores(ctx context.Context, hub *pubsub.Hub, prefix string) {
 		redistest.Got(s.AddPermits(ctx, 1))
 		x := redistest.Got(c.Semaphore(name+"x", 1).Fenced().TryAcquire(ctx, 1, 0, time.Second))
 		redistest.Must(x.Release(ctx))
-		redistest.Got(c.CountingSemaphore(name + "n").Inspect(ctx))
+		redistest.Got(counting.New(c, name+"n").Inspect(ctx))
 		weights(ctx, c, name)
 	}
 }

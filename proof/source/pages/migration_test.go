@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // migrated makes what the code of migration.md uses: clients on an embedded server.
@@ -45,7 +46,7 @@ func moved() (ctx context.Context, locks *rlock.Client, semaphores *rsemaphore.C
 		log.Fatal(err)
 	}
 	ctx = context.Background()
-	if _, err := semaphores.CountingSemaphore("imports").TrySetPermits(ctx, 20, 0); err != nil {
+	if _, err := counting.New(semaphores, "imports").TrySetPermits(ctx, 20, 0); err != nil {
 		log.Fatal(err)
 	}
 	return ctx, locks, semaphores, func() {
@@ -174,7 +175,7 @@ func Example_fromCountingSemaphore() {
 	ctx, _, semaphores, end := moved()
 	defer end()
 
-	imports, leased := semaphores.CountingSemaphore("imports"), semaphores.Semaphore("imports:leased", 20)
+	imports, leased := counting.New(semaphores, "imports"), semaphores.Semaphore("imports:leased", 20)
 	if err := imports.Acquire(ctx, 1); err != nil { // always the old one first
 		log.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // packages are those whose scripts a feature runs.
 var packages = map[string][]string{
 	"locks": {"rlock", "internal/lease"}, "elections": {"rlock", "rlock/election", "internal/lease"},
-	"semaphores": {"rsemaphore", "internal/lease"},
+	"semaphores": {"rsemaphore", "rsemaphore/counting", "internal/lease"},
 	"counters":   {"rcounter"}, "limits": {"rcounter/ratelimit"}, "stocks": {"rcounter/stock"},
 	"packets": {"rcounter/redpacket"},
 }

@@ -1,4 +1,4 @@
-package rsemaphore
+package session
 
 import (
 	"context"
@@ -12,23 +12,23 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// attemptOnce is Runner.Attempt for a request of which it cannot be found out afterwards whether it ran. So it awaits
+// AttemptOnce is Runner.Attempt for a request of which it cannot be found out afterwards whether it ran. So it awaits
 // the reply for a moment after ctx has ended; a reply that comes later still goes to Call.Late.
-func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
+func (s *Session) AttemptOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
-		return c.runner.Attempt(ctx, call) // says so, and sends nothing
+		return s.Runner.Attempt(ctx, call) // says so, and sends nothing
 	}
 	// A deadline that is nearer than the attempt's own makes the runner send it on a goroutine of its own, where the
 	// reply is not lost.
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout-time.Microsecond)
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.CallTimeout-time.Microsecond)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
-		if script.Pause(own, replyGrace) {
+		if script.Pause(own, ReplyGrace) {
 			cancel()
 		}
 	})
 	defer stop()
-	m, err := c.runner.Attempt(own, call)
+	m, err := s.Runner.Attempt(own, call)
 	// The context that ended may be own, which the caller does not know: the error speaks of the caller's.
 	switch unknown := errors.Is(err, errs.ErrUnknownOutcome); {
 	case unknown && ctx.Err() != nil:
@@ -39,23 +39,23 @@ func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.Red
 	return m, err
 }
 
-// replyGrace is how long the reply to such a request is still awaited after its caller's context has ended. A server
+// ReplyGrace is how long the reply to such a request is still awaited after its caller's context has ended. A server
 // that is well answers long before, so that giving up does not cost the caller the outcome.
-const replyGrace = 40 * time.Millisecond
+const ReplyGrace = 40 * time.Millisecond
 
 var errNoReply = errors.New("no reply within the call timeout")
 
-// doOnce is Runner.Do for a request that may not run twice: it is repeated only while it surely has not run.
-func (c *Client) doOnce(ctx context.Context, call script.Call) (m rueidis.RedisMessage, err error) {
+// DoOnce is Runner.Do for a request that may not run twice: it is repeated only while it surely has not run.
+func (s *Session) DoOnce(ctx context.Context, call script.Call) (m rueidis.RedisMessage, err error) {
 	_, err = script.Repeat(ctx, true, func() (err error) {
-		m, err = c.attemptOnce(ctx, call)
+		m, err = s.AttemptOnce(ctx, call)
 		return err
 	})
 	return m, err
 }
 
-// toRelease gives a caller whose context has ended a second of its own: releasing is what such callers do last.
-func toRelease(ctx context.Context) (context.Context, context.CancelFunc) {
+// ToRelease gives a caller whose context has ended a second of its own: releasing is what such callers do last.
+func ToRelease(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil {
 		return ctx, func() {}
 	}

@@ -1,4 +1,4 @@
-package rsemaphore_test
+package counting_test
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
 // unhurried has a longer CallTimeout than any bound of these tests, and a PollCap: what waits for either is seen. soon
@@ -20,7 +21,7 @@ const soon = 2 * time.Second
 
 // ofCounts is a way to have the only permit of a CountingSemaphore. The suite does the same with permits.
 func ofCounts(c *rsemaphore.Client) redistest.Take {
-	s := c.CountingSemaphore("x")
+	s := counting.New(c, "x")
 	_, _ = s.TrySetPermits(context.Background(), 1, time.Hour) // each process does, and the first one counts
 	return func(ctx context.Context, wait time.Duration) (func(), error) {
 		return func() { s.Release(context.Background(), 1) }, s.TryAcquire(ctx, 1, cmp.Or(wait, time.Minute))

@@ -1,5 +1,5 @@
 -- Take permits of a counting semaphore, Redisson's RSemaphore, all or none.
--- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see lib/kind.lua)
+-- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see kind.lua)
 -- ARGV[1] how many  ARGV[2] not after, server ms (0: any time)
 -- Reply {status, server ms}: 1 taken; 0 there are too few; 2 too late, and 3 the key holds no integer: nothing done
 -- Twice: takes twice. It is sent once.

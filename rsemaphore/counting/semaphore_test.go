@@ -1,42 +1,30 @@
-package rsemaphore_test
+package counting_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
+
+	sent "github.com/redlatch/redlatch/internal/redistest/rig"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
-
-// must1 is v, of a call that has to succeed.
-func must1[T any](t testing.TB) func(v T, err error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		require.NoError(t, err)
-		return v
-	}
-}
-
-// patient are options for tests that are not about time: a busy machine may take its while.
-var patient = rsemaphore.Options{CallTimeout: 10 * time.Second}
 
 func TestCounting_OnTheServer_IsRedissonsNumber(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
-		s := r.c.CountingSemaphore("s")
+		s := counting.New(r.c, "s")
 		n, ok := must1[int64](t), must1[bool](t)
 		require.Zero(t, n(s.Available(within(t))))
-		require.Empty(t, r.keys(t), "asking makes nothing")
+		require.Empty(t, sent.Keys(t, r.redis), "asking makes nothing")
 
 		require.True(t, ok(s.TrySetPermits(within(t), 5, 0)))
 		require.False(t, ok(s.TrySetPermits(within(t), 9, 0)), "once")
@@ -70,66 +58,34 @@ func TestCounting_OnTheServer_IsRedissonsNumber(t *testing.T) {
 	})
 }
 
-// waitingIn is until n requests of r stand in a line.
-func waitingIn(t testing.TB, r *rig, line string, n int) {
-	t.Helper()
-	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d wait in %s", n, line), func() bool {
-		return r.c.Waiting(line) == n
-	})
-}
-
-// subscribedTo is until somebody is subscribed to channel.
-func subscribedTo(t testing.TB, r *rig, channel string) {
-	t.Helper()
-	redistest.Eventually(t, 20*time.Second, "a subscription to "+channel, func() bool {
-		n, err := r.do(t, "PUBSUB", "NUMSUB", channel).ToArray()
-		require.NoError(t, err)
-		got, _ := n[1].AsInt64()
-		return got > 0
-	})
-}
-
 func TestCounting_EveryGrowth_WakesWaiters(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour}
 	r, other := newRig(t, srv, o), newRig(t, srv, o)
-	grow := func(n string, f func(s *rsemaphore.CountingSemaphore, name string) error) {
+	grow := func(n string, f func(s *counting.Semaphore, name string) error) {
 		t.Run(n, func(t *testing.T) {
 			name := "s" + strconv.Itoa(rand.Int())
-			s := r.c.CountingSemaphore(name)
+			s := counting.New(r.c, name)
 			got := make(chan error, 3)
 			for range 3 {
 				go func() { got <- s.Acquire(within(t), 1) }()
 			}
 			subscribedTo(t, r, "redisson_sc:{"+name+"}")
 			waitingIn(t, r, "counting:"+name, 3)
-			require.NoError(t, f(other.c.CountingSemaphore(name), name))
+			require.NoError(t, f(counting.New(other.c, name), name))
 			for range 3 {
 				require.NoError(t, <-got, "one message is enough for all that it frees")
 			}
 		})
 	}
-	grow("release", func(s *rsemaphore.CountingSemaphore, _ string) error { return s.Release(ctx, 3) })
-	grow("add", func(s *rsemaphore.CountingSemaphore, _ string) error { return errOf(s.AddPermits(ctx, 3)) })
-	grow("set", func(s *rsemaphore.CountingSemaphore, _ string) error { return errOf(s.TrySetPermits(ctx, 3, 0)) })
-	grow("a message of Redisson's", func(_ *rsemaphore.CountingSemaphore, name string) error {
+	grow("release", func(s *counting.Semaphore, _ string) error { return s.Release(ctx, 3) })
+	grow("add", func(s *counting.Semaphore, _ string) error { return errOf(s.AddPermits(ctx, 3)) })
+	grow("set", func(s *counting.Semaphore, _ string) error { return errOf(s.TrySetPermits(ctx, 3, 0)) })
+	grow("a message of Redisson's", func(_ *counting.Semaphore, name string) error {
 		other.must(t, "INCRBY", name, "3")
 		return other.do(t, "PUBLISH", "redisson_sc:{"+name+"}", "3").Error()
 	})
-}
-
-var ctx = context.Background()
-
-// load has the server know these scripts, so that the first reply to each is not that it does not.
-func (r *rig) load(t testing.TB, pattern string) {
-	t.Helper()
-	files, err := filepath.Glob("lua/" + pattern + ".lua")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, f := range files {
-		r.must(t, "SCRIPT", "LOAD", source(t, strings.TrimSuffix(filepath.Base(f), ".lua")))
-	}
 }
 
 func TestCounting_ReplyTooLate_IsGivenBack(t *testing.T) {
@@ -138,9 +94,9 @@ func TestCounting_ReplyTooLate_IsGivenBack(t *testing.T) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
 		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 200 * time.Millisecond}), newRig(t, srv, patient)
-		s := r.c.CountingSemaphore("s")
+		s := counting.New(r.c, "s")
 		direct.must(t, "SET", "s", "10")
-		direct.load(t, "counting_*")
+		direct.load(t)
 		release := make(chan struct{})
 		trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: release})
 		require.ErrorIs(t, s.Acquire(within(t), 4), errs.ErrUnknownOutcome)
@@ -155,7 +111,7 @@ func TestCounting_AcquireGivenUp_IsNotGrantedLater(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		p := redistest.NewProxy(t, servers[0])
 		r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 300 * time.Millisecond})
-		s := r.c.CountingSemaphore("s")
+		s := counting.New(r.c, "s")
 		require.True(t, must1[bool](t)(s.TrySetPermits(within(t), 10, 0)))
 		require.NoError(t, s.Acquire(within(t), 1)) // learns the server's clock
 		p.Hold(redistest.Up)
@@ -163,7 +119,7 @@ func TestCounting_AcquireGivenUp_IsNotGrantedLater(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // past the not-after, which errs to the early side
 		p.Heal()                          // now it arrives
 		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
-		require.EqualValues(t, 9, must1[int64](t)(r.c.CountingSemaphore("s").Available(within(t))))
+		require.EqualValues(t, 9, must1[int64](t)(counting.New(r.c, "s").Available(within(t))))
 	})
 }
 
@@ -176,10 +132,10 @@ func TestCounting_CannotBeGivenBack_IsLogged(t *testing.T) {
 		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 200 * time.Millisecond, Logger: book.Logger()}),
 			newRig(t, srv, patient)
 		direct.must(t, "SET", "s", "10")
-		direct.load(t, "counting_*")
+		direct.load(t)
 		release := make(chan struct{})
 		trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: release})
-		require.ErrorIs(t, r.c.CountingSemaphore("s").Acquire(within(t), 4), errs.ErrUnknownOutcome)
+		require.ErrorIs(t, counting.New(r.c, "s").Acquire(within(t), 4), errs.ErrUnknownOutcome)
 		trap.Wait(t)              // it has run
 		p.BlackHole(redistest.Up) // the reply comes, and nothing is sent any more
 		close(release)
@@ -196,9 +152,9 @@ func TestCounting_CtxEndsUnderWay_SeesItThrough(t *testing.T) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
 		r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
-		direct.load(t, "counting_*")
+		direct.load(t)
 		direct.must(t, "SET", "s", "1000")
-		s := r.c.CountingSemaphore("s")
+		s := counting.New(r.c, "s")
 		require.NoError(t, s.Acquire(within(t), 1))
 		p.Delay(0, 15*time.Millisecond)
 		through, taken := 0, 0
@@ -223,7 +179,7 @@ func TestCounting_CtxEndsUnderWay_SeesItThrough(t *testing.T) {
 func TestCounting_ReleaseUnderEndedCtx_IsMade(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
-	s := r.c.CountingSemaphore("s")
+	s := counting.New(r.c, "s")
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.ErrorIs(t, s.Acquire(over, 1), context.Canceled)
@@ -235,19 +191,19 @@ func TestCounting_Inspect_TellsPermitsAndTTL(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
-		inspect := func(name string) rsemaphore.SemaphoreState {
-			return must1[rsemaphore.SemaphoreState](t)(r.c.CountingSemaphore(name).Inspect(within(t)))
+		inspect := func(name string) counting.State {
+			return must1[counting.State](t)(counting.New(r.c, name).Inspect(within(t)))
 		}
-		require.Equal(t, rsemaphore.SemaphoreState{TTL: -1}, inspect("none"))
-		require.True(t, must1[bool](t)(r.c.CountingSemaphore("lasting").TrySetPermits(within(t), 3, 0)))
-		require.Equal(t, rsemaphore.SemaphoreState{Available: 3, TTL: -1}, inspect("lasting"))
-		require.True(t, must1[bool](t)(r.c.CountingSemaphore("short").TrySetPermits(within(t), 3, time.Hour)))
+		require.Equal(t, counting.State{TTL: -1}, inspect("none"))
+		require.True(t, must1[bool](t)(counting.New(r.c, "lasting").TrySetPermits(within(t), 3, 0)))
+		require.Equal(t, counting.State{Available: 3, TTL: -1}, inspect("lasting"))
+		require.True(t, must1[bool](t)(counting.New(r.c, "short").TrySetPermits(within(t), 3, time.Hour)))
 		state := inspect("short")
 		require.Equal(t, 3, state.Available)
 		require.InDelta(t, time.Hour, state.TTL, float64(time.Minute))
 		r.must(t, "SET", "text", "abc")
-		require.ErrorIs(t, errOf(r.c.CountingSemaphore("text").Inspect(within(t))), errs.ErrWrongType)
-		acquire(t, r.c.Semaphore("s", 2), 1)
-		require.ErrorIs(t, errOf(r.c.CountingSemaphore("s").Inspect(within(t))), errs.ErrWrongType)
+		require.ErrorIs(t, errOf(counting.New(r.c, "text").Inspect(within(t))), errs.ErrWrongType)
+		must1[*rsemaphore.Permit](t)(r.c.Semaphore("s", 2).Acquire(within(t), 1))
+		require.ErrorIs(t, errOf(counting.New(r.c, "s").Inspect(within(t))), errs.ErrWrongType)
 	})
 }

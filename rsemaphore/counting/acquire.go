@@ -1,4 +1,4 @@
-package rsemaphore
+package counting
 
 import (
 	"cmp"
@@ -11,38 +11,40 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // queueKey is where the process's waiters of this semaphore stand. Those that want the same number stand behind each
 // other, and one of them contends. Waiters for different numbers do not: no one knows how many permits there are in
 // all, so the one in front may want more than there will ever be.
-func (s *CountingSemaphore) queueKey() string { return "counting:" + s.key }
+func (s *Semaphore) queueKey() string { return "counting:" + s.key }
 
 // acquire takes n permits, waiting until until; zero: only ctx bounds the wait. once: it does not wait.
 //
 // While no caller of the process waits, requests go out in parallel. From the first that is refused on, newcomers that
 // may wait go into the line.
-func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time, once bool) error {
-	if err := cmp.Or(s.bad, checkRange("permits", int64(n), 1, maxPermits)); err != nil {
-		return s.c.session.Error(err)
+func (s *Semaphore) acquire(ctx context.Context, n int, until time.Time, once bool) error {
+	if err := cmp.Or(s.bad, session.CheckNumber("permits", int64(n), 1, maxPermits)); err != nil {
+		return s.session.Error(err)
 	}
-	if err := s.c.session.Enter(); err != nil {
+	if err := s.session.Enter(); err != nil {
 		return err
 	}
-	defer s.c.session.Leave()
-	ctx = s.c.observe(ctx, Event{Kind: EventAcquiring, Name: s.name, N: n})
+	defer s.session.Leave()
+	ctx = s.observe(ctx, rsemaphore.Event{Kind: rsemaphore.EventAcquiring, Name: s.name, N: n})
 	began := time.Now()
 	t := &taker{s: s, n: n, free: unheard}
 	r := wait.Request{Name: s.name, Of: s, Began: began, QueueKey: s.queueKey(), Manner: strconv.Itoa(n),
 		Channel: s.channel,
 		Until:   until, Try: t.try, OnMessage: t.onMessage}
-	refused := !once && s.c.waiters.Members(r.QueueKey) > 0
+	refused := !once && s.session.Waiters.Members(r.QueueKey) > 0
 	var err error
 	if !refused {
 		alone := r
 		alone.Mode, alone.Until, alone.OnMessage = wait.Alone, began, nil
-		err = s.c.waiters.Wait(ctx, alone)
+		err = s.session.Waiters.Wait(ctx, alone)
 		if g := (*wait.GaveUp)(nil); !once && errors.As(err, &g) {
 			if ended := context.Cause(ctx); ended != nil { // it ended after the refusal, and the caller is to hear of both
 				g.Cause = cmp.Or(g.Cause, ended)
@@ -53,18 +55,18 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	}
 	if refused {
 		t.asked = 0
-		err = s.c.waiters.Wait(ctx, r)
+		err = s.session.Waiters.Wait(ctx, r)
 	}
 	waited := time.Since(began)
 	if err != nil {
 		err = wait.Ending{Package: "rsemaphore", Name: s.name, Contended: func(g *wait.GaveUp) error {
-			return &NotAcquiredError{Name: s.name, n: n, Lease: -1, Waited: waited, cause: g.Cause}
+			return s.notAcquired(s.name, n, waited, g.Cause)
 		}}.Explain(err)
-		s.c.observe(ctx, Event{Kind: EventNotAcquired, Name: s.name, N: n, Waited: waited, Err: err})
+		s.observe(ctx, rsemaphore.Event{Kind: rsemaphore.EventNotAcquired, Name: s.name, N: n, Waited: waited, Err: err})
 		return err
 	}
-	s.c.session.Answered()
-	s.c.observe(ctx, Event{Kind: EventAcquired, Name: s.name, N: n, Waited: waited})
+	s.session.Answered()
+	s.observe(ctx, rsemaphore.Event{Kind: rsemaphore.EventAcquired, Name: s.name, N: n, Waited: waited})
 	return nil
 }
 
@@ -79,7 +81,7 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 //
 // An outage therefore ends a wait only if it loses one of the few requests that take.
 type taker struct {
-	s     *CountingSemaphore
+	s     *Semaphore
 	n     int
 	asked int   // tries since it came into the line
 	free  int64 // the most that a message said were free since the last try, or unheard
@@ -103,7 +105,7 @@ func (t *taker) try(ctx context.Context) (wait.Answer, error) {
 	if asked >= 2 {
 		if free == unheard {
 			var err error
-			if free, err = t.s.get(ctx, t.s.c.runner.Attempt); err != nil && !errors.Is(err, errs.ErrWrongType) {
+			if free, err = t.s.get(ctx, t.s.session.Runner.Attempt); err != nil && !errors.Is(err, errs.ErrWrongType) {
 				return refused, err
 			} else if err != nil {
 				free = int64(t.n) // the request that takes says what is wrong
@@ -121,63 +123,54 @@ func (t *taker) try(ctx context.Context) (wait.Answer, error) {
 	return refused, err
 }
 
-// takeReply is that of counting_acquire.lua.
+// takeReply is that of acquire.lua.
 type takeReply struct{ status, server int64 }
 
 // Clock implements script.Reply.
-func (r takeReply) Clock() (server int64, late bool) { return r.server, r.status == countingLate }
+func (r takeReply) Clock() (server int64, late bool) { return r.server, r.status == statusLate }
 
-func (s *CountingSemaphore) takeExchange(n int, notAfter int64) exchange[takeReply] {
-	return exchange[takeReply]{script.Call{Script: countingAcquireScript, Keys: s.keys(), Once: true,
-		Args: []string{strconv.Itoa(n), decimal(notAfter)}}, func(m rueidis.RedisMessage) (r takeReply, err error) {
-		err = read(m, "acquire", s.key, &r.status, &r.server)
-		if err == nil && r.status == countingNoInteger {
-			err = notInteger(s.key)
-		}
-		return r, err
-	}}
-}
-
-// take asks once for n permits.
-func (s *CountingSemaphore) take(ctx context.Context, n int) (took bool, err error) {
-	var replied chan struct{}
-	call := timed(s.key, s.c.attemptOnce, func(_ time.Time, notAfter int64) (x exchange[takeReply]) {
-		x, replied = returned(s, s.takeExchange(n, notAfter), func(r takeReply) int64 {
-			if r.status == countingOK {
-				return int64(n)
-			}
-			return 0
-		})
-		return x
-	})
-	call.Beyond = replyGrace
-	r, err := call.Run(ctx, s.c.runner)
-	s.awaitReply(err, replied)
-	return r.status == countingOK, err
-}
-
-// returned is an exchange that takes permits. If its reply comes after its caller has given up, what it took is given
-// back, and replied is closed then.
-func returned[R any](s *CountingSemaphore, x exchange[R], took func(R) int64) (_ exchange[R], replied chan struct{}) {
-	replied = make(chan struct{})
-	x = x.late(func(r R) { s.giveBack(took(r)) })
-	late := x.Late
-	x.Late = func(res rueidis.RedisResult) {
-		defer close(replied)
-		late(res)
+func (s *Semaphore) decodeTake(m rueidis.RedisMessage) (takeReply, error) {
+	v, err := s.numbers(m, 2)
+	switch {
+	case err != nil:
+		return takeReply{}, err
+	case v[0] == statusNoInteger:
+		return takeReply{}, s.notInteger()
 	}
-	return x, replied
+	return takeReply{v[0], v[1]}, nil
+}
+
+// take asks once for n permits. If the reply comes after its caller has given up, what was taken is given back.
+func (s *Semaphore) take(ctx context.Context, n int) (took bool, err error) {
+	var replied chan struct{}
+	call := script.Timed[takeReply]{Key: s.key, Beyond: session.ReplyGrace, Decode: s.decodeTake,
+		Send: func(ctx context.Context, _ time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+			call, done := s.call(acquireScript, strconv.Itoa(n), strconv.FormatInt(notAfter, 10)), make(chan struct{})
+			replied = done
+			call.Once, call.Late = true, func(res rueidis.RedisResult) {
+				defer close(done)
+				if m, err := res.ToMessage(); err == nil {
+					if r, err := s.decodeTake(m); err == nil && r.status == statusOK {
+						s.giveBack(int64(n))
+					}
+				}
+			}
+			return s.session.AttemptOnce(ctx, call)
+		}}
+	r, err := call.Run(ctx, s.session.Runner)
+	s.awaitReply(err, replied)
+	return r.status == statusOK, err
 }
 
 // awaitReply has Close wait for the reply to a request whose caller has given up on it, if that is what err says: what
 // it took goes back over a connection that is closed after Close. After a CallTimeout a reply is unlikely, and none may
 // come at all.
-func (s *CountingSemaphore) awaitReply(err error, replied <-chan struct{}) {
+func (s *Semaphore) awaitReply(err error, replied <-chan struct{}) {
 	if !errors.Is(err, errs.ErrUnknownOutcome) {
 		return
 	}
-	s.c.session.Finish(func() {
-		t := time.NewTimer(s.c.opts.CallTimeout)
+	s.session.Finish(func() {
+		t := time.NewTimer(s.session.CallTimeout)
 		defer t.Stop()
 		select {
 		case <-replied:
@@ -187,16 +180,13 @@ func (s *CountingSemaphore) awaitReply(err error, replied <-chan struct{}) {
 }
 
 // giveBack gives back what a request took that had been given up on, also while the client closes.
-func (s *CountingSemaphore) giveBack(took int64) {
-	if took == 0 {
-		return
-	}
-	s.c.session.Join()
-	defer s.c.session.Leave()
-	ctx, cancel := context.WithTimeout(context.Background(), s.c.session.GiveBackBound())
+func (s *Semaphore) giveBack(took int64) {
+	s.session.Join()
+	defer s.session.Leave()
+	ctx, cancel := context.WithTimeout(context.Background(), s.session.GiveBackBound())
 	defer cancel()
 	if _, err := s.runAdd(ctx, took); err != nil {
-		s.c.session.Logger.Warn("redlatch: permits taken for a caller that had given up were not given back", "name", s.name,
+		s.session.Logger.Warn("redlatch: permits taken for a caller that had given up were not given back", "name", s.name,
 			"permits", took, "error", err)
 	}
 }

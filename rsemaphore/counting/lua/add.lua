@@ -1,5 +1,5 @@
 -- Add to the free permits of a counting semaphore, or take from them without asking whether they are there; and wake waiters.
--- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see lib/kind.lua)
+-- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see kind.lua)
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] how many, negative to take
 -- Reply the new count
 -- Twice: adds twice. It is sent once.

@@ -1,5 +1,5 @@
 -- Look at a counting semaphore.
--- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see lib/kind.lua)
+-- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see kind.lua)
 -- Reply {status, free, ms}: 1, with ms left of its TTL (-1 none, -2 there is no key); 3 the key holds no integer
 -- Twice: reads only.
 -- uses: integer, kind

@@ -1,5 +1,5 @@
 -- Set the permits of a counting semaphore that has none, Redisson's trySetPermits, and wake waiters.
--- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see lib/kind.lua)
+-- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see kind.lua)
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] how many  ARGV[4] TTL, ms (0: none)
 -- Reply 1: set; 0: the key is there, nothing done
 -- Twice: the second run finds what the first has set, and replies 0. It is sent once.
