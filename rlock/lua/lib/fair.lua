@@ -5,7 +5,7 @@
 -- last when it comes, and as high as one of ours that is. From then on whatever Redisson takes off, it takes off the
 -- scores of those before it as well: it stays above them without anybody looking for them. So dead ones of ours cost one
 -- patience together, none alive is dropped because Redisson was served, and no call goes through the queue
--- (TestFairScoresOutlastRedissonsSubtractions, TestDeadFairWaitersCostTheirPatienceTogether).
+-- (TestFair_WaitersDead_CostOnePatienceTogether).
 --
 -- Waiters of ours that hear grants have a place, too: a field of the hash "places", owner -> "<ticket> <first lease, ms>
 -- <patience, ms>", then perhaps " <server ms from which on it is handed nothing>". A script that finds the lock free makes the first in
@@ -20,7 +20,7 @@
 --   place because its process connects anew (testdata/scripts/fair.txt).
 -- * A waiter that is about to give up is passed over: what it is handed would not reach it in time, and be released again, a round trip
 --   later. Callers that have less patience than the line is long all leave when they are the first, or nearly, so none would be
---   served, and the lock would pass from one that has left to the next (TestFairScriptsPassOverThoseThatAreAboutToLeave). One whose caller
+--   served, and the lock would pass from one that has left to the next. One whose caller
 --   cancels is not known of before, and costs that round trip.
 -- uses: owners, clock, listeners, send
 

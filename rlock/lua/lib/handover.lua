@@ -16,10 +16,9 @@
 --   after a third of the short lease the watchdog raises it to the full one
 --
 -- * The lease that is written is the waiter's own, short one: a waiter that turns out to be cut off keeps others out for a short time only.
---   Were it the releaser's, the waiter would count a lease that is not there (TestLeasesOfHandedOverHolds).
+--   Were it the releaser's, the waiter would count a lease that is not there (TestHandOver_EachLease_CountsFromTheGrant).
 -- * A request that finds the lock free and others in the queue hands it to the first of them, and keeps the order.
--- * A waiter that leaves takes its stamp along. Otherwise the stamps of waiters long gone pile up for as long as anybody waits
---   (TestWhoGivesUpLeavesTheQueue).
+-- * A waiter that leaves takes its stamp along. Otherwise the stamps of waiters long gone pile up for as long as anybody waits.
 -- * A grant that comes too late is not given back on sight: the waiter that gave up has a release pending for it. Otherwise a
 --   late message would take the lock from a waiter that had found its grant by asking and was already unlocking: its unlock
 --   would find nothing and report a loss.

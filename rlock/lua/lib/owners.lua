@@ -4,9 +4,9 @@
 -- An owner that was joined, is a join, or is done with the lock has a field with an end of its own, "<owner>!" -> server
 -- ms, with a minus if it is done with it (see join and keep). Whatever takes an owner out takes its end along, and does so by
 -- remove: an end whose owner is gone would keep a lock that no one holds, for a lease, and after UnlockAfter even ForceUnlock
--- could not free it (TestAHoldOfAnyKindThatWasJoinedLeavesNothing, TestForceUnlock_KeptByUnlockAfter_IsFree).
+-- could not free it (TestJoin_HoldOfAnyKind_LeavesNothing, TestForceUnlock_KeptByUnlockAfter_IsFree).
 
--- Whether an owner is one of this library (TestLuaAndGoHaveOneIdeaOfOurs): its connection id is a UUID of version 8, a number follows, and perhaps a label.
+-- Whether an owner is one of this library (TestOwners_InLuaAndGo_AreRecognizedAlike): its connection id is a UUID of version 8, a number follows, and perhaps a label.
 -- The whole shape, as lease.Ours has it, because what other programs call themselves may be any text.
 local function ours(owner)
   local label = string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d+(.*)$')

@@ -24,7 +24,7 @@
 --   waiters poll. So do waiters of a lock whose lease has ended, when it has ended by their last answer.
 -- * A process that has not yet heard of any queue asks without a place. It has a place when it asks again; a waitTime of 0
 --   never has one. It does not get what is left to B: A, that is nearer to the server than B, would release, ask and have the
---   lock again before B's request is there, every time (TestAPlainLockDoesNotStarveAProcessThatIsFarther).
+--   lock again before B's request is there, every time (TestPlain_OneProcessIsNearer_FartherIsNotStarved).
 -- * A message that is on its way is not sent again: a lock that changes hands quickly does not have B ask twice.
 -- * B leaves after it was notified: its release, which takes it out of the line, finds the lock free and notifies the next.
 -- * The lock's name may be held as a hash, by another kind of lock, while a service moves from one kind to the other. Then a waiter

@@ -15,7 +15,7 @@
 -- readers in line are; so, too, when the writer goes on as a reader. While readers are in, a reader that comes is let in only if no
 -- writer waits. A writer can so be kept out by one reader that hangs, and would keep out all other readers. Hence the refill:
 -- the first writer sees the readers in line let in when it has waited for R, 2R, 4R, ...; R is its poll, and doubling bounds its
--- wait (TestAHungReaderDoesNotStopTheOthers).
+-- wait (TestReaders_OneHangs_OthersAreAdmitted).
 --
 -- The order of what is sent:
 --
@@ -29,7 +29,7 @@
 --
 -- * The timeout key is Redisson's end of a reader. The script that grants may not write it: it is not a key of that script. A reader that is
 --   granted without one is deleted with the hash by the next unlock of a Java reader, and a writer acquires although it reads. So the
---   waiter makes it before it is in line, and each poll has it outlast the entry by the lease (TestAGrantedReaderHasItsTimeoutKey).
+--   waiter makes it before it is in line, and each poll has it outlast the entry by the lease.
 -- * All fields, ends and leases are written before anything is published: see handover.lua, also for why it is asked before who
 --   listens, and nothing is taken back that was published. A grant whose PUBLISH is refused was not heard of, and is undone.
 -- * A process that was stopped or cut off and still has its subscription is passed over when it has not asked for "stale

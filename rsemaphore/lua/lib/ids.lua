@@ -30,7 +30,7 @@ end
 
 -- Where permits are written and taken back, what the notes do not take is not a reason to fail: they are a key of another type then. They only
 -- inform, and a script that broke off there would have changed the permits, and not the count: permits that no one has and no one gets,
--- or more of them than there are (TestAPermitBesideAKeyOfAnotherTypeIsNotLost).
+-- or more of them than there are.
 
 -- Writes n permits of a base, with a label if there is one. The lease of one that is out is only ever raised. Returns how many were not out.
 local function put_out(permits, notes, base, n, till, label)
