@@ -22,7 +22,7 @@ func Write(ctx context.Context, red *redlatch.Client, write func(context.Context
 	return err == nil, err
 }
 
-func TestAnotherProcessWritesIt(t *testing.T) {
+func TestWrite_HeldElsewhere_WritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		srv.HoldElsewhere("report")
@@ -33,7 +33,7 @@ func TestAnotherProcessWritesIt(t *testing.T) {
 	})
 }
 
-func TestWritingStopsWhenTheLockIsLost(t *testing.T) {
+func TestWrite_LockLost_Stops(t *testing.T) {
 	srv := redlatchtest.New(t)
 	_, err := Write(t.Context(), srv.Open(), func(ctx context.Context) error {
 		srv.Lose("report")
@@ -45,7 +45,7 @@ func TestWritingStopsWhenTheLockIsLost(t *testing.T) {
 	}
 }
 
-func TestRedisIsDown(t *testing.T) {
+func TestWrite_RedisDown_GivesUpAndLaterWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		red := srv.Open()

@@ -141,7 +141,7 @@ func (l *single) fencedKeys() []string {
 // voteCall asks a member of a Quorum for its vote. It has no queue.
 //
 // The server must have been up for the watchdog's lease even if a shorter one is asked for: the vote that it forgot may
-// be that of another process, with the longer lease (TestAVoteThatWasForgottenIsNotGivenTwice).
+// be that of another process, with the longer lease (TestQuorum_VoteForgottenInARestart_IsNotGivenTwice).
 func voteCall(l *single, r acquireRequest) script.Call {
 	args := append(r.asked(4), l.c.publish, l.grants, l.c.millis(max(r.lease, l.c.opts.WatchdogTimeout)), l.channel)
 	return script.Call{Script: voteScript, Keys: l.keys, Args: args}

@@ -16,7 +16,7 @@ import (
 
 // bundle is the hold of a composite as its parts' handles know it. It must not refer to any Hold: the watchdog refers
 // to the handles, and they to the bundle, so a forgotten composite would be renewed forever
-// (TestAForgottenQuorumIsNotRenewedNorMended).
+// (TestQuorum_HoldDropped_IsNotRenewedNorMended).
 type bundle struct {
 	life session.Life
 	hook func(*session.Handle) // ended

@@ -24,7 +24,7 @@ func sharedCall(words []string) bool {
 	return err == nil && n > 3
 }
 
-func TestManyFreeLocksShareCalls(t *testing.T) {
+func TestSharedCalls_ManyFreeLocks_SaveRequests(t *testing.T) {
 	t.Parallel()
 	near, far, _ := redistest.Away(t)
 	r := newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})
@@ -60,7 +60,7 @@ func TestManyFreeLocksShareCalls(t *testing.T) {
 
 // Locks that many want, among locks that nobody else wants: no two hold one at a time, all are served, and nothing is
 // left.
-func TestSharedCallsAmongContendedLocks(t *testing.T) {
+func TestSharedCalls_AmongContendedLocks_KeepExclusion(t *testing.T) {
 	t.Parallel()
 	near, far, _ := redistest.Away(t)
 	rigs := []*rig{newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second}),

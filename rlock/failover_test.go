@@ -55,7 +55,7 @@ func aMinute(t testing.TB) context.Context {
 // Two holders never work at once, however often primary and replica change places: in a Cluster, which has the replica
 // catch up before, and behind sentinels, which do not, with MinReplicas.
 func TestHolders_PrimaryAndReplicaSwap_ExcludeEachOther(t *testing.T) {
-	redistest.InFull(t, "TestSharedCallsAmongContendedLocks")
+	redistest.InFull(t, "TestSharedCalls_AmongContendedLocks_KeepExclusion")
 	eachReplicated(t, func(t *testing.T, s *redistest.Replicated) {
 		o := rlock.Options{WatchdogTimeout: 6 * time.Second, CallTimeout: time.Second}
 		if len(s.Pairs) == 1 {

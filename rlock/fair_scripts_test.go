@@ -57,7 +57,7 @@ func (g *scriptRig) fairOrder(t *testing.T, keys []string) (order, places []stri
 }
 
 // A fair grant that may not be published is undone: the first in line keeps its place, and takes the lock when it asks.
-func TestAFairGrantThatMayNotBePublishedIsUndone(t *testing.T) {
+func TestFairGrant_MayNotBePublished_IsUndone(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	g := newScriptRig(t, s)
@@ -84,7 +84,7 @@ func TestAFairGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 
 // What Redisson's scripts drop from the line leaves its place behind: it is removed before there are many, and the keys
 // end.
-func TestFairPlacesThatRedissonHasDroppedDoNotPileUp(t *testing.T) {
+func TestFairQueue_PlacesDroppedByRedisson_AreRemoved(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {

@@ -29,7 +29,7 @@ func (r *rig) queued(t testing.TB, name string, n int) {
 	redistest.Eventually(t, 20*time.Second, fmt.Sprint(n, " queue"), func() bool { return len(r.queue(t, name)) == n })
 }
 
-func TestFairLockServesInTheOrderOfAsking(t *testing.T) {
+func TestFair_SeveralProcesses_AreServedInOrder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	var rigs []*rig
@@ -72,7 +72,7 @@ func TestFairLockServesInTheOrderOfAsking(t *testing.T) {
 	require.Empty(t, keys(t, holder.redis), "nothing is left")
 }
 
-func TestDeadFairWaitersCostTheirPatienceTogether(t *testing.T) {
+func TestFair_WaitersDead_CostOnePatienceTogether(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]

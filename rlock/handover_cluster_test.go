@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestInAClusterTheLockIsHandedOverOnEveryNode(t *testing.T) {
+func TestHandOver_Cluster_WorksOnEveryNode(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	c := s.Client(t)
@@ -43,9 +43,9 @@ func TestInAClusterTheLockIsHandedOverOnEveryNode(t *testing.T) {
 	require.Len(t, nodes, 3)
 }
 
-// TestWhileASlotIsMigratedLocksAreTakenAndReleased: where the lock and its queue are on two nodes no script may use
+// TestSlotMigration_ReentrantLocks_AreTakenAndReleased: where the lock and its queue are on two nodes no script may use
 // both.
-func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
+func TestSlotMigration_ReentrantLocks_AreTakenAndReleased(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	c := s.Client(t)
@@ -134,9 +134,9 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	}
 }
 
-// TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased: what a script has emptied on the old node it may not
+// TestSlotMigration_FairAndReadWriteLocks_AreReleased: what a script has emptied on the old node it may not
 // look at any more, though all its keys were there when it began.
-func TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased(t *testing.T) {
+func TestSlotMigration_FairAndReadWriteLocks_AreReleased(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	r, other := newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond}), newRig(t, s, rlock.Options{})

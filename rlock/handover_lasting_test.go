@@ -11,9 +11,9 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease: the raise is not yet due when a re-entry that is renewed comes
+// TestHandOver_ReenteredAtOnce_KeepsItsLease: the raise is not yet due when a re-entry that is renewed comes
 // and goes.
-func TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease(t *testing.T) {
+func TestHandOver_ReenteredAtOnce_KeepsItsLease(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -35,8 +35,8 @@ func TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease(t *testing.T) {
 	})
 }
 
-// TestWaitingForLongCostsNoMoreCalls: how long a waiter stood in the queue is no age of its hold.
-func TestWaitingForLongCostsNoMoreCalls(t *testing.T) {
+// TestHandOver_LongWait_AddsNoRenewals: how long a waiter stood in the queue is no age of its hold.
+func TestHandOver_LongWait_AddsNoRenewals(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)

@@ -100,7 +100,7 @@ func (g *scriptRig) line(t *testing.T, key string, places ...waiting) {
 
 // A process may be subscribed at a replica, which it took for the primary, or which was one: there it hears what the
 // primary publishes, and is not among the receivers that the primary counts.
-func TestNobodyHearsOfAGrantThatDoesNotStand(t *testing.T) {
+func TestHandOver_RevokedGrant_IsNotPublished(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	host, port, err := net.SplitHostPort(s.Addr())
@@ -184,8 +184,8 @@ func TestGrant_MayNotBePublished_IsUndone(t *testing.T) {
 	require.Positive(t, left)
 }
 
-// TestSomeReleasesAreOpenWhileRedissonListens, and none otherwise.
-func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
+// Some releases are open while Redisson listens, and no release is open otherwise.
+func TestRelease_RedissonListens_IsSometimesOpen(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -284,7 +284,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 	})
 }
 
-func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
+func TestQueue_WaitersKeepEntering_DoesNotExpire(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {

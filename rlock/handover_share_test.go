@@ -110,9 +110,9 @@ func newRigs(t testing.TB, s *redistest.Server, n int, o rlock.Options) []*rig {
 	return rigs
 }
 
-// TestAHotLockIsNeverIdle: a waiter that does not hear of its grant finds it when it polls, and until then the lock
-// serves nobody. Here a poll is 30 s away.
-func TestAHotLockIsNeverIdle(t *testing.T) {
+// TestHandOver_HotLock_IsNeverIdle: a waiter that does not hear of its grant finds it when it polls, and until then the
+// lock serves nobody. Here a poll is 30 s away.
+func TestHandOver_HotLock_IsNeverIdle(t *testing.T) {
 	t.Parallel()
 	const pollCap = 30 * time.Second
 	starts := redistest.Sized(4, 5, 200)
@@ -167,7 +167,7 @@ func serverCommands(before, after map[string]int) int {
 	return n
 }
 
-func TestTheCostOfAnAcquisitionDoesNotGrowWithTheWaiters(t *testing.T) {
+func TestHandOver_MoreWaiters_CostsNoMoreCalls(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)

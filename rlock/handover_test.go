@@ -133,8 +133,8 @@ func publish(t testing.TB, c rueidis.Client, r *rig, grant string) {
 	wire.Must(t, c, "PUBLISH", "redlatch_grant:"+r.locks.ID(), grant)
 }
 
-// TestAGrantIsUsedWithoutAnotherCall: a release is all that is asked of the server from one hold to the next.
-func TestAGrantIsUsedWithoutAnotherCall(t *testing.T) {
+// TestGrant_JustArrived_NeedsNoFurtherCall: a release is all that is asked of the server from one hold to the next.
+func TestGrant_JustArrived_NeedsNoFurtherCall(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
@@ -155,7 +155,7 @@ func TestAGrantIsUsedWithoutAnotherCall(t *testing.T) {
 	}
 }
 
-func TestAGrantThatComesTwiceDoesNothing(t *testing.T) {
+func TestGrant_ComesTwice_DoesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
@@ -192,7 +192,7 @@ func TestAGrantThatComesTwiceDoesNothing(t *testing.T) {
 	require.Empty(t, keys(t, c))
 }
 
-func TestAGrantIsConfirmedWhereReplicasAreAskedFor(t *testing.T) {
+func TestGrant_MinReplicas_IsConfirmed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	host, port, err := net.SplitHostPort(s.Addr())
@@ -217,8 +217,8 @@ func TestAGrantIsConfirmedWhereReplicasAreAskedFor(t *testing.T) {
 	got.unlock(t)
 }
 
-// TestAGrantThatIsHalfOverIsConfirmed: its waiter asks before it acts.
-func TestAGrantThatIsHalfOverIsConfirmed(t *testing.T) {
+// TestGrant_HalfOver_IsConfirmed: its waiter asks before it acts.
+func TestGrant_HalfOver_IsConfirmed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
@@ -243,9 +243,9 @@ func TestAGrantThatIsHalfOverIsConfirmed(t *testing.T) {
 	(<-w).unlock(t)
 }
 
-// TestLeasesOfHandedOverHolds: the first lease is short. The watchdog makes it full, and renews on only what is to be
-// renewed. The time of a hold counts from the grant, and not from when its waiter last looked.
-func TestLeasesOfHandedOverHolds(t *testing.T) {
+// TestHandOver_EachLease_CountsFromTheGrant: the first lease is short. The watchdog makes it full, and renews on only
+// what is to be renewed. The time of a hold counts from the grant, and not from when its waiter last looked.
+func TestHandOver_EachLease_CountsFromTheGrant(t *testing.T) {
 	t.Parallel()
 	const watchdog, short = 9 * time.Second, 2 * time.Second
 	for _, x := range []struct {
@@ -321,8 +321,8 @@ func untilIsSafe(t testing.TB, r *rig, h *rlock.Hold) {
 	}
 }
 
-// TestUntilIsNeverAfterTheServersExpiry: whatever delays messages and answers.
-func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
+// Until is never after the server's expiry, whatever delays messages and replies.
+func TestUntil_MessagesDelayed_IsNeverAfterTheServersEnd(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestAJoinedLockIsFreeWhenBothAreDone(t *testing.T) {
+func TestJoin_BothUnlock_FreesTheLock(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		for _, parentFirst := range []bool{true, false} {
@@ -43,7 +43,7 @@ func TestAJoinedLockIsFreeWhenBothAreDone(t *testing.T) {
 
 // Any hold whose lock is a hash with nothing but owners can be joined through Reentrant of its name: each kind's own
 // scripts have to take the ends of the owners along.
-func TestAHoldOfAnyKindThatWasJoinedLeavesNothing(t *testing.T) {
+func TestJoin_HoldOfAnyKind_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -79,7 +79,7 @@ func TestAHoldOfAnyKindThatWasJoinedLeavesNothing(t *testing.T) {
 
 // A reader is not a hold that could be joined: the joiner would be none of the read-write lock's holds, and stay in its
 // hash.
-func TestAReadWriteLockIsNotJoined(t *testing.T) {
+func TestJoin_ReadWriteLock_IsRefused(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -94,7 +94,7 @@ func TestAReadWriteLockIsNotJoined(t *testing.T) {
 	})
 }
 
-func TestADeadJoinerKeepsNobodyOutForLongerThanItsLease(t *testing.T) {
+func TestJoin_JoinerDies_BlocksForItsLeaseOnly(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -126,7 +126,7 @@ func TestADeadJoinerKeepsNobodyOutForLongerThanItsLease(t *testing.T) {
 	})
 }
 
-func TestADeadParentKeepsNobodyOutAfterItsJoiner(t *testing.T) {
+func TestJoin_ParentDies_BlocksNobodyAfterItsJoiner(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second})
@@ -152,7 +152,7 @@ func TestADeadParentKeepsNobodyOutAfterItsJoiner(t *testing.T) {
 	require.Empty(t, a.hash(t, "l"))
 }
 
-func TestOnlyOurOwnHoldersCanBeJoined(t *testing.T) {
+func TestJoin_ForeignOwner_IsRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.Embedded(t)
 	r := newRig(t, s, rlock.Options{})
@@ -169,7 +169,7 @@ func TestOnlyOurOwnHoldersCanBeJoined(t *testing.T) {
 	require.Equal(t, map[string]string{java: "1"}, r.hash(t, "l"))
 }
 
-func TestAnOwnerOfTheSameClientIsReentered(t *testing.T) {
+func TestWithOwner_OwnerOfTheSameClient_IsReentered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
@@ -187,7 +187,7 @@ func TestAnOwnerOfTheSameClientIsReentered(t *testing.T) {
 	require.NoError(t, a.Unlock(ctx))
 }
 
-func TestForceUnlockWakesWaitersAndTheOldHolderSeesLost(t *testing.T) {
+func TestForceUnlock_HeldAndWaitedFor_WakesWaitersAndEndsTheHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r, other := newRig(t, s, rlock.Options{PollCap: 20 * time.Second, WatchdogTimeout: 20 * time.Second}), newRig(t, s,

@@ -51,7 +51,7 @@ return 1`, fairKeys(key)[1:], strconv.Itoa(n), strconv.FormatInt(g.now(t)+dead.M
 	require.NoError(t, err)
 }
 
-func TestAPollOfAFairWaiterCostsTheSameHoweverManyWait(t *testing.T) {
+func TestFairPoll_ManyWait_CostsTheSame(t *testing.T) {
 	t.Parallel()
 	g := newScriptRig(t, redistest.Start(t))
 	src := source(t, "fair_acquire")
@@ -98,7 +98,7 @@ func TestAPollOfAFairWaiterCostsTheSameHoweverManyWait(t *testing.T) {
 }
 
 // Dead waiters are passed over, and no single call is long for it.
-func TestManyDeadFairWaitersAreDroppedByAFewCalls(t *testing.T) {
+func TestFairQueue_ManyWaitersDead_AreDroppedInFewCalls(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
@@ -126,7 +126,7 @@ func TestManyDeadFairWaitersAreDroppedByAFewCalls(t *testing.T) {
 // The scripts and the client must have one idea of who is an owner of this library: the client removes, when a
 // heartbeat is missing, the holds of those that it takes for ours, and a script tells waiters whether the holder is
 // one.
-func TestLuaAndGoHaveOneIdeaOfOurs(t *testing.T) {
+func TestOwners_InLuaAndGo_AreRecognizedAlike(t *testing.T) {
 	t.Parallel()
 	const id = "0f8b3c52-5a1e-8c61-9d0a-6f4f3a2b1c0d"
 	table := map[string]bool{

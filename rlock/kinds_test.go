@@ -80,7 +80,7 @@ func TestKind_HeldAlready_IsReenteredOrRefused(t *testing.T) {
 
 // A lock that is free goes to those who queue on the server, whoever comes by: a program that tries again and again
 // would keep it from them forever.
-func TestATryThatDoesNotWaitOvertakesNobodyInTheQueue(t *testing.T) {
+func TestTryLock_OthersQueue_OvertakesNobody(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	spin := func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, 0, 0) }
@@ -133,7 +133,7 @@ func TestATryThatDoesNotWaitOvertakesNobodyInTheQueue(t *testing.T) {
 	}
 }
 
-func TestKindsOfOneNameExcludeEachOther(t *testing.T) {
+func TestKinds_OfOneName_ExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})
@@ -167,7 +167,7 @@ func token(t testing.TB, h *rlock.Hold) int64 {
 	return n
 }
 
-func TestTokensGrowWhateverBecomesOfTheKeys(t *testing.T) {
+func TestTokens_KeysLost_KeepGrowing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
@@ -226,7 +226,7 @@ func expire(s *redistest.Server, d time.Duration) {
 	}
 }
 
-func TestSpinUsesNoChannelAndItsReleaseWakesOthers(t *testing.T) {
+func TestSpin_WaitsOrReleases_SubscribesToNothingButWakesOthers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
@@ -254,7 +254,7 @@ func TestSpinUsesNoChannelAndItsReleaseWakesOthers(t *testing.T) {
 	require.Less(t, time.Since(began), 8*time.Second, "woken, not by its poll")
 }
 
-func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
+func TestPlain_BesideTheSETPattern_ExcludesAndIsExcluded(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{PollCap: 20 * time.Millisecond, HashOver: 100})
@@ -297,7 +297,7 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 	})
 }
 
-func TestAHashedNameIsNoOtherKindsName(t *testing.T) {
+func TestHashedName_OfAnotherKind_IsAnotherLock(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: lease, HashOver: 64})
 	name := strings.Repeat("x", 100)
@@ -311,7 +311,7 @@ func TestAHashedNameIsNoOtherKindsName(t *testing.T) {
 }
 
 // Who holds one of two locks and waits for the other must not stand behind somebody who waits for the first.
-func TestIndependentLocksOfOneNameNeverWaitForEachOther(t *testing.T) {
+func TestLocks_IndependentOfOneName_NeverWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("x", 100)
 	five := embedded(t, 5).process(t, rlock.Options{WatchdogTimeout: lease, HashOver: 64})
@@ -341,7 +341,7 @@ func TestIndependentLocksOfOneNameNeverWaitForEachOther(t *testing.T) {
 }
 
 // A Spin waiter has the lock only when nobody queues. Those of its process that do queue must not wait for that.
-func TestNoKindStarvesAnotherOfItsProcess(t *testing.T) {
+func TestKinds_InOneProcess_StarveNoOther(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
@@ -360,7 +360,7 @@ func TestNoKindStarvesAnotherOfItsProcess(t *testing.T) {
 	require.Less(t, time.Since(began), 10*time.Second, "the release wakes also who waits in another manner")
 }
 
-func TestReentrantIsFencedIfTheOptionsSaySo(t *testing.T) {
+func TestReentrant_OptionFenced_HasTokens(t *testing.T) {
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{Fenced: true})
 	l := r.locks.Reentrant("l")

@@ -144,7 +144,7 @@ func (q *composite) collect(ctx context.Context, terms terms) (*Hold, error) {
 //
 // They are renewed meanwhile, even if a lease was asked for. Otherwise, if the wait is longer than that lease, the
 // first ones are free again, and another's, when the last is granted
-// (TestALeaseShorterThanTheWaitMakesNoSecondHolder).
+// (TestMulti_LeaseShorterThanTheWait_MakesNoSecondHolder).
 func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *parts, lost bool, err error) {
 	p = newParts(t.q)
 	all, cancel := context.WithCancel(ctx)

@@ -45,7 +45,7 @@ func holders(t testing.TB, r *rig, names ...string) (n int) {
 	return n
 }
 
-func TestWhatCannotBeAMultiIsRefusedByName(t *testing.T) {
+func TestMulti_BadMembers_AreRefusedByName(t *testing.T) {
 	t.Parallel()
 	r, other := newRig(t, redistest.Embedded(t), rlock.Options{}), newRig(t, redistest.Embedded(t), rlock.Options{})
 	a := r.locks.Reentrant("a")
@@ -90,7 +90,7 @@ func TestWhatCannotBeAMultiIsRefusedByName(t *testing.T) {
 	require.ErrorIs(t, err, errs.ErrInvalidOption, "a waitTime of -1 is not forever")
 }
 
-func TestAMultiOfOneSlotIsOneCallToAcquireAndOneForEachToRelease(t *testing.T) {
+func TestMulti_OneSlot_AcquiresInOneCall(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newUntracked(t, s).warmUp(t)
@@ -102,7 +102,7 @@ func TestAMultiOfOneSlotIsOneCallToAcquireAndOneForEachToRelease(t *testing.T) {
 	require.Empty(t, keys(t, r.redis))
 }
 
-func TestAMultiIsAllOrNone(t *testing.T) {
+func TestMulti_MembersFreeOrHeld_TakesAllOrNone(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -143,7 +143,7 @@ func TestAMultiIsAllOrNone(t *testing.T) {
 
 // Redisson took the wait and the lease of each member from those of the whole, so that with a lease shorter than the
 // wait the first members were free again when the last was granted.
-func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
+func TestMulti_LeaseShorterThanTheWait_MakesNoSecondHolder(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -173,7 +173,7 @@ func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
 	})
 }
 
-func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) {
+func TestMulti_MemberLost_IsOverAndKeepsTheOthersUntilUnlock(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, r *rig){
 		"DEL": func(t *testing.T, r *rig) {
@@ -206,7 +206,7 @@ func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) 
 	}
 }
 
-func TestAMultiStartsOverWhenAMemberIsLostBeforeAllAreThere(t *testing.T) {
+func TestMulti_MemberLostBeforeAllAreHeld_StartsOver(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -245,7 +245,7 @@ func TestAMultiStartsOverWhenAMemberIsLostBeforeAllAreThere(t *testing.T) {
 	})
 }
 
-func TestAMultiIsReenteredUnderItsContextAndThatOfItsMembers(t *testing.T) {
+func TestMulti_ContextOfItOrAMember_IsReentered(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
@@ -289,7 +289,7 @@ func TestAMultiIsReenteredUnderItsContextAndThatOfItsMembers(t *testing.T) {
 	})
 }
 
-func TestAMultiIsJoinedByAnotherProcess(t *testing.T) {
+func TestMulti_OwnerInAnotherProcess_IsJoined(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -310,7 +310,7 @@ func TestAMultiIsJoinedByAnotherProcess(t *testing.T) {
 	})
 }
 
-func TestALabelOfAMultiGoesToMembersWithoutOne(t *testing.T) {
+func TestMulti_Label_GoesToMembersWithoutOne(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	h := lock(t, multi(t, r.locks.Reentrant("a").WithLabel("own"), r.locks.Fair("b")).WithLabel("of all"), within(t))
@@ -322,7 +322,7 @@ func TestALabelOfAMultiGoesToMembersWithoutOne(t *testing.T) {
 	require.NoError(t, h.Unlock(within(t)))
 }
 
-func TestWhatAMultiSaysOfItself(t *testing.T) {
+func TestMulti_Queries_DescribeItsMembers(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
@@ -361,7 +361,7 @@ func TestWhatAMultiSaysOfItself(t *testing.T) {
 }
 
 // A Multi that takes what is free must not overtake those who wait for one of its locks.
-func TestAMultiLeavesALockToThoseWhoQueueForIt(t *testing.T) {
+func TestMulti_OthersQueueForAMember_OvertakesNobody(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r, waiter, holder := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -378,7 +378,7 @@ func TestAMultiLeavesALockToThoseWhoQueueForIt(t *testing.T) {
 	lock(t, multi(t, reentrants(r, "a", "b")...), within(t))
 }
 
-func TestUnlockAfterKeepsAllMembersFromWhenAllWereThere(t *testing.T) {
+func TestUnlockAfter_SeveralMembers_CountsFromWhenAllWereHeld(t *testing.T) {
 	t.Parallel()
 	servers := embedded(t, 3)
 	p := servers.process(t, rlock.Options{})
@@ -401,7 +401,7 @@ func TestUnlockAfterKeepsAllMembersFromWhenAllWereThere(t *testing.T) {
 	}
 }
 
-func TestMaxHoldOfAMemberEndsAMulti(t *testing.T) {
+func TestMulti_MaxHoldOfAMember_EndsIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r, short := newRig(t, s, rlock.Options{}), newRig(t, redistest.Start(t), rlock.Options{MaxHold: 50 * time.Millisecond})
@@ -412,7 +412,7 @@ func TestMaxHoldOfAMemberEndsAMulti(t *testing.T) {
 	require.Zero(t, holders(t, r, "a")+holders(t, short, "b"))
 }
 
-func TestAMultiWhoseGrantIsNotReplicatedIsTakenBack(t *testing.T) {
+func TestMulti_NotReplicated_IsTakenBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t),
 		rlock.Options{MinReplicas: 1, ReplicaTimeout: 20 * time.Millisecond, CallTimeout: 2 * time.Second})
@@ -424,7 +424,7 @@ func TestAMultiWhoseGrantIsNotReplicatedIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestAServerThatDoesNotAnswerIsToldFromContention(t *testing.T) {
+func TestMulti_ServerSilent_IsNotTakenForContention(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r, second := newRig(t, s, rlock.Options{}), newRig(t, redistest.Start(t),
@@ -448,7 +448,7 @@ func TestAServerThatDoesNotAnswerIsToldFromContention(t *testing.T) {
 }
 
 // What it has got by then is given back, which a server that has fallen silent does not confirm.
-func TestAMultiEndsInTimeWhenItsServerFallsSilent(t *testing.T) {
+func TestMulti_ServerFallsSilent_EndsInTime(t *testing.T) {
 	t.Parallel()
 	for name, acquire := range map[string]func(*rlock.Lock) (*rlock.Hold, error){
 		"waitTime": func(l *rlock.Lock) (*rlock.Hold, error) { return l.TryLock(context.Background(), time.Second, 0) },
@@ -486,7 +486,7 @@ func TestAMultiEndsInTimeWhenItsServerFallsSilent(t *testing.T) {
 	}
 }
 
-func TestAMultiOfSeveralSlotsWorksInACluster(t *testing.T) {
+func TestMulti_SeveralSlots_WorksInACluster(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -512,8 +512,8 @@ func TestAMultiOfSeveralSlotsWorksInACluster(t *testing.T) {
 	require.NoError(t, <-held)
 }
 
-// TestAMultiOfASlotThatIsMigratedIsAcquiredOneByOne: a script with several keys is refused then.
-func TestAMultiOfASlotThatIsMigratedIsAcquiredOneByOne(t *testing.T) {
+// TestMulti_SlotMigrates_IsAcquiredOneByOne: a script with several keys is refused then.
+func TestMulti_SlotMigrates_IsAcquiredOneByOne(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	r := newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
@@ -533,7 +533,7 @@ func TestAMultiOfASlotThatIsMigratedIsAcquiredOneByOne(t *testing.T) {
 	require.NoError(t, lock(t, m, within(t)).Unlock(within(t)))
 }
 
-func TestRandomSetsInRandomOrdersNeverDeadlock(t *testing.T) {
+func TestMulti_RandomSetsAndOrders_NeverDeadlock(t *testing.T) {
 	t.Parallel()
 	lasts := redistest.Sized(100*time.Millisecond, 100*time.Millisecond, time.Minute)
 	const goroutines, names = 50, 12

@@ -23,7 +23,7 @@ import (
 // once. A lock of the other kind is contention; what is not a lock is ErrWrongType.
 
 // Every kind waits for a lock of redsync's, which releases without a word, and no kind is kept out for long.
-func TestEveryKindWaitsForALockThatIsAString(t *testing.T) {
+func TestEveryKind_LockIsAString_WaitsForIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for kind, of := range withMulti(t) {
@@ -63,7 +63,7 @@ func TestEveryKindWaitsForALockThatIsAString(t *testing.T) {
 }
 
 // The holder's key ends while the others wait: they do not sleep for longer than its lease.
-func TestTheEndOfALockThatIsAStringIsWaitedForByATimer(t *testing.T) {
+func TestWait_StringLockExpires_IsWokenByATimer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{PollCap: time.Minute})
@@ -77,7 +77,7 @@ func TestTheEndOfALockThatIsAStringIsWaitedForByATimer(t *testing.T) {
 // Processes of both kinds want one lock at once, as in a rolling update: one at a time holds it, none gets any error,
 // all get their share, and the waiting is by messages: PollCap is longer than the test. Half of the callers give up
 // within 5 ms, in every state, and come again.
-func TestProcessesOfTwoKindsTakeTurns(t *testing.T) {
+func TestKinds_TwoWantOneLock_TakeTurns(t *testing.T) {
 	t.Parallel()
 	redistest.SideBySide(t, map[string]func(testing.TB) *redistest.Server{
 		"redis": func(t testing.TB) *redistest.Server { return redistest.Start(t) }, "cluster": redistest.Cluster,
@@ -164,7 +164,7 @@ func takeTurns(t *testing.T, s *redistest.Server) {
 
 // Those that came while the lock was a string stand in its line only. Where it is handed to one that waits for a hash,
 // the hash's waiters would go on among themselves until one of the line polls.
-func TestThoseWhoCameWhileTheLockWasAStringAreServedInTheirTurn(t *testing.T) {
+func TestQueue_WaitersCameDuringAStringLock_AreServedInTurn(t *testing.T) {
 	t.Parallel()
 	bubble(t, 6, rlock.Options{PollCap: time.Minute}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
@@ -193,7 +193,7 @@ func TestThoseWhoCameWhileTheLockWasAStringAreServedInTheirTurn(t *testing.T) {
 
 // The reply to a release is lost, and its second run finds a lock of the other kind, which the first has made way for:
 // nothing was lost.
-func TestAReleaseThatMadeWayForTheOtherKindIsNoLoss(t *testing.T) {
+func TestRelease_SecondRunFindsTheOtherKind_IsNoLoss(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	plain, reentrant := (*rlock.Client).Plain, (*rlock.Client).Reentrant
@@ -227,7 +227,7 @@ func TestAReleaseThatMadeWayForTheOtherKindIsNoLoss(t *testing.T) {
 }
 
 // What is seen of waiters of two kinds.
-func TestInspectShowsWaitersOfBothKindsOnce(t *testing.T) {
+func TestInspect_WaitersOfTwoKinds_AreShownOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	holder := newRig(t, s, rlock.Options{})

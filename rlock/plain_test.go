@@ -17,7 +17,7 @@ import (
 
 // Forty processes want one lock. Each of them gets it, and what that costs does not grow with those that wait: were all
 // told of a release, or did those that have just released ask as soon as those that wait, some would get none.
-func TestEveryProcessThatWaitsForAPlainLockGetsItAtTheSameCost(t *testing.T) {
+func TestPlain_FortyProcessesWait_EachGetsItAtTheSameCost(t *testing.T) {
 	t.Parallel()
 	const processes, rounds = 40, 15
 	rigs := newRigs(t, redistest.Start(t), processes, rlock.Options{})
@@ -54,7 +54,7 @@ func TestEveryProcessThatWaitsForAPlainLockGetsItAtTheSameCost(t *testing.T) {
 }
 
 // Whoever is refused because the lock is left to another is told when it no longer is.
-func TestAPlainLockThatIsLeftToAnotherSaysForHowLong(t *testing.T) {
+func TestPlain_LeftToAnother_SaysForHowLong(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	g := newScriptRig(t, s)
@@ -71,7 +71,7 @@ func TestAPlainLockThatIsLeftToAnotherSaysForHowLong(t *testing.T) {
 
 // One process is nearer to the server than another that waits. It releases, and asks again before the other, who was
 // told, has asked. It never waits, so it has no place in the line.
-func TestAPlainLockDoesNotStarveAProcessThatIsFarther(t *testing.T) {
+func TestPlain_OneProcessIsNearer_FartherIsNotStarved(t *testing.T) {
 	t.Parallel()
 	const most = 30
 	s := redistest.Start(t)

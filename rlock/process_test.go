@@ -64,7 +64,7 @@ func beCarefulHolder() error {
 
 // However soon after its pause a process looks, it sees that it may not act: no goroutine of the library has to run
 // first.
-func TestAHolderStoppedBeyondItsLeaseDoesNotActAgain(t *testing.T) {
+func TestHolder_StoppedBeyondItsLease_DoesNotActAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second})

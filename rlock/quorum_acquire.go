@@ -29,8 +29,8 @@ import (
 //  3. Without a majority all is given back. Waiters stand in one line, of the first member's client. The first in it
 //     listens to the channels of all members, and asks again when so many of those that refused it may have been
 //     released that a majority may be free: what other waiters take of the remaining votes, and give back, wakes no
-//     waiter (TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld). It draws a turn first, as those do that wait
-//     for a Plain lock (wait/turn.go), from how many listen at the members (TestAReleasedQuorumIsNotAskedForByAll).
+//     waiter (TestQuorum_MajorityHeld_WaitersDoNotWakeEachOther). It draws a turn first, as those do that wait
+//     for a Plain lock (wait/turn.go), from how many listen at the members (TestQuorum_Released_FewWaitersAsk).
 //     After a split it pauses at random before the next round, up to 8 ms, doubled up to 256 ms, unless the split is
 //     half a second past. The losers' own releases would otherwise wake all of them at the same instant.
 //  4. Each vote is renewed by its own client. A missing vote is asked for again (win).

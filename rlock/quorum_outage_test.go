@@ -14,7 +14,7 @@ import (
 )
 
 // The first server answers all the while.
-func TestAQuorumWithoutAMajorityFailsInOneTimeoutAndLogsOnce(t *testing.T) {
+func TestQuorum_NoMajority_FailsInOneTimeoutAndLogsOnce(t *testing.T) {
 	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		const callTimeout = 500 * time.Millisecond
@@ -52,7 +52,7 @@ func TestAQuorumWithoutAMajorityFailsInOneTimeoutAndLogsOnce(t *testing.T) {
 	})
 }
 
-func TestAQuorumBesideKeysOfAnotherTypeIsRefused(t *testing.T) {
+func TestQuorum_KeysOfAnotherType_IsRefused(t *testing.T) {
 	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.process(t, rlock.Options{WatchdogTimeout: time.Second})
@@ -70,7 +70,7 @@ func TestAQuorumBesideKeysOfAnotherTypeIsRefused(t *testing.T) {
 }
 
 // What a majority has not confirmed may have been released or not.
-func TestUnlockOfAQuorumBesideSilentServersIsOfUnknownOutcome(t *testing.T) {
+func TestQuorum_UnlockUnconfirmed_IsUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for _, patience := range []time.Duration{100 * time.Millisecond, time.Minute} {
 		simulated(t, 3, func(t *testing.T, servers quorumServers) {

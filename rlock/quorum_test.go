@@ -144,7 +144,7 @@ var steady = rlock.Options{WatchdogTimeout: 4 * time.Second, CallTimeout: 500 * 
 var quick = rlock.Options{WatchdogTimeout: 600 * time.Millisecond, CallTimeout: 200 * time.Millisecond,
 	PollCap: 100 * time.Millisecond}
 
-func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
+func TestQuorum_BadMembers_AreRefusedByName(t *testing.T) {
 	t.Parallel()
 	servers := embedded(t, 3)
 	p := servers.process(t, rlock.Options{})
@@ -192,7 +192,7 @@ func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 	require.NoError(t, err, "two of them are re-entered")
 }
 
-func TestTwoClientsOfOneServerAreNoQuorum(t *testing.T) {
+func TestQuorum_TwoClientsOfOneServer_IsRefused(t *testing.T) {
 	t.Parallel()
 	servers := embedded(t, 2)
 	p := append(quorumServers{servers[0], servers[1]}, servers[1]).process(t, rlock.Options{})
@@ -212,7 +212,7 @@ func TestTwoClientsOfOneServerAreNoQuorum(t *testing.T) {
 	}
 }
 
-func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
+func TestQuorum_TwoProcesses_ExcludeAndLeaveNothing(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	for _, n := range []int{3, 4, 5} {
@@ -275,7 +275,7 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 	}
 }
 
-func TestAQuorumIsOneCallToEachServer(t *testing.T) {
+func TestQuorum_AcquireOrRelease_IsOneCallToEachServer(t *testing.T) {
 	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.behindProxies(t, steady)
@@ -322,7 +322,7 @@ func kill(t *testing.T, s *redistest.Server) {
 	}
 }
 
-func TestAnyMinorityOfServersMayFail(t *testing.T) {
+func TestQuorum_MinorityOfServersFails_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	redistest.SkipShort(t)
 	for fate := range fates {
@@ -334,8 +334,8 @@ func TestAnyMinorityOfServersMayFail(t *testing.T) {
 	}
 }
 
-func TestAnyMinorityOfProcessesMayFail(t *testing.T) {
-	redistest.InFull(t, "TestAnyMinorityOfServersMayFail")
+func TestQuorum_MinorityOfProcessesFails_KeepsItsPromises(t *testing.T) {
+	redistest.InFull(t, "TestQuorum_MinorityOfServersFails_KeepsItsPromises")
 	trials := map[string]quorumServers{"stopped": started(t, 3), "restarted": started(t, 5), "killed": started(t, 3)}
 	t.Parallel()
 	redistest.SideBySide(t, trials, func(t *testing.T, fate string, servers quorumServers) {
@@ -397,7 +397,7 @@ func unlocked(t testing.TB, h *rlock.Hold) {
 	}
 }
 
-func TestADeadOrSlowServerCostsNothing(t *testing.T) {
+func TestQuorum_OneServerDeadOrSlow_CostsNoTime(t *testing.T) {
 	t.Parallel()
 	for _, fate := range []string{"black-holed", "slow", "killed", "stopped"} {
 		t.Run(fate, func(t *testing.T) {
@@ -420,7 +420,7 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 	}
 }
 
-func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
+func TestQuorum_ServerRestarts_VotesAgainAfterALease(t *testing.T) {
 	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p, other := servers.process(t, steady), servers.process(t, steady)
@@ -448,7 +448,7 @@ func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
 	})
 }
 
-func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
+func TestQuorum_ServersJustStarted_GiveNoVote(t *testing.T) {
 	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		for _, srv := range servers {
@@ -470,7 +470,7 @@ func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
 }
 
 // The clocks of the servers may drift apart: see Quorum.
-func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
+func TestQuorum_ClocksMayDrift_TrustsLessOfTheLease(t *testing.T) {
 	t.Parallel()
 	const lease = 10 * time.Hour // six minutes of it are not trusted; of a lock of one server, three are not
 	h, err := embedded(t, 3).process(t, rlock.Options{}).lock(t, "q").WithLease(lease).Lock(within(t))
@@ -481,7 +481,7 @@ func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
 
 // The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote
 // of the second would make two holders.
-func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
+func TestQuorum_VoteForgottenInARestart_IsNotGivenTwice(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
 		"as it is":           func(l *rlock.Lock) *rlock.Lock { return l },
@@ -511,7 +511,7 @@ func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
 	}
 }
 
-func TestALateVoteJoinsTheHoldOrIsGivenBack(t *testing.T) {
+func TestQuorum_LateVote_JoinsTheHoldOrIsGivenBack(t *testing.T) {
 	t.Parallel()
 	servers := embedded(t, 3)
 	long := rlock.Options{CallTimeout: 2 * time.Second} // what is not given back stays for 30 s
@@ -553,7 +553,7 @@ func TestALateVoteJoinsTheHoldOrIsGivenBack(t *testing.T) {
 }
 
 // Each takes the vote that is left and gives it back, which the others hear.
-func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
+func TestQuorum_MajorityHeld_WaitersDoNotWakeEachOther(t *testing.T) {
 	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		var held []*rlock.Hold
@@ -600,7 +600,7 @@ func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
 
 // Of thirty processes that wait for a Quorum all but one would be refused, if all asked each server after each release;
 // and what some of them got would have to be given back, for which all would wake again.
-func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
+func TestQuorum_Released_FewWaitersAsk(t *testing.T) {
 	servers := started(t, 3)
 	t.Parallel()
 	servers.voting(t)
@@ -648,7 +648,7 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 }
 
 // The vote that it got is given back, which that server does not confirm.
-func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
+func TestQuorum_ServerFallsSilent_EndsInTime(t *testing.T) {
 	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		for _, s := range servers[:2] {
@@ -675,7 +675,7 @@ func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
 	})
 }
 
-func TestAForgottenQuorumIsNotRenewedNorMended(t *testing.T) {
+func TestQuorum_HoldDropped_IsNotRenewedNorMended(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	servers := embedded(t, 3)
@@ -760,7 +760,7 @@ func TestQuorum_SomeOrAllMembersSpin_IsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAQuorumIsJoinedByAnotherProcess(t *testing.T) {
+func TestQuorum_OwnerInAnotherProcess_IsJoined(t *testing.T) {
 	t.Parallel()
 	servers := embedded(t, 3)
 	p, other := servers.process(t, rlock.Options{}), servers.process(t, rlock.Options{})

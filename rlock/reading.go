@@ -19,7 +19,7 @@ import "time"
 //
 //   - who was in line when X was granted, or confirmed: it waited for that very answer, and joins before any of the
 //     others runs. The first may be through before the second is there, and X released
-//     (TestReadersThatWaitAreLetInTogether);
+//     (TestReaders_Waiting_AreAdmittedTogether);
 //   - who comes before the window is over, unless a writer of this process asks. The window is counted from the send of
 //     the last call that was answered "no writer waits". So a writer that queues is passed for at most the window, and
 //     no message has to say so. Counted from the answer's arrival it would last for as long as that was delayed. A
@@ -30,7 +30,7 @@ import "time"
 //
 // X is released by its last reader. A reader that comes between the decision to release and the request finds the count
 // at 0 and asks (session.Holding.Enter): it never joins what is being given back
-// (TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock).
+// (TestReader_ComesAsTheLastLeaves_HoldsTheLock).
 //
 // A fixed lease, a label and MaxHold are of one hold, so these readers, and those under a write hold, have owners and
 // places of their own, and so has one that does not wait while another asks.

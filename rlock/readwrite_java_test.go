@@ -157,7 +157,7 @@ func (j *javaRW) writeUnlock(ctx context.Context) error {
 
 // While Java writes, a reader of ours listens where Redisson publishes, and its process goes on to listen when it has
 // been let in.
-func TestAListenerOfOursKeepsNoReaderOut(t *testing.T) {
+func TestReadWrite_OurListener_KeepsNoReaderOut(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -202,7 +202,7 @@ func TestAListenerOfOursKeepsNoReaderOut(t *testing.T) {
 }
 
 // The last reader was Java's, or its lease ended: nobody has said that its phase is over.
-func TestAPhaseOfReadingBeginsWithItsFirstReader(t *testing.T) {
+func TestReadPhase_LastEndUnreported_BeginsWithItsFirstReader(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
@@ -225,7 +225,7 @@ func TestAPhaseOfReadingBeginsWithItsFirstReader(t *testing.T) {
 }
 
 // The keys of Java's ends follow from the hash alone, so the release looks there, and has its end set by a second call.
-func TestALockOfGoAndJavaReadersEndsWithItsLastReader(t *testing.T) {
+func TestReadWrite_GoAndJavaReaders_EndsWithTheLast(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})

@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestReadersOfOneProcessAreOneHolder(t *testing.T) {
+func TestReaders_OfOneProcess_AreOneHolder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -51,9 +51,9 @@ func TestReadersOfOneProcessAreOneHolder(t *testing.T) {
 	redistest.Eventually(t, 30*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
 }
 
-// TestReadersThatWaitAreLetInTogether: a readers' phase is of all that waited for it, though the first of them may be
-// through before the second has run; and what a process has waiting in line costs one place, and no call each.
-func TestReadersThatWaitAreLetInTogether(t *testing.T) {
+// TestReaders_Waiting_AreAdmittedTogether: a readers' phase is of all that waited for it, though the first of them may
+// be through before the second has run; and what a process has waiting in line costs one place, and no call each.
+func TestReaders_Waiting_AreAdmittedTogether(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, b, c := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 10 * time.Second}), newRig(t, s,
@@ -99,9 +99,9 @@ func (r *rig) spendBudget(t testing.TB, name string) {
 	wire.Must(t, r.redis, "ZADD", "redlatch_rwq:{"+name+"}", "-16", "!writes")
 }
 
-// TestAHungReaderDoesNotStopTheOthers: a writer waits for it, and readers for the writer. They are let in after a poll,
-// again after two, and so on.
-func TestAHungReaderDoesNotStopTheOthers(t *testing.T) {
+// TestReaders_OneHangs_OthersAreAdmitted: a writer waits for it, and readers for the writer. They are let in after a
+// poll, again after two, and so on.
+func TestReaders_OneHangs_OthersAreAdmitted(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -124,8 +124,8 @@ func TestAHungReaderDoesNotStopTheOthers(t *testing.T) {
 	})
 }
 
-// TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock: what is shared is never what is being given back.
-func TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock(t *testing.T) {
+// TestReader_ComesAsTheLastLeaves_HoldsTheLock: what is shared is never what is being given back.
+func TestReader_ComesAsTheLastLeaves_HoldsTheLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
@@ -155,7 +155,7 @@ func TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock(t *testing.T) {
 
 // A writer that queues is passed by those only that come within the window of the last answer which said that none
 // does.
-func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
+func TestReaders_WriterWaits_DoNotOvertakeIt(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
@@ -177,7 +177,7 @@ func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
 	})
 }
 
-func TestAReaderDoesNotPassAWriterOfItsProcess(t *testing.T) {
+func TestReader_WriterOfItsProcessWaits_DoesNotOvertakeIt(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
@@ -200,7 +200,7 @@ func TestAReaderDoesNotPassAWriterOfItsProcess(t *testing.T) {
 }
 
 // Readers that ask at the same time, and do not wait, ask for themselves: each is told what the server says.
-func TestReadersThatDoNotWaitAreAnsweredByTheServer(t *testing.T) {
+func TestReaders_AskWithoutWaiting_AreAnsweredByTheServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -247,7 +247,7 @@ func (c *endsAfter) Err() error {
 	return nil
 }
 
-func TestAReaderWhoseContextEndsAsItJoinsHasNothing(t *testing.T) {
+func TestReader_CtxEndsAsItJoins_HoldsNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		read := newRig(t, s, rlock.Options{}).locks.ReadWrite("l").Read()

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestReleasingAReadDoesNotGoThroughAllReaders(t *testing.T) {
+func TestReadRelease_ManyReaders_DoesNotReadThemAll(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{WatchdogTimeout: lease, PollCap: 100 * time.Millisecond})
@@ -42,7 +42,7 @@ func TestReleasingAReadDoesNotGoThroughAllReaders(t *testing.T) {
 	require.Empty(t, keys(t, c))
 }
 
-func TestAWriterReadsAndItsReleaseWakesWaitingReaders(t *testing.T) {
+func TestWriter_ReadsThenReleases_WakesWaitingReaders(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 25 * time.Second})
@@ -75,7 +75,7 @@ func TestAWriterReadsAndItsReleaseWakesWaitingReaders(t *testing.T) {
 	(<-writer).unlock(t)
 }
 
-func TestAReaderThatAsksToWriteIsRefusedAtOnce(t *testing.T) {
+func TestReader_AsksToWrite_IsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	rw := r.locks.ReadWrite("l")
@@ -104,7 +104,7 @@ func TestAReaderThatAsksToWriteIsRefusedAtOnce(t *testing.T) {
 	require.Empty(t, keys(t, r.redis))
 }
 
-func TestAWriteHoldIsReleasedUnderAContextOfItsOwnRead(t *testing.T) {
+func TestWriter_ContextOfItsOwnRead_CanRelease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	rw := r.locks.ReadWrite("l")
@@ -115,7 +115,7 @@ func TestAWriteHoldIsReleasedUnderAContextOfItsOwnRead(t *testing.T) {
 	require.Empty(t, keys(t, r.redis))
 }
 
-func TestAReadWriteLocksContextIsNotOneOfAnotherKind(t *testing.T) {
+func TestReadWrite_ItsContext_ReentersNoOtherKind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	rw := r.locks.ReadWrite("l")
@@ -134,7 +134,7 @@ func TestAReadWriteLocksContextIsNotOneOfAnotherKind(t *testing.T) {
 	require.NoError(t, h.Unlock(within(t)))
 }
 
-func TestOneLossDoesNotHideAnother(t *testing.T) {
+func TestReadWrite_WriteHoldLost_ReadUnderItIsKept(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 3 * time.Second})
@@ -160,7 +160,7 @@ func TestOneLossDoesNotHideAnother(t *testing.T) {
 	})
 }
 
-func TestADeadReaderNeitherEndsNorProlongsOthers(t *testing.T) {
+func TestReaders_OneDies_OthersKeepTheirLeases(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -187,7 +187,7 @@ func TestADeadReaderNeitherEndsNorProlongsOthers(t *testing.T) {
 	})
 }
 
-func TestAHundredReadersAreRenewedEachOnItsOwn(t *testing.T) {
+func TestReaders_HundredHolds_AreRenewedSeparately(t *testing.T) {
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -225,7 +225,7 @@ func TestAHundredReadersAreRenewedEachOnItsOwn(t *testing.T) {
 	})
 }
 
-func TestReadersAndWritersAreToldOfLossAtOnceWhereKeysAreTracked(t *testing.T) {
+func TestReadWrite_LostWithTrackedKeys_EndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, r *rig, rw *rlock.ReadWriteLock){
 		"FLUSHALL": func(t *testing.T, r *rig, _ *rlock.ReadWriteLock) {
@@ -260,7 +260,7 @@ func TestReadersAndWritersAreToldOfLossAtOnceWhereKeysAreTracked(t *testing.T) {
 	}
 }
 
-func TestQueriesOfBothSides(t *testing.T) {
+func TestReadWrite_Queries_CoverBothSides(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
@@ -311,7 +311,7 @@ func TestQueriesOfBothSides(t *testing.T) {
 	})
 }
 
-func TestAReaderIsReenteredOnlyInItsOwnProcess(t *testing.T) {
+func TestReadWrite_OwnerInAnotherProcess_IsRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})

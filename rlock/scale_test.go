@@ -37,7 +37,7 @@ func heap() (bytes uint64) {
 	return m.HeapAlloc
 }
 
-func TestManyHeldLocksCostLittle(t *testing.T) {
+func TestHolds_Thousands_CostLittle(t *testing.T) {
 	redistest.SkipShort(t)
 	// than at the default lease, for which a small machine has time when there are few
 	n, faster := redistest.Sized(5_000, 5_000, 100_000), redistest.Sized(8, 8, 1)
@@ -98,7 +98,7 @@ func TestManyHeldLocksCostLittle(t *testing.T) {
 	require.NoError(t, long.Unlock(within(t)))
 }
 
-func TestNamesUsedOnceLeaveNothing(t *testing.T) {
+func TestNames_UsedOnce_LeaveNothing(t *testing.T) {
 	redistest.SkipShort(t)
 	n := redistest.Sized(6_000, 6_000, 1_000_000)
 	r := newRig(t, redistest.Start(t), rlock.Options{})

@@ -70,7 +70,7 @@ func (g *scriptRig) now(t *testing.T) int64 { return wire.ServerNow(t, g.c) }
 
 // What no client sends would leave a lock without an end, or one that nobody can release: it is refused before anything
 // is done, on a free lock and on one that is held.
-func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
+func TestScripts_ArgumentsNoClientSends_AreRefused(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -143,7 +143,7 @@ func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
 	})
 }
 
-func TestAUserWithoutRightsOnTheChannelCanStillRelease(t *testing.T) {
+func TestRelease_NoRightOnTheChannel_StillReleases(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	g := newScriptRig(t, s)

@@ -45,7 +45,7 @@ func (r *rig) waits(t testing.TB, name string, n int) {
 	redistest.Eventually(t, 20*time.Second, "they wait", func() bool { return r.locks.Waiting(name) == n })
 }
 
-func TestCallersOfOneProcessFollowEachOtherWithoutACall(t *testing.T) {
+func TestTurns_CallersOfOneProcess_NeedNoCall(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
@@ -71,7 +71,7 @@ func TestCallersOfOneProcessFollowEachOtherWithoutACall(t *testing.T) {
 }
 
 // What a goroutine kept of a turn that is over lets it in nowhere, though the process's owner has the lock.
-func TestAContextOfAnEarlierTurnReentersNothing(t *testing.T) {
+func TestTurn_ContextOfAnEarlierTurn_ReentersNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		r := rigs[0]
@@ -117,7 +117,7 @@ func (x *late) Err() error {
 	return x.Context.Err()
 }
 
-func TestWhoTakesATurnLooksAtTheClock(t *testing.T) {
+func TestTurn_TakenLate_IsCheckedAgainstTheClock(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
 	for name, c := range map[string]struct {
@@ -175,7 +175,7 @@ func TestWhoTakesATurnLooksAtTheClock(t *testing.T) {
 }
 
 // A context that ended between the gift of a turn and its taking lets nobody in, and the turn is the next one's.
-func TestACallerWhoseContextHasEndedTakesNoTurn(t *testing.T) {
+func TestTurn_CtxOfItsCallerEnded_GoesToTheNext(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		r := rigs[0]
@@ -209,7 +209,7 @@ func TestACallerWhoseContextHasEndedTakesNoTurn(t *testing.T) {
 }
 
 // What is known of an owner elsewhere is not the next caller's.
-func TestAnOwnerThatIsKnownElsewhereHasOneTurn(t *testing.T) {
+func TestTenure_OwnerKnownElsewhere_HasOneTurn(t *testing.T) {
 	t.Parallel()
 	plainly := func(l *rlock.Lock) *rlock.Lock { return l }
 	for name, c := range map[string]struct {
@@ -268,7 +268,7 @@ func TestAnOwnerThatIsKnownElsewhereHasOneTurn(t *testing.T) {
 }
 
 // A process whose callers come forever lets another one have the lock.
-func TestATenureEndsThoughCallersWait(t *testing.T) {
+func TestTenure_CallersKeepComing_Ends(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx, stop := context.WithCancel(context.Background())
@@ -300,7 +300,7 @@ func TestATenureEndsThoughCallersWait(t *testing.T) {
 }
 
 // Whatever ends a tenure ends the turn that runs; those that wait have another.
-func TestTheLossOfATenureEndsOneTurn(t *testing.T) {
+func TestTenure_Lost_EndsOnlyTheRunningTurn(t *testing.T) {
 	t.Parallel()
 	const lease = 300 * time.Millisecond
 	for name, end := range map[string]func(t *testing.T, r *rig, h *rlock.Hold){
@@ -340,7 +340,7 @@ func TestTheLossOfATenureEndsOneTurn(t *testing.T) {
 }
 
 // A hold that the program has dropped is renewed no more, and callers of its process do not wait for its end in vain.
-func TestCallersBehindADroppedHoldAreServedWhenItsLeaseIsOver(t *testing.T) {
+func TestTenure_HoldDropped_CallersAreServedAfterItsLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
 	l := r.locks.Reentrant("l")
@@ -362,7 +362,7 @@ func TestCallersBehindADroppedHoldAreServedWhenItsLeaseIsOver(t *testing.T) {
 
 // Callers that leave cost the server nothing while others of their process wait, and the last one takes the request
 // back.
-func TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest(t *testing.T) {
+func TestTenure_CallersLeave_LastWithdrawsTheRequest(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
@@ -413,7 +413,7 @@ func TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest(t *testing.T) {
 }
 
 // Writers of a process take turns, too, but not while somebody reads under the write hold of an earlier one.
-func TestNoWriterHasItsTurnWhileAReadUnderTheLastOneLasts(t *testing.T) {
+func TestTurn_ReadUnderTheLastWriteLasts_NextWriterWaits(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		r, ctx := rigs[0], context.Background()

@@ -16,7 +16,7 @@ import (
 
 // The model of tenures is worth what its server is: each script, in any order, does to the lock, to its queue and to
 // those that are told what the model's does, and replies the same.
-func TestTheScriptsAgreeWithTheModelOfTenures(t *testing.T) {
+func TestScripts_RandomOrders_AnswerAsTheModelOfTenures(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"embedded", "real"} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ func bubble(t *testing.T, n int, o rlock.Options, fn func(t *testing.T, s *redis
 	}, fn)
 }
 
-func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
+func TestWaiters_OfOneProcess_AreServedInOrder(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		l := rigs[0].locks.Reentrant("l")
@@ -66,7 +66,7 @@ func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
 
 // A return before its Unlock must not turn the deferred Close(context.Background()) of a main into one that never
 // returns.
-func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) {
+func TestClose_CtxWithoutEnd_EndsAndNamesHeldLocks(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("forgetful"), context.Background())
@@ -82,7 +82,7 @@ func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) 
 
 // Whoever has waited has left the line when its call returns, and so come back no sooner: a crowd of callers with
 // little patience would fill the line with what nobody wants any more.
-func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
+func TestFair_CallerGivesUp_HasLeftTheQueue(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, s *redistest.Server, all []*rig) {
 		held, err := all[0].locks.Fair("x").Lock(context.Background())

@@ -158,8 +158,8 @@ func (l *CountDownLatch) opens(flight *wait.Flight, began time.Time, payload str
 
 // openingMessage returns a message that says that one latch has opened. Redisson reads each message on this channel as
 // a number, and takes 0 for an opening. Java's numbers may be written with the digits of any script, and this one is a
-// 0 with digits of four of them, which spell 64 random bits (TestALatchOpensForBothSides, in proof/redisson). Another
-// message, next to a plain "0", would be a second one for each process.
+// 0 with digits of four of them, which spell 64 random bits (TestLatch_OpenedByEitherSide_OpensForBoth, in
+// proof/redisson). Another message, next to a plain "0", would be a second one for each process.
 func openingMessage() string {
 	zeros := [...]rune{'0', '\u0660', '\u06f0', '\u07c0'} // ASCII, Arabic-Indic, extended Arabic-Indic, N'Ko
 	text := []rune{'0'}

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
-func TestWaitersOfDifferentObjectsDoNotShareAQueue(t *testing.T) {
+func TestQueues_OfDifferentObjects_AreSeparate(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	other := newRig(t, srv, patient)

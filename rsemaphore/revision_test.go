@@ -12,7 +12,7 @@ import (
 )
 
 // In a rolling deployment two versions of a program run at once, each with its own capacity.
-func TestTwoVersionsOfAProgramDoNotFightOverTheCapacity(t *testing.T) {
+func TestRevision_TwoVersionsRun_NewestSetsTheCapacity(t *testing.T) {
 	t.Parallel()
 	for _, weighted := range []bool{false, true} {
 		redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -54,7 +54,7 @@ func TestTwoVersionsOfAProgramDoNotFightOverTheCapacity(t *testing.T) {
 }
 
 // The count of permits is there, as from Redisson, and nothing else.
-func TestARevisionCountsFromItsFirstAcquisitionWithRedisson(t *testing.T) {
+func TestRevision_MadeByRedisson_CountsFromTheFirstAcquisition(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)

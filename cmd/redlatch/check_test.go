@@ -43,7 +43,7 @@ func checked(t *testing.T, s *redistest.Server, code int, args ...string) map[st
 var tried = []string{"locks", "read-write locks", "semaphores", "counters", "rate limits", "stocks", "red packets",
 	"elections"}
 
-func TestCheckFindsWhatIsWrong(t *testing.T) {
+func TestCheck_BadSettings_AreReportedWithRemedies(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", "--tcp-keepalive", "0",
 		"--timeout", "77", "--appendonly", "yes", "--appendfsync", "no")
@@ -88,7 +88,7 @@ func traps(fate redistest.Fate, says string, commands ...string) func(p *rediste
 }
 
 // A command that is refused is a finding, with what is missing without it and what to set; nothing else fails.
-func TestCheckSaysWhatIsMissingWithoutACommand(t *testing.T) {
+func TestCheck_CommandRefused_NamesTheMissingFeature(t *testing.T) {
 	t.Parallel()
 	names := []string{"INFO", "CONFIG", "WAIT", "PUBSUB", "MULTI", "EVALSHA", "CLIENT TRACKING"}
 	denied := func(what string) bool { return what == "EVALSHA" } // a user without it can do nothing
@@ -185,7 +185,7 @@ func TestCheck_BehindAProxy_FindsWhatItDoes(t *testing.T) {
 func at(addr string) *redistest.Server { return &redistest.Server{Addrs: []string{addr}} }
 
 // What check writes is under names of its own, also where the user may write nothing else; and it leaves nothing.
-func TestCheckWritesUnderItsOwnNamesAndRemovesThem(t *testing.T) {
+func TestCheck_LimitedUser_WritesOnlyItsOwnKeysAndRemovesThem(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*redistest.Server{"single": redistest.Start(t), "cluster": redistest.Cluster(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestCheckWritesUnderItsOwnNamesAndRemovesThem(t *testing.T) {
 }
 
 // The safe profile is tried: Open must take the server, and a replica must confirm a lock.
-func TestCheckTriesTheSafeProfile(t *testing.T) {
+func TestCheck_SurviveFailover_TriesTheSafeProfile(t *testing.T) {
 	t.Parallel()
 	s := redistest.SentinelWith(t, "--appendonly", "yes", "--min-replicas-to-write", "1")
 	sentinels := "redis://" + s.Addrs[0] + "?addr=" + s.Addrs[1] + "&addr=" + s.Addrs[2] + "&master_set=main"
@@ -233,7 +233,7 @@ func TestCheckTriesTheSafeProfile(t *testing.T) {
 	require.Equal(t, "problem", checked(t, s.Pairs[0].Replica, 1, "--call-timeout=1s")["topology"].Level)
 }
 
-func TestCheckSaysThatReplicasAreMissing(t *testing.T) {
+func TestCheck_TooFewReplicas_IsAProblem(t *testing.T) {
 	t.Parallel()
 	found := checked(t, redistest.Start(t, "--min-replicas-to-write", "1"), 1, "--call-timeout=4s")
 	require.Equal(t, finding{"problem", "min-replicas-to-write", "0 good replicas, and 1 are demanded",
@@ -244,7 +244,7 @@ func TestCheckSaysThatReplicasAreMissing(t *testing.T) {
 }
 
 // As behind a Kubernetes Service over several servers that know nothing of each other.
-func TestCheckFindsThatConnectionsEndAtDifferentServers(t *testing.T) {
+func TestCheck_ConnectionsEndAtDifferentServers_IsAProblem(t *testing.T) {
 	t.Parallel()
 	addrs := []string{redistest.Start(t).Addr(), redistest.Start(t).Addr()}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -307,7 +307,7 @@ func TestCheck_VerySlowLine_IsOneServer(t *testing.T) {
 }
 
 // A server that was not tested is one to warn of; one that is too old is not worked with at all.
-func TestCheckKnowsTheVersionsThatTheDocumentsSayWereTested(t *testing.T) {
+func TestCheck_TestedVersions_AreThoseOfTheDocuments(t *testing.T) {
 	text, err := os.ReadFile("../../docs/versions.md")
 	require.NoError(t, err)
 	documented := map[string][]string{}
@@ -318,7 +318,7 @@ func TestCheckKnowsTheVersionsThatTheDocumentsSayWereTested(t *testing.T) {
 	require.Equal(t, documented, tested)
 }
 
-func TestCheckSaysWhatAServerIs(t *testing.T) {
+func TestCheck_EachServerVersion_HasItsLevel(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		level, says string
@@ -350,7 +350,7 @@ func TestCheckSaysWhatAServerIs(t *testing.T) {
 }
 
 // The table has what a finding means and what to do about it on lines of their own.
-func TestCheckWritesATable(t *testing.T) {
+func TestCheck_Table_HasMeaningAndRemedyOnTheirOwnLines(t *testing.T) {
 	t.Parallel()
 	r := here(redistest.Start(t), "", "check")
 	require.Zero(t, r.code, r.err)

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestInspectFindsWhatIsHeldAmongOtherKeys(t *testing.T) {
+func TestInspect_ManyOtherKeys_FindsEveryHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
@@ -93,7 +93,7 @@ func TestInspect_HolderWithoutALabel_NamesItsProcess(t *testing.T) {
 	}
 }
 
-func TestUnlockTakesALockOnce(t *testing.T) {
+func TestUnlock_ForcedTwice_TakesTheLockOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	h6, err := open(t, s).Locks().Reentrant("a").Lock(context.Background())

@@ -169,7 +169,7 @@ func TestInspectWatch_WithoutATerminal_WritesAgain(t *testing.T) {
 	}
 }
 
-func TestTheLeaderRunsTheCommandAndIsFollowed(t *testing.T) {
+func TestElect_LeaderKilled_NextRunsItsCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	require.Equal(t, 1, here(s, "", "elect", "jobs").code) // nobody leads
@@ -202,7 +202,7 @@ func TestCall_Unanswered_NamesItsTimeout(t *testing.T) {
 	}
 }
 
-func TestALimitIsAnsweredWithinTheCallTimeout(t *testing.T) {
+func TestLimit_SlowServer_IsAnsweredWithinTheCallTimeout(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Start(t))
 	p.Delay(40*time.Millisecond, 40*time.Millisecond) // the library's own bound for an Allow is 50 ms

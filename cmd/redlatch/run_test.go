@@ -19,7 +19,7 @@ import (
 )
 
 // What is refused is refused before anything is sent: there is no server.
-func TestFlagsAreRefusedBeforeAnythingIsSent(t *testing.T) {
+func TestFlags_BadValues_AreRefusedBeforeAnyRequest(t *testing.T) {
 	t.Parallel()
 	const nowhere = "redis://:secret@127.0.0.1:1"
 	for _, tt := range []struct {
@@ -83,7 +83,7 @@ func TestFlagsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-func TestExitCodesAreThoseOfFlock(t *testing.T) {
+func TestRun_EachOutcome_HasTheExitCodeOfFlock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	red := open(t, s)
@@ -140,7 +140,7 @@ func TestRun_LockIsLost_CommandIsStopped(t *testing.T) {
 	}
 }
 
-func TestACommandIsStoppedWhenItsTimeIsOver(t *testing.T) {
+func TestRun_TimeOver_StopsTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, flag := range []string{"--max-hold=1s", "--lease=4s"} {
@@ -150,7 +150,7 @@ func TestACommandIsStoppedWhenItsTimeIsOver(t *testing.T) {
 	}
 }
 
-func TestSignalsAreForwardedToTheCommand(t *testing.T) {
+func TestRun_Signal_IsForwardedToTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := begin(t, urlOf(s), "run", "--lock", "a", "--call-timeout=5s", "--", "sh", "-c",
@@ -170,7 +170,7 @@ func TestSignalsAreForwardedToTheCommand(t *testing.T) {
 	require.Equal(t, 128+15, codeOf(t, waits.Wait()))
 }
 
-func TestACommandDoesNotOutliveAKilledRun(t *testing.T) {
+func TestRun_Killed_EndsTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := begin(t, urlOf(s), "run", "--lock", "a", "--call-timeout=5s", "--", "sh", "-c",
@@ -180,7 +180,7 @@ func TestACommandDoesNotOutliveAKilledRun(t *testing.T) {
 }
 
 // A redlatch that stands still does not renew, and does not say so either.
-func TestTheGuardKillsACommandWhoseLeaseIsOver(t *testing.T) {
+func TestGuard_LeaseOver_KillsTheCommand(t *testing.T) {
 	t.Parallel()
 	sleeps := exec.Command("sleep", "600")
 	sleeps.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -201,7 +201,7 @@ func TestTheGuardKillsACommandWhoseLeaseIsOver(t *testing.T) {
 	require.Contains(t, says.String(), "the lease is over")
 }
 
-func TestAChildOfTheCommandJoinsItsHold(t *testing.T) {
+func TestRun_NestedInItsCommand_JoinsTheHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := run(t, urlOf(s), "run", "--lock", "a", "--fenced", "--call-timeout=5s", "--", "sh", "-c",
@@ -219,7 +219,7 @@ func TestAChildOfTheCommandJoinsItsHold(t *testing.T) {
 	require.False(t, state[0].Held)
 }
 
-func TestALockStaysTakenForAtLeastSoLong(t *testing.T) {
+func TestRun_AtLeast_KeepsTheLockTaken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := run(t, urlOf(s), "run", "--lock", "a", "--at-least", "1h", "--call-timeout=5s", "--", "true")

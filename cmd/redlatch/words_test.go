@@ -29,7 +29,7 @@ func alone(args ...string) result {
 	return result{code, out.String(), messages.String()}
 }
 
-func TestAMistypedCommandIsRefusedWithWhatItMayHaveBeen(t *testing.T) {
+func TestCommand_Mistyped_IsRefusedWithASuggestion(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		args []string
@@ -78,7 +78,7 @@ func TestHelp_EveryCommand_HasAPage(t *testing.T) {
 	require.Len(t, files, used)
 }
 
-func TestMessagesAreShort(t *testing.T) {
+func TestMessages_LongArguments_StayShort(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 70_000)
 	for _, args := range [][]string{{long}, {"inspect", long}, {"run", "--lock", long, "--", "true"},
@@ -128,7 +128,7 @@ func TestConnect_Refused_NamesFlagAndPage(t *testing.T) {
 	}
 }
 
-func TestNamesAndFlagsAreCompleted(t *testing.T) {
+func TestCompletion_NamesAndFlags_AreOffered(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	red := open(t, s)
@@ -168,7 +168,7 @@ func TestNamesAndFlagsAreCompleted(t *testing.T) {
 }
 
 // The rights of redlatch acl are tried in proof/rights; here those of the command itself.
-func TestTheUserOfAnACLLineMayInspectOrRun(t *testing.T) {
+func TestACL_UserOfItsLine_MayInspectOrRun(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	h, err := open(t, s).Locks().Reentrant("shop:job").WithLabel("one").Lock(t.Context())

@@ -45,7 +45,7 @@ func manager(red *redlatch.Client, addr string, p asynq.PeriodicTaskConfigProvid
 
 // A leader enqueues the ticks of the last 20 s, and its successor, once more, those of its own last 20 s. asynq refuses
 // what is there, pending or done. Package periodic shows the same of leaders that are cut off.
-func TestEachTickIsEnqueuedOnceThoughLeadersFollowOneAnother(t *testing.T) {
+func TestManager_LeadersChange_EnqueuesEachTickOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	red := redlatchtest.New(t).Open() // the election need not be on the server of asynq
@@ -88,7 +88,7 @@ func TestEachTickIsEnqueuedOnceThoughLeadersFollowOneAnother(t *testing.T) {
 	}
 }
 
-func TestWhatIsEnqueuedHasTheOptionsOfItsTask(t *testing.T) {
+func TestManager_TaskWithOptions_IsEnqueuedWithThem(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	red := redlatchtest.New(t).Open()
@@ -118,7 +118,7 @@ func TestWhatIsEnqueuedHasTheOptionsOfItsTask(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestATaskThatCannotBeIsRefused(t *testing.T) {
+func TestManager_BadTask_IsRefused(t *testing.T) {
 	red := redlatchtest.New(t).Open()
 	for why, provider := range map[string]tasks{
 		"Task is nil": these(nil),

@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestFiles_Rules(t *testing.T) {
+func TestFiles_AnyTokens_ObeyTheGuardRules(t *testing.T) {
 	dir := t.TempDir()
 	var f redlatchfence.Files
 	rules(t, f, filepath.Join(dir, "rules"))
@@ -51,7 +51,7 @@ func TestFiles_Rules(t *testing.T) {
 }
 
 // A process that is stopped within its act keeps the next holder waiting, and is never overtaken by it.
-func TestFiles_StoppedProcess(t *testing.T) {
+func TestFiles_ProcessStopped_IsNotOvertaken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "account")
 	var f redlatchfence.Files
 	for name, end := range map[string]func(c *redistest.Child){

@@ -18,7 +18,7 @@ type plainGuard struct{ redlatchfence.Guard }
 
 func byPath(r *http.Request) string { return r.URL.Path[1:] }
 
-func TestHTTP_Refusals(t *testing.T) {
+func TestHandler_StaleOrBadToken_IsRefused(t *testing.T) {
 	for name, guard := range map[string]redlatchfence.Guard{
 		"exclusive": &redlatchfence.Memory{}, "plain": plainGuard{&redlatchfence.Memory{}},
 	} {
@@ -89,7 +89,7 @@ func (brokenGuard) Advance(context.Context, string, redlatchfence.Token) error {
 	return errors.New("down")
 }
 
-func TestHTTP_GuardIsDown(t *testing.T) {
+func TestHandler_GuardDown_IsServiceUnavailable(t *testing.T) {
 	h := redlatchfence.Handler(brokenGuard{}, byPath, http.NotFoundHandler())
 	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/a", nil)
 	r.Header.Set(redlatchfence.Header, "33")

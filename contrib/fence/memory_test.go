@@ -9,13 +9,13 @@ import (
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
-func TestMemory(t *testing.T) {
+func TestMemory_AnyTokens_ObeyTheGuardRules(t *testing.T) {
 	var m redlatchfence.Memory
 	rules(t, &m, resource)
 	exclusive(t, &m, "account:8")
 }
 
-func TestOf(t *testing.T) {
+func TestOf_FencedHolds_GivesGrowingTokens(t *testing.T) {
 	red := redlatchtest.New(t).Open()
 	var last redlatchfence.Token
 	for range 2 {

@@ -23,7 +23,7 @@ func bucket(t *testing.T) (*Bucket, redlatchfence.S3) {
 	return b, redlatchfence.S3{Bucket: server.URL + "/", Client: server.Client()}
 }
 
-func TestObjects_Rules(t *testing.T) {
+func TestObjects_AnyTokens_ObeyTheGuardRules(t *testing.T) {
 	b, store := bucket(t)
 	o := redlatchfence.Objects{Store: store, Stamp: redlatchfence.StampJSON}
 	rules(t, o, "a+b/../c d//e?f#g")
@@ -54,7 +54,7 @@ func TestObjects_Rules(t *testing.T) {
 }
 
 // 34 comes, or the object goes, between the look of 33 and its write.
-func TestObjects_BetweenLookAndWrite(t *testing.T) {
+func TestObjects_WriteBetweenReadAndPut_NewerTokenWins(t *testing.T) {
 	for name, between := range map[string]func(t *testing.T, o redlatchfence.Objects, s redlatchfence.S3) error{
 		"newer": func(t *testing.T, o redlatchfence.Objects, _ redlatchfence.S3) error {
 			require.NoError(t, o.Put(t.Context(), "a", 34, []byte(`{"n": 34}`)))
@@ -106,7 +106,7 @@ func TestObjects_BetweenLookAndWrite(t *testing.T) {
 
 // Without a stamp S3's ETag says that nothing has changed when 34 has written the same data: the stale write is taken.
 // This is why Objects asks for a stamp, and notices an ETag that does not change.
-func TestObjects_ETagOfTheDataAlone(t *testing.T) {
+func TestObjects_ETagOfTheDataAlone_AcceptsAStaleWrite(t *testing.T) {
 	b, store := bucket(t)
 	o := redlatchfence.Objects{Store: store, UniqueETags: true} // which is not true
 	ctx := t.Context()
@@ -122,7 +122,7 @@ func TestObjects_ETagOfTheDataAlone(t *testing.T) {
 	require.ErrorContains(t, later, "UniqueETags does not hold")
 }
 
-func TestObjects_BadArguments(t *testing.T) {
+func TestObjects_BadArguments_AreRefused(t *testing.T) {
 	_, store := bucket(t)
 	ctx := t.Context()
 	for _, o := range []redlatchfence.Objects{
@@ -138,7 +138,7 @@ func TestObjects_BadArguments(t *testing.T) {
 	}
 }
 
-func TestS3_Answers(t *testing.T) {
+func TestS3_EachAnswer_HasItsError(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
 		header map[string]string

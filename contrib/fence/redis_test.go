@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestRedis_Rules(t *testing.T) {
+func TestRedis_AnyTokens_ObeyTheGuardRules(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		r := redlatchfence.Redis{Client: client}
@@ -54,7 +54,7 @@ func TestRedis_Rules(t *testing.T) {
 	})
 }
 
-func TestRedis_BadArguments(t *testing.T) {
+func TestRedis_BadArguments_AreRefused(t *testing.T) {
 	ctx := t.Context()
 	require.ErrorIs(t, redlatchfence.Redis{}.Advance(ctx, "a", 33), redlatchfence.ErrInvalid)
 	r := redlatchfence.Redis{Client: redistest.Embedded(t).Client(t)}

@@ -30,7 +30,7 @@ func balance(t *testing.T, db *sql.DB, table string) (n int64) {
 	return n
 }
 
-func TestRows_Rules(t *testing.T) {
+func TestRows_AnyTokens_ObeyTheGuardRules(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d redlatchfence.Dialect, open func() *sql.DB) {
 		db := open()
 		named, numbered := accounts(t, d, db)
@@ -46,7 +46,7 @@ func TestRows_Rules(t *testing.T) {
 	})
 }
 
-func TestRows_BadFields(t *testing.T) {
+func TestRows_BadFields_AreRefused(t *testing.T) {
 	good := redlatchfence.Rows{DB: services.FreshSQLite(t)(), Dialect: redlatchfence.SQLite, Table: "a.b", Key: "id"}
 	for field, spoil := range map[string]func(r *redlatchfence.Rows){
 		"DB":      func(r *redlatchfence.Rows) { r.DB = nil },
@@ -64,7 +64,7 @@ func TestRows_BadFields(t *testing.T) {
 }
 
 // 34 writes between what a transaction of 33 has read and its Update.
-func TestRows_InAnOldTransaction(t *testing.T) {
+func TestRows_NewerWriteDuringATransaction_RefusesTheUpdate(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d redlatchfence.Dialect, open func() *sql.DB) {
 		if d == redlatchfence.SQLite {
 			return // it has one writer at a time: 34 waits for the transaction of 33

@@ -50,7 +50,7 @@ func entries(t *testing.T, db *sql.DB) (all [][2]int64) {
 	return all
 }
 
-func TestFences_Rules(t *testing.T) {
+func TestFences_AnyTokens_ObeyTheGuardRules(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d redlatchfence.Dialect, open func() *sql.DB) {
 		db := open()
 		require.NoError(t, d.Create(t.Context(), db), "it may be called again")
@@ -62,7 +62,7 @@ func TestFences_Rules(t *testing.T) {
 	})
 }
 
-func TestFences_BadFields(t *testing.T) {
+func TestFences_BadFields_AreRefused(t *testing.T) {
 	ctx := t.Context()
 	err := redlatchfence.Fences{Dialect: redlatchfence.SQLite}.Advance(ctx, resource, 33)
 	require.ErrorIs(t, err, redlatchfence.ErrInvalid)
@@ -80,7 +80,7 @@ func TestFences_BadFields(t *testing.T) {
 }
 
 // The first of two transactions is held open while the second arrives. See Fences.Do for what each order means.
-func TestFences_TwoTransactions(t *testing.T) {
+func TestFences_TwoTransactions_SecondWaitsForTheFirst(t *testing.T) {
 	cases := []struct {
 		name            string
 		first, second   redlatchfence.Token
@@ -146,7 +146,7 @@ func TestFences_TwoTransactions(t *testing.T) {
 }
 
 // In a transaction of the user's own, at every level: one that waited is refused, or fails, and never writes.
-func TestFences_Check(t *testing.T) {
+func TestFences_CheckInOwnTransaction_AdmitsNoStaleWrite(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d redlatchfence.Dialect, open func() *sql.DB) {
 		levels := []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
 		if d == redlatchfence.SQLite {
@@ -178,7 +178,7 @@ func TestFences_Check(t *testing.T) {
 
 // Many holders at once, with new resources and rollbacks: what is committed never goes back to a smaller token. The
 // order is that of the transactions, since each reads the greatest token before it.
-func TestFences_Crowd(t *testing.T) {
+func TestFences_ManyHolders_NeverGoBackToASmallerToken(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d redlatchfence.Dialect, open func() *sql.DB) {
 		db := open()
 		book(t, db)
@@ -227,7 +227,7 @@ func TestFences_Crowd(t *testing.T) {
 	})
 }
 
-func TestFences_RolledBackTokens(t *testing.T) {
+func TestFences_TokenRolledBack_IsForgotten(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d redlatchfence.Dialect, open func() *sql.DB) {
 		ctx, f := t.Context(), redlatchfence.Fences{DB: open(), Dialect: d}
 		err := f.Do(ctx, resource, 34, func(context.Context, *sql.Tx) error { return errGivenUp })

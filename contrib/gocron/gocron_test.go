@@ -58,7 +58,7 @@ func (m machine) advance(t *testing.T, d time.Duration) error {
 }
 
 // go-co-op/gocron#841: the job takes a moment, so a machine that comes later would find a lock that ends with it free.
-func TestATickRunsOnceOnMachinesWhoseClocksDiffer(t *testing.T) {
+func TestLocker_ClocksDiffer_EachTickRunsOnce(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		job        gocron.JobDefinition
@@ -85,7 +85,7 @@ func TestATickRunsOnceOnMachinesWhoseClocksDiffer(t *testing.T) {
 	}
 }
 
-func TestTheNextTickRunsWhenThePeriodIsOver(t *testing.T) {
+func TestLocker_PeriodOver_NextTickRuns(t *testing.T) {
 	srv := redlatchtest.New(t)
 	first, err := redlatchgocron.NewLocker(srv.Open().Locks(), 300*time.Millisecond)
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestTheNextTickRunsWhenThePeriodIsOver(t *testing.T) {
 	require.ErrorIs(t, err, redlatch.ErrNotAcquired, "it has begun less than an hour ago")
 }
 
-func TestALockerThatCannotBeIsRefused(t *testing.T) {
+func TestNewLocker_BadInput_IsRefused(t *testing.T) {
 	_, err := redlatchgocron.NewLocker(nil, time.Hour)
 	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	red := redlatchtest.New(t).Open()
@@ -143,7 +143,7 @@ func runs(t *testing.T, x gocron.Elector) chan struct{} {
 	return ran
 }
 
-func TestTheElectedRunsTheJobsAndThenAnother(t *testing.T) {
+func TestElector_LeaderLeaves_AnotherRunsTheJobs(t *testing.T) {
 	srv := redlatchtest.New(t)
 	first := redlatchgocron.NewElector(srv.Open().Elections().Election("jobs"), "first", quiet)
 	redistest.Eventually(t, time.Minute, "its election", func() bool { return first.IsLeader(t.Context()) == nil })
@@ -170,7 +170,7 @@ func TestTheElectedRunsTheJobsAndThenAnother(t *testing.T) {
 	require.ErrorIs(t, x.IsLeader(t.Context()), redlatch.ErrNotAcquired)
 }
 
-func TestACampaignThatFailedIsRepeatedAndNamed(t *testing.T) {
+func TestElector_CampaignFails_IsRepeatedAndReported(t *testing.T) {
 	srv := redlatchtest.New(t)
 	require.NoError(t, srv.Redis().Set("jobs", "of another program"))
 	red := srv.Open()
@@ -197,7 +197,7 @@ func TestACampaignThatFailedIsRepeatedAndNamed(t *testing.T) {
 	require.NoError(t, x.Close(t.Context()))
 }
 
-func TestTheFunctionsOfThePageSchedule(t *testing.T) {
+func TestPageCode_Functions_ScheduleTheirJobs(t *testing.T) {
 	red := redlatchtest.New(t).Open()
 	s, err := gocron.NewScheduler()
 	require.NoError(t, err)

@@ -42,7 +42,7 @@ func as(user string) context.Context {
 	return metadata.NewOutgoingContext(context.Background(), metadata.Pairs("x-user", user))
 }
 
-func TestACallTakesOfAllLimitsAndIsToldWhenItCouldPass(t *testing.T) {
+func TestInterceptor_SeveralLimits_TakesOfAllAndSaysWhenToRetry(t *testing.T) {
 	c := redlatchtest.New(t).Open().Limiters()
 	i, err := redlatchgrpc.New(c,
 		redlatchgrpc.Limit{Limiter: c.Limiter("user", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}),
@@ -94,7 +94,7 @@ func TestByMetadata_FieldMissing_HasAKey(t *testing.T) {
 	}
 }
 
-func TestACallThatCannotBeJudgedIsUnavailable(t *testing.T) {
+func TestInterceptor_ServerDown_FollowsThePolicy(t *testing.T) {
 	server := redlatchtest.New(t)
 	c := server.Open().Limiters()
 	fail, err := redlatchgrpc.New(c, redlatchgrpc.Limit{Limiter: c.Limiter("fail", ratelimit.LimiterOptions{Rate: 9})})
@@ -110,7 +110,7 @@ func TestACallThatCannotBeJudgedIsUnavailable(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestWhatNewRefuses(t *testing.T) {
+func TestNew_BadLimits_AreRefused(t *testing.T) {
 	c := redlatchtest.New(t).Open().Limiters()
 	for _, limits := range [][]redlatchgrpc.Limit{nil, make([]redlatchgrpc.Limit, 17), make([]redlatchgrpc.Limit, 1)} {
 		_, err := redlatchgrpc.New(c, limits...)

@@ -41,7 +41,7 @@ func limited(t *testing.T, c *ratelimit.Client, next http.Handler,
 	}
 }
 
-func TestARequestTakesOfAllLimitsAndIsToldWhatIsLeft(t *testing.T) {
+func TestMiddleware_SeveralLimits_TakesOfAllAndSaysHowMuchIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := redlatchtest.New(t).Open().Limiters()
 		user := redlatchhttp.ByHeader("X-User")
@@ -72,7 +72,7 @@ func TestARequestTakesOfAllLimitsAndIsToldWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestCostsAndAnswersAreTheOptions(t *testing.T) {
+func TestMiddleware_CostAndRefusedOptions_ReplaceTheDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := redlatchtest.New(t).Open().Limiters()
 		ask := limited(t, c, served, redlatchhttp.Options{
@@ -93,7 +93,7 @@ func TestCostsAndAnswersAreTheOptions(t *testing.T) {
 	})
 }
 
-func TestAServerThatIsDownIsAsThePolicySays(t *testing.T) {
+func TestMiddleware_RedisDown_FollowsThePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		c := srv.Open().Limiters()
@@ -182,7 +182,7 @@ func TestHeaders_LargeBurst_HaveIntegersOfStructuredFields(t *testing.T) {
 	})
 }
 
-func TestPermitsBoundWhatIsUnderWay(t *testing.T) {
+func TestMiddleware_Permits_BoundConcurrentRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		red := redlatchtest.New(t).Open()
 		begun, end := make(chan bool), make(chan bool)
@@ -204,7 +204,7 @@ func TestPermitsBoundWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-func TestWhatClientsSendIsAKeyOrStandsForOne(t *testing.T) {
+func TestByHeaderAndByIP_AnyClientValue_GivesAValidKey(t *testing.T) {
 	by := func(value string) string {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header["X-User"] = []string{value}
@@ -229,7 +229,7 @@ func TestWhatClientsSendIsAKeyOrStandsForOne(t *testing.T) {
 	}
 }
 
-func TestWhatNewRefuses(t *testing.T) {
+func TestNew_BadMiddlewareOptions_AreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := redlatchtest.New(t).Open().Limiters()
 		l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1})

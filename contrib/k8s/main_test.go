@@ -38,7 +38,7 @@ func record(who string) resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{HolderIdentity: who, LeaseDurationSeconds: 15}
 }
 
-func TestARecordIsWrittenOnlyIfItIsTheOneLastSeen(t *testing.T) {
+func TestUpdate_RecordChangedSinceGet_IsAConflict(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		ctx := t.Context()
 		ann, bob := candidate(t, s.Client(t), "ann"), candidate(t, s.Client(t), "bob")
@@ -76,7 +76,7 @@ func TestARecordIsWrittenOnlyIfItIsTheOneLastSeen(t *testing.T) {
 }
 
 // (state, arguments) -> (reply, state), and the same once more.
-func TestScript(t *testing.T) {
+func TestWriteScript_EachState_AnswersAsItsTable(t *testing.T) {
 	text, err := os.ReadFile("lua/write.lua")
 	require.NoError(t, err)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -114,7 +114,7 @@ func TestScript(t *testing.T) {
 	})
 }
 
-func TestAWriteWhoseReplyWasLostIsAConflictOnceOvertaken(t *testing.T) {
+func TestUpdate_ReplyLostAndOvertaken_IsAConflict(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	option := s.Option()
@@ -143,7 +143,7 @@ func TestAWriteWhoseReplyWasLostIsAConflictOnceOvertaken(t *testing.T) {
 	require.Equal(t, "bob", seen.HolderIdentity)
 }
 
-func TestWhatCannotBeIsRefused(t *testing.T) {
+func TestNew_BadInput_IsRefused(t *testing.T) {
 	client := redistest.Embedded(t).Client(t)
 	_, err := redlatchk8s.New(nil, "a", redlatchk8s.Options{})
 	require.ErrorContains(t, err, "client is nil")
@@ -182,7 +182,7 @@ func manage(t *testing.T, l resourcelock.Interface) (
 	return m.Elected(), work, cancel, ended
 }
 
-func TestOfTwoManagersOneWorksAndThenTheOther(t *testing.T) {
+func TestManagers_LeaderStops_OtherTakesOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	events := make(chan string, 2)
@@ -213,7 +213,7 @@ func TestOfTwoManagersOneWorksAndThenTheOther(t *testing.T) {
 	s.Resume(t)
 }
 
-func TestTheManagerOfThePageIsMade(t *testing.T) {
+func TestPageCode_Manager_IsMade(t *testing.T) {
 	red, end := connect()
 	defer end()
 	m, err := Manager(red, &rest.Config{Host: "http://127.0.0.1:1"})

@@ -32,7 +32,7 @@ func fill(t *testing.T, m *redlatchledger.Mover, epoch int64, n int) {
 }
 
 // The units of one customer are found by an index, by UnitsOf and in the view: the rows of the others are not read.
-func TestTheUnitsOfOneClaimantAreReadByAnIndex(t *testing.T) {
+func TestUnitsOf_ManyClaimants_AreReadByAnIndex(t *testing.T) {
 	t.Parallel()
 	const customers = 3_000
 	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {

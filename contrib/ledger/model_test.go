@@ -21,7 +21,7 @@ import (
 // A Mover writes, and refuses, what the mover of the model does: batches that begin too early or too late, have been
 // written, are told again later, differ from what was written, or are of another opening. Its errors say which, and a
 // batch that is refused has written nothing.
-func TestAMoverWritesWhatTheModelOfStocksWrites(t *testing.T) {
+func TestMover_RandomBatches_WritesAsTheModel(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		const known = 7

@@ -162,7 +162,7 @@ func crashingMovers[E any](t *testing.T,
 // Three movers, each with connections of its own, are slow now and then, and crash before the transaction, in it,
 // between the commit and the removal, while a crowd claims, reserves and returns. Each entry is in the database once,
 // and so is what was done with it in its transaction.
-func TestMoversThatCrashWriteEveryEntryOnce(t *testing.T) {
+func TestMovers_CrashAnywhere_WriteEveryEntryOnce(t *testing.T) {
 	t.Parallel()
 	each(t, 1000, func(t *testing.T, s *shop) {
 		_, err := s.DB.Exec(`CREATE TABLE orders (serial bigint PRIMARY KEY, claimant text)`)
@@ -215,7 +215,7 @@ func TestMoversThatCrashWriteEveryEntryOnce(t *testing.T) {
 
 // The stock is lost, and opened again from the database. That is another opening, in which units of the first are
 // returned.
-func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
+func TestRestore_StockLost_GoesOnFromTheDatabase(t *testing.T) {
 	t.Parallel()
 	each(t, 9, func(t *testing.T, s *shop) {
 		for _, user := range []string{"ann", "bob", "cid"} {
@@ -258,7 +258,7 @@ func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
 }
 
 // What is left of grants of which parts were returned, compared with a count unit by unit.
-func TestTheViewHasEveryUnitThatWasNotReturned(t *testing.T) {
+func TestView_PartsReturned_HasEveryUnitLeft(t *testing.T) {
 	t.Parallel()
 	each(t, 9, func(t *testing.T, s *shop) {
 		var before []stock.Entry
@@ -326,7 +326,7 @@ func TestTheViewHasEveryUnitThatWasNotReturned(t *testing.T) {
 	})
 }
 
-func TestKeepGoesOnAfterAnErrorOfTheDatabaseAndEndsAtAHole(t *testing.T) {
+func TestKeep_DatabaseFails_GoesOnUntilAHole(t *testing.T) {
 	t.Parallel()
 	each(t, 9, func(t *testing.T, s *shop) {
 		var failures []error
@@ -371,7 +371,7 @@ func TestKeepGoesOnAfterAnErrorOfTheDatabaseAndEndsAtAHole(t *testing.T) {
 
 // A mover that crashes after its commit leaves the entries to the next one, which has nothing new to write and
 // publishes them.
-func TestEveryMovedEntryIsPublishedAndFailuresDoNotStopTheMover(t *testing.T) {
+func TestMover_PublishFails_PublishesEveryEntryLater(t *testing.T) {
 	t.Parallel()
 	each(t, 9, func(t *testing.T, s *shop) {
 		var failures []error

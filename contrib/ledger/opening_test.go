@@ -34,7 +34,7 @@ func (s *shop) sold(t *testing.T) (n int64) {
 
 // Redis loses the stock, and a process that starts opens it again: everything would be sold a second time, in an
 // opening whose numbers contradict nothing. The database knows the first, also if no entry of it was moved.
-func TestASecondOpeningIsNoticedByMoverAndOpener(t *testing.T) {
+func TestOpening_SecondAfterALoss_IsRefusedByMoverAndOpener(t *testing.T) {
 	t.Parallel()
 	for _, moved := range []int64{0, 9} {
 		each(t, 9, func(t *testing.T, s *shop) {
@@ -79,7 +79,7 @@ func TestASecondOpeningIsNoticedByMoverAndOpener(t *testing.T) {
 }
 
 // Whoever opens a stock tells the database a moment later, when movers may have an entry already.
-func TestKeepWaitsForAnOpeningToBeAnnounced(t *testing.T) {
+func TestKeep_OpeningNotAnnounced_WaitsForIt(t *testing.T) {
 	t.Parallel()
 	each(t, 9, func(t *testing.T, s *shop) {
 		_, err := s.DB.Exec(`DELETE FROM mark`)
@@ -103,7 +103,7 @@ func TestKeepWaitsForAnOpeningToBeAnnounced(t *testing.T) {
 }
 
 // Processes start at the same time, and each creates the tables and tells of what it has opened or joined.
-func TestOfOpeningsThatAreAnnouncedAtTheSameTimeOneIsTheFirst(t *testing.T) {
+func TestAnnounce_ManyOpeningsAtOnce_OneIsFirst(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		for round := range 4 {
@@ -153,7 +153,7 @@ func TestOfOpeningsThatAreAnnouncedAtTheSameTimeOneIsTheFirst(t *testing.T) {
 }
 
 // Names that MySQL's own texts would take for one.
-func TestClaimantsAreWhoTheyAreToTheByte(t *testing.T) {
+func TestClaimants_SimilarNames_StayDistinct(t *testing.T) {
 	t.Parallel()
 	each(t, 9, func(t *testing.T, s *shop) {
 		for _, user := range []string{"ann", "Ann", "ann ", "änn", "a\u0308nn", "安"} {
@@ -170,7 +170,7 @@ func TestClaimantsAreWhoTheyAreToTheByte(t *testing.T) {
 	})
 }
 
-func TestAMoversBadInputIsRefused(t *testing.T) {
+func TestMover_BadInput_IsRefused(t *testing.T) {
 	t.Parallel()
 	db := services.FreshSQLite(t)()
 	good := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}

@@ -72,7 +72,7 @@ func (g *gift) drain(t *testing.T) error {
 
 // A packet is grabbed while movers crash. What the database has, and what it has paid, is what users were told, and
 // with the refund it is the total to the cent.
-func TestWhatTheDatabaseHasOfAPacketIsItsTotal(t *testing.T) {
+func TestPacketMover_CrashesDuringGrabs_SumsToTheTotal(t *testing.T) {
 	t.Parallel()
 	eachGift(t, redpacket.Spec{Total: 12_345, Shares: 100}, func(t *testing.T, g *gift) {
 		_, err := g.DB.Exec(`CREATE TABLE payments (serial bigint PRIMARY KEY, cents bigint)`)
@@ -130,7 +130,7 @@ func TestWhatTheDatabaseHasOfAPacketIsItsTotal(t *testing.T) {
 	})
 }
 
-func TestSharesThatWouldNotAddUpAreRefused(t *testing.T) {
+func TestPacketMover_SharesDoNotAddUp_AreRefused(t *testing.T) {
 	t.Parallel()
 	eachGift(t, redpacket.Spec{Total: 100, Shares: 3}, func(t *testing.T, g *gift) {
 		e := func(serial, cents int64) redpacket.Entry {
@@ -176,7 +176,7 @@ func TestSharesThatWouldNotAddUpAreRefused(t *testing.T) {
 }
 
 // Redis loses a packet, and it is sent again: its total would be paid twice.
-func TestAPacketThatIsSentASecondTimeIsPaidOnce(t *testing.T) {
+func TestPacketMover_SentASecondTime_IsPaidOnce(t *testing.T) {
 	t.Parallel()
 	eachGift(t, redpacket.Spec{Total: 300, Shares: 3, Method: redpacket.Equal}, func(t *testing.T, g *gift) {
 		g.grab(t, "ann")

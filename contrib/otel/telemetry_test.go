@@ -123,7 +123,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	require.Eventually(t, is, 30*time.Second, time.Millisecond, what)
 }
 
-func TestSpansOfALockAreChildrenOfTheCallersAndLinked(t *testing.T) {
+func TestSpans_OfALock_AreLinkedChildrenOfTheCallers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redlatchotel.Options{})
 	ctx, caller := r.under("work")
@@ -153,7 +153,7 @@ func TestSpansOfALockAreChildrenOfTheCallersAndLinked(t *testing.T) {
 	require.Equal(t, len(r.recorder.Started()), len(r.recorder.Ended())+2, "but for the caller's")
 }
 
-func TestEachReentryAndEachReaderHasSpansOfItsOwn(t *testing.T) {
+func TestSpans_ReentryOrReader_HasItsOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redlatchotel.Options{Names: true})
 	for _, lock := range []*rlock.Lock{r.red.Locks().Reentrant("l"), r.red.Locks().ReadWrite("rw").Read()} {
@@ -180,7 +180,7 @@ func TestEachReentryAndEachReaderHasSpansOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestAWaiterIsLinkedToTheSpanThatTheHoldersLabelNames(t *testing.T) {
+func TestSpans_WaiterBehindALabel_IsLinkedToTheHolder(t *testing.T) {
 	t.Parallel()
 	for kind, of := range map[string]func(r *rig) (hold func(ctx context.Context,
 		label string) (release func(context.Context) error, err error)){
@@ -245,7 +245,7 @@ func TestAWaiterIsLinkedToTheSpanThatTheHoldersLabelNames(t *testing.T) {
 	}
 }
 
-func TestWithoutLinksAWaiterSendsNothingMore(t *testing.T) {
+func TestSpans_LinksOff_AddNoCommands(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redlatchotel.Options{})
 	ctx, _ := r.under("work")
@@ -259,7 +259,7 @@ func TestWithoutLinksAWaiterSendsNothingMore(t *testing.T) {
 	require.Equal(t, true, value(r.ended("lock acquire")[1], "redlatch.waited"))
 }
 
-func TestARefusedWaitIsNoErrorAndAFailureIsOne(t *testing.T) {
+func TestSpans_RefusedOrFailed_OnlyFailureIsAnError(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redlatchotel.Options{})
 	ctx, _ := r.under("work")
@@ -292,7 +292,7 @@ func TestARefusedWaitIsNoErrorAndAFailureIsOne(t *testing.T) {
 	r.server.Heal()
 }
 
-func TestALostHoldsSpanEndsWithTheCause(t *testing.T) {
+func TestSpans_HoldLost_EndWithTheCause(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redlatchotel.Options{})
 	ctx, _ := r.under("work")
@@ -318,7 +318,7 @@ func TestALostHoldsSpanEndsWithTheCause(t *testing.T) {
 	r.only("lock hold")
 }
 
-func TestSpansOfPermitsAndLatches(t *testing.T) {
+func TestSpans_PermitsAndBarrier_AreChildrenOfTheCallers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redlatchotel.Options{})
 	ctx, caller := r.under("work")
@@ -342,7 +342,7 @@ func TestSpansOfPermitsAndLatches(t *testing.T) {
 	require.Len(t, r.recorder.Started(), 2)
 }
 
-func TestNothingIsKeptOfHoldsThatEnded(t *testing.T) {
+func TestObserver_HoldsEnded_KeepsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redlatchotel.Options{Links: true})
 	collected := make(chan int, 100)
@@ -419,7 +419,7 @@ func (r *rig) point(name string, labels ...string) float64 {
 }
 
 // contrib/prometheus shows what is counted; package measure feeds both.
-func TestMetrics_HaveNamesAndLabelsOfOpenTelemetry(t *testing.T) {
+func TestMetrics_OfALock_HaveNamesAndLabelsOfOpenTelemetry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redlatchotel.Options{})
 	ctx, _ := r.under("work")
@@ -439,7 +439,7 @@ func TestMetrics_HaveNamesAndLabelsOfOpenTelemetry(t *testing.T) {
 	}
 }
 
-func TestALabelCarriesASpanAndATextOfTheUsers(t *testing.T) {
+func TestLabel_SpanAndText_CarriesBoth(t *testing.T) {
 	t.Parallel()
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	ctx := trace.ContextWithSpanContext(context.Background(), redlatchotel.SpanContext(parent))

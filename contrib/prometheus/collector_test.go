@@ -65,7 +65,7 @@ func value(t *testing.T, c *redlatchprom.Collector, name string, labels ...strin
 	return 0
 }
 
-func TestLocksAndPermitsAreCounted(t *testing.T) {
+func TestCollector_LocksAndPermits_AreCounted(t *testing.T) {
 	t.Parallel()
 	c, red := open(t)
 	ctx := t.Context()
@@ -111,7 +111,7 @@ func TestLocksAndPermitsAreCounted(t *testing.T) {
 	require.EqualValues(t, 1, value(t, c, "redlatch_await_seconds", "class=barrier", "result=reached"))
 }
 
-func TestALossIsCountedByItsCauseAndWasZeroBefore(t *testing.T) {
+func TestCollector_Loss_IsCountedByCauseFromZero(t *testing.T) {
 	t.Parallel()
 	c, red := open(t)
 	ctx := t.Context()
@@ -128,7 +128,7 @@ func TestALossIsCountedByItsCauseAndWasZeroBefore(t *testing.T) {
 	require.EqualValues(t, 1, value(t, c, "redlatch_releases_total", "class=job", "kind=lock", "result=lost"))
 }
 
-func TestClaimsAndWritesAreCounted(t *testing.T) {
+func TestCollector_ClaimsAndWrites_AreCounted(t *testing.T) {
 	t.Parallel()
 	c, red := open(t)
 	ctx := t.Context()
@@ -163,7 +163,7 @@ func TestClaimsAndWritesAreCounted(t *testing.T) {
 	require.EqualValues(t, 1, value(t, c, "redlatch_write_seconds", "class=visits"))
 }
 
-func TestMetricsFollowTheConventions(t *testing.T) {
+func TestCollector_AllMetrics_FollowTheConventions(t *testing.T) {
 	t.Parallel()
 	c := everything()
 	problems, err := testutil.CollectAndLint(c)
@@ -171,7 +171,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-func TestClassesAreBounded(t *testing.T) {
+func TestCollector_ManyNames_HaveBoundedClasses(t *testing.T) {
 	t.Parallel()
 	c := redlatchprom.New(redlatchprom.Options{MaxClasses: 3, Class: func(_, name string) string { return name }})
 	locks, counters := c.Locks(), c.Counters()

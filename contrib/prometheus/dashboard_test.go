@@ -69,7 +69,7 @@ func queries(t *testing.T) (all map[string][]string) {
 	return all
 }
 
-func TestTheDashboardAndTheAlertsNameMetricsThatExist(t *testing.T) {
+func TestDashboardAndAlerts_Queries_NameExistingMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(everything()))
 	families, err := registry.Gather()
@@ -110,8 +110,8 @@ func TestTheDashboardAndTheAlertsNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestTheAlertsPassPromtool runs promtool where it is installed.
-func TestTheAlertsPassPromtool(t *testing.T) {
+// TestAlerts_Promtool_AcceptsThem runs promtool where it is installed.
+func TestAlerts_Promtool_AcceptsThem(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("no promtool in PATH: install Prometheus to have the alert rules checked by it, too")
@@ -122,7 +122,7 @@ func TestTheAlertsPassPromtool(t *testing.T) {
 	}
 }
 
-func TestEveryAlertIsSeenFiringAndQuietInItsUnitTest(t *testing.T) {
+func TestAlerts_UnitTest_ShowsEachFiringAndQuiet(t *testing.T) {
 	text, err := os.ReadFile("alerts_test.yaml")
 	require.NoError(t, err)
 	var seen []string

@@ -88,7 +88,7 @@ func ticks(t *testing.T, db *pgxpool.Pool, of string) (all []time.Time) {
 // riverqueue/river#342: with River's own periodic jobs only those of its leader's service are inserted. Here each
 // service has its own, of which a successor inserts those of its last 20 s once more: River refuses them, whatever
 // became of the jobs. Package periodic shows the same of leaders that are cut off.
-func TestServicesThatShareASchemaHaveTheirOwnJobs(t *testing.T) {
+func TestManager_ServicesShareASchema_InsertTheirOwnJobs(t *testing.T) {
 	t.Parallel()
 	db := schema(t)
 	red := redlatchtest.New(t).Open()
@@ -109,7 +109,7 @@ func TestServicesThatShareASchemaHaveTheirOwnJobs(t *testing.T) {
 	}
 }
 
-func TestAJobThatCannotBeIsRefused(t *testing.T) {
+func TestManager_BadJob_IsRefused(t *testing.T) {
 	red := redlatchtest.New(t).Open()
 	client, err := river.NewClient(riverpgxv5.New(nil), &river.Config{})
 	require.NoError(t, err)

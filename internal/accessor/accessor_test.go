@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/accessor"
 )
 
-func TestOf_RegisteredAccessors(t *testing.T) {
+func TestOf_SeveralRegistered_FindsEachByType(t *testing.T) {
 	type client struct{ kept string }
 	accessor.Register(func(c *client) *string { return &c.kept })
 	accessor.Register(func(c *client) int { return len(c.kept) })

@@ -10,7 +10,7 @@ import (
 )
 
 // The lines of the document are those of redlatch acl, and of redlatch acl --prefix shop:.
-func TestTheLinesOfTheDocumentAreThese(t *testing.T) {
+func TestLine_Documents_ShowTheSame(t *testing.T) {
 	document, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
 	lines := strings.Split(string(document), "\n")
@@ -20,7 +20,7 @@ func TestTheLinesOfTheDocumentAreThese(t *testing.T) {
 	}
 }
 
-func TestAPrefixBoundsTheNamesAsTheyAreWritten(t *testing.T) {
+func TestLine_Prefix_BoundsNamesLiterally(t *testing.T) {
 	require.Contains(t, Line("u", "a*b:", "limits"), ` ~rc:{a\*b:* ~rc:a\*b:* `)
 	require.Contains(t, Line("u", "{t}:", "semaphores"),
 		` ~{t}:* ~redlatch_queue:{t}:* ~redlatch_alive:* &redisson_sc:{t}:* `)
@@ -29,7 +29,7 @@ func TestAPrefixBoundsTheNamesAsTheyAreWritten(t *testing.T) {
 	require.Empty(t, Line("u", "", "locks", "nothing"))
 }
 
-func TestALineForOneKindOfServerLeavesOutWhatOthersAreSent(t *testing.T) {
+func TestLineOn_OneTopology_LeavesOutCommandsOfOthers(t *testing.T) {
 	single, sentinel, cluster := LineOn("single", "u", "", "locks"), LineOn("sentinel", "u", "", "locks"),
 		LineOn("cluster", "u", "", "locks")
 	require.NotContains(t, single, "+ssubscribe")

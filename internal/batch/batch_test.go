@@ -113,7 +113,7 @@ func TestBatcher_NotSent_IsErrUnavailable(t *testing.T) {
 
 // No timer is waited for: the second half is sent when it has gathered. What comes then waits for one of the two to be
 // answered.
-func TestBatcher_SplitInHalf(t *testing.T) {
+func TestBatcher_SplitInHalf_SendsTheSecondHalfWithoutATimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := doubler(t, Options{Window: time.Minute}, func(int) time.Duration { return time.Second / 4 })
 		b.MinInFlight, b.SplitInHalf, b.Calls = 4, true, func() int { return 2 }
@@ -138,7 +138,7 @@ func TestBatcher_SplitInHalf(t *testing.T) {
 }
 
 // The third and fourth call are for servers that are far away.
-func TestCoalescer_CallsGrowWithLatency(t *testing.T) {
+func TestCoalescer_LatencyGrows_AllowsMoreCalls(t *testing.T) {
 	l := NewCoalescer(CoalescerConfig[int]{Timeout: time.Second})
 	require.Equal(t, 2, l.calls.Calls(), "nothing is known")
 	l.took(int64(2 * time.Millisecond))

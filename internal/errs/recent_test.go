@@ -19,7 +19,7 @@ func names(t *errs.RecentErrors) (all []string) {
 	return all
 }
 
-func TestRecentErrors_Expected(t *testing.T) {
+func TestRecentErrors_ExpectedErrors_AreNotKept(t *testing.T) {
 	var all errs.RecentErrors
 	for _, err := range []error{nil, errs.ErrNotAcquired, context.Canceled, fmt.Errorf("x: %w", context.DeadlineExceeded),
 		errs.ErrClosed,
@@ -31,7 +31,7 @@ func TestRecentErrors_Expected(t *testing.T) {
 	require.Len(t, all.Last(), 1)
 }
 
-func TestRecentErrors_Bounded(t *testing.T) {
+func TestRecentErrors_VeryMany_KeepsTheLastEightOfEachAct(t *testing.T) {
 	var all errs.RecentErrors
 	all.Add("renew", "cause", errs.ErrUnavailable)
 	for i := range 10_000 {
@@ -52,7 +52,7 @@ func TestRecentErrors_Bounded(t *testing.T) {
 	require.Equal(t, "w99 x 1", names(&all)[0])
 }
 
-func TestRecentErrors_Concurrent(t *testing.T) {
+func TestRecentErrors_ConcurrentCalls_DoNotRace(t *testing.T) {
 	var all errs.RecentErrors
 	var done sync.WaitGroup
 	for i := range 4 {

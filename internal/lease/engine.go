@@ -97,7 +97,7 @@ type sleep struct {
 
 // entry is the key of the watchdog map: connectionID:key. There is one entry for each process and name, with the leases
 // of all owners there. The id is a handle of one word, because a held lock must cost less than 1 KiB;
-// TestManyHeldLocksCostLittle in rlock shows what it costs.
+// TestHolds_Thousands_CostLittle in rlock shows what it costs.
 type entry struct {
 	connection unique.Handle[string]
 	key        string

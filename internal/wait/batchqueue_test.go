@@ -206,7 +206,7 @@ func TestBatchQueue_NobodyWaits_RequestsGoOutTogether(t *testing.T) {
 
 // From the first that is refused on, one call at a time asks for many; and what is released is served in the order in
 // which the waiters came, without another call.
-func TestBatchQueue_SharedCallsInOrder(t *testing.T) {
+func TestBatchQueue_ManyWaiters_ShareCallsAndAreServedInOrder(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		const n = 1000
 		s := newStore(r, 0)
@@ -234,7 +234,7 @@ func TestBatchQueue_SharedCallsInOrder(t *testing.T) {
 	})
 }
 
-func TestBatchQueue_Outage(t *testing.T) {
+func TestBatchQueue_Outage_AsksOneAtATimeAndRecovers(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		const n = 300
 		s := newStore(r, 0)
@@ -256,7 +256,7 @@ func TestBatchQueue_Outage(t *testing.T) {
 }
 
 // After a gap in the messages all ask, in batches, and what is granted meanwhile is confirmed.
-func TestBatchQueue_Gap(t *testing.T) {
+func TestBatchQueue_GapInMessages_AsksAgainInBatches(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		got := s.start(t.Context(), 0, 200)
@@ -317,7 +317,7 @@ func TestBatchQueue_LeaverIsAskedFor_OwesARelease(t *testing.T) {
 }
 
 // The timer of the next end of a lease is one, and asks for one waiter.
-func TestBatchQueue_LeaseTimer(t *testing.T) {
+func TestBatchQueue_LeaseEnds_AsksForOneWaiter(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		s.due = 5 * time.Second
@@ -333,7 +333,7 @@ func TestBatchQueue_LeaseTimer(t *testing.T) {
 }
 
 // "0 <ms> <owner>" gives a process the timer; "0 0 <owner>" has that very waiter ask.
-func TestBatchQueue_TicketZero(t *testing.T) {
+func TestBatchQueue_TicketZero_SetsTheTimerOrAsks(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		got := s.start(t.Context(), 0, 3)
@@ -361,7 +361,7 @@ func TestBatchQueue_TicketZero(t *testing.T) {
 }
 
 // Grants that this process' own calls were told of need no message.
-func TestBatchQueue_ServedByOwnReplies(t *testing.T) {
+func TestBatchQueue_GrantInOwnReply_NeedsNoMessage(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		got := s.start(t.Context(), 0, 2)
@@ -378,7 +378,7 @@ func TestBatchQueue_ServedByOwnReplies(t *testing.T) {
 
 // A process that may not hear grants has no places. Its waiters are served in their order, by polls and its own
 // releases.
-func TestBatchQueue_WithoutGrants(t *testing.T) {
+func TestBatchQueue_MayNotHearGrants_ServesByPollsInOrder(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.refuse("", "NOPERM this user has no permissions to access the channel")
 		s := newStore(r, 0)

@@ -42,7 +42,7 @@ func run(t *testing.T, args ...string) (said string, err error) {
 
 // Every fault but a split brain, which takes longest, befalls some deployment, and every deployment some faults: all of
 // them in full, by the command.
-func TestEachFaultOnceAndEachDeploymentOnce(t *testing.T) {
+func TestChaos_EachFaultAndDeploymentOnce_KeepsThePromises(t *testing.T) {
 	redistest.NeedServer(t)
 	redistest.SkipShort(t)
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestEachFaultOnceAndEachDeploymentOnce(t *testing.T) {
 }
 
 // A client that breaks a rule is found, whichever it is.
-func TestAClientThatBreaksTheRulesIsFound(t *testing.T) {
+func TestChaos_ClientBreaksARule_IsFound(t *testing.T) {
 	redistest.NeedServer(t)
 	t.Parallel()
 	for broken, primitive := range map[string]string{"late": "fair", "steal": "reentrant", "newid": "stock",
@@ -89,7 +89,7 @@ func TestRun_WithResultsInItsFile_GoesOnAndPrintsAll(t *testing.T) {
 	require.Contains(t, said, "| reset | all connections of a client are reset | ok | – | – | – |")
 }
 
-func TestACommandThatCannotBeIsRefused(t *testing.T) {
+func TestChaos_BadArguments_AreRefused(t *testing.T) {
 	for want, args := range map[string]string{
 		`no deployment "nowhere"`: "-deployments nowhere",
 		"must be positive":        "-duration 0s",

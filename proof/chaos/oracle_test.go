@@ -60,7 +60,7 @@ func judgedAs(t *testing.T, all map[string]planting) {
 }
 
 // What a client may not do, or be told, is found, and what it may is not.
-func TestTheOracleFindsWhatIsPlanted(t *testing.T) {
+func TestOracle_PlantedViolation_IsFound(t *testing.T) {
 	arrive := func(round string, client int64, at int64) []event {
 		return []event{{Client: int(client), Of: "latch", Do: "arrive", ID: round, V: client, Call: at * msec}}
 	}
@@ -147,7 +147,7 @@ func TestTheOracleFindsWhatIsPlanted(t *testing.T) {
 	})
 }
 
-func TestTheOracleFindsMoreThanThereIs(t *testing.T) {
+func TestOracle_PlantedHistory_FindsMoreThanThereIs(t *testing.T) {
 	passes := func(n, every int64) (all []event) {
 		for i := range n {
 			all = append(all, call("limiter", "pass", "", i*every, i*every+1, 0, "ok")...)
@@ -170,7 +170,7 @@ func TestTheOracleFindsMoreThanThereIs(t *testing.T) {
 	})
 }
 
-func TestTheOracleFindsFaultsInPermitsElectionsAndLedgers(t *testing.T) {
+func TestOracle_PermitElectionOrLedgerFault_IsFound(t *testing.T) {
 	taken := func(id string, from, to, round int64) []event {
 		return []event{
 			{Client: 1, Do: "take", ID: id, Call: from * msec, Return: from * msec, To: 1 << 62, N: 2, V: round, Out: "ok"},
@@ -222,7 +222,7 @@ func TestTheOracleFindsFaultsInPermitsElectionsAndLedgers(t *testing.T) {
 }
 
 // Porcupine finds what intervals alone do not: a release that succeeds though another has the lock since.
-func TestTheModelFindsAReleaseOfWhatIsNotHeld(t *testing.T) {
+func TestLinearizability_ReleaseWithoutAHold_IsFound(t *testing.T) {
 	h := played(hold(1, "a", 10, 5000, 1, 0, "ok"), hold(2, "b", 1500, 1600, 1, 0, "ok"))
 	h.events[1].To = 1010 * msec // it stopped in time, and its release says that it held the lock to the end
 	var v verdict

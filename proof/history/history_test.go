@@ -49,7 +49,7 @@ func renewed(op history.Op) history.Op { op.Renewed = true; return op }
 
 func cancelled(op history.Op) history.Op { op.Late = 40 * ms; return op }
 
-func TestSoundHistoriesAreAccepted(t *testing.T) {
+func TestModel_SoundHistories_AreAccepted(t *testing.T) {
 	const ok, refused, unknown = history.OK, history.Refused, history.Unknown
 	for name, l := range map[string]*history.Log{
 		"nothing": logOf(),
@@ -98,7 +98,7 @@ func TestSoundHistoriesAreAccepted(t *testing.T) {
 	}
 }
 
-func TestPlantedFaultsAreFound(t *testing.T) {
+func TestModel_PlantedFaults_AreFound(t *testing.T) {
 	const ok, refused, unknown = history.OK, history.Refused, history.Unknown
 	for name, l := range map[string]*history.Log{
 		"double grant": logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, ok, 2*ms, 3*ms, 100*ms),
@@ -149,7 +149,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	}
 }
 
-func TestARefusalMayBeDueToAWaiterThatHasGivenUp(t *testing.T) {
+func TestModel_RefusalByALateGrant_IsAcceptedForItsTime(t *testing.T) {
 	for _, late := range []time.Duration{0, 50 * ms} {
 		for at, possible := range map[time.Duration]bool{60 * ms: true, 140 * ms: true, 160 * ms: false} {
 			l := logOf(acquire(1, history.OK, 0, ms, 100*ms), acquire(2, history.Unknown, 2*ms, 5*ms, 100*ms),
@@ -162,7 +162,7 @@ func TestARefusalMayBeDueToAWaiterThatHasGivenUp(t *testing.T) {
 	}
 }
 
-func TestAGrantBeforeALostHoldCeasedToBeTrustedIsFound(t *testing.T) {
+func TestModel_GrantWhileALostHoldIsTrusted_IsFound(t *testing.T) {
 	for _, trusted := range []time.Duration{90 * ms, 110 * ms} {
 		l := logOf(renewed(acquire(1, history.OK, 0, ms, 100*ms)), acquire(2, history.OK, 99*ms, 100*ms, 100*ms))
 		l.Lost(1, time.Now().Add(trusted-l.At(time.Now())))

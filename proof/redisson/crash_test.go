@@ -129,9 +129,9 @@ func beHolder() error {
 	})
 }
 
-// TestADeadJavaWaiterInTheFairQueueCostsItsOwnPatience: the lock's lease when it came, and the time that it wanted to
+// TestFair_JavaWaiterDies_CostsItsOwnPatience: the lock's lease when it came, and the time that it wanted to
 // wait.
-func TestADeadJavaWaiterInTheFairQueueCostsItsOwnPatience(t *testing.T) {
+func TestFair_JavaWaiterDies_CostsItsOwnPatience(t *testing.T) {
 	each(t, []place{newestAlone, olderAlone}, func(t *testing.T, w *world) {
 		t.Parallel()
 		r := w.rig(t)
@@ -157,9 +157,9 @@ func TestADeadJavaWaiterInTheFairQueueCostsItsOwnPatience(t *testing.T) {
 	})
 }
 
-// TestEachWatchdogKeepsItsOwnHoldsOnly: what is renewed lasts, what has a lease of its own ends with it, also where the
-// other side's watchdog still believes that it holds that name.
-func TestEachWatchdogKeepsItsOwnHoldsOnly(t *testing.T) {
+// TestWatchdogs_OfBothSides_RenewOnlyTheirOwnHolds: what is renewed lasts, what has a lease of its own ends with it,
+// also where the other side's watchdog still believes that it holds that name.
+func TestWatchdogs_OfBothSides_RenewOnlyTheirOwnHolds(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		t.Parallel()
 		const watchdog = time.Second

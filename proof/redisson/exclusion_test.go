@@ -293,7 +293,7 @@ func contend(t *testing.T, r *rig, kind string, capacity, rounds int, loopers []
 		time.Since(began).Round(time.Millisecond), longest.Round(time.Millisecond), most, shares(all))
 }
 
-func TestFourGoProcessesAndFourJavaThreadsExclude(t *testing.T) {
+func TestExclusion_GoProcessesAndJavaThreads_NeverOverlap(t *testing.T) {
 	many := map[place]map[string]int{
 		newestAlone: {"lock": 400, "fenced": 150, "fair": 150, "spin": 40, "rw": 150, "write": 150, "sem": 150,
 			"permit": 150, "multi": 60},
@@ -332,8 +332,8 @@ func TestFourGoProcessesAndFourJavaThreadsExclude(t *testing.T) {
 	})
 }
 
-// TestBothReleasesOfRedissonAndWeShareALock: threads of both releases and Go processes at once.
-func TestBothReleasesOfRedissonAndWeShareALock(t *testing.T) {
+// TestExclusion_TwoRedissonReleasesAndGo_ShareALock: threads of both releases and Go processes at once.
+func TestExclusion_TwoRedissonReleasesAndGo_ShareALock(t *testing.T) {
 	driver(t)
 	for _, kind := range []string{"lock", "fair", "rw"} {
 		t.Run(kind, func(t *testing.T) {

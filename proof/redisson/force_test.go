@@ -10,13 +10,13 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// TestForceUnlockWakesAWaiterAndTheHolderIsTold: the holder, the waiter and who forces are of either language, in every
-// way in which not all are of one.
+// TestForceUnlock_AcrossLanguages_WakesTheWaiterAndEndsTheHold: the holder, the waiter and who forces are of either
+// language, in every way in which not all are of one.
 //
 // One of them takes a look: who waits behind a hold of ours queues for its release, and does not listen to what Java
 // publishes when it takes that hold away. PollCap is the answer there. And one asks: Redisson's forceUnlock of readers
 // leaves their timeout keys, which is what the server tells our readers about, so ours learns at its next renewal.
-func TestForceUnlockWakesAWaiterAndTheHolderIsTold(t *testing.T) {
+func TestForceUnlock_AcrossLanguages_WakesTheWaiterAndEndsTheHold(t *testing.T) {
 	language := func(java bool) string {
 		if java {
 			return "java"

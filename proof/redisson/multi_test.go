@@ -14,7 +14,7 @@ func members(t testing.TB) []string {
 	return []string{unique(t, "a"), unique(t, "b"), unique(t, "c")}
 }
 
-func TestAJavaMultiLockWaitsForOurMemberOrLeavesNothingBehind(t *testing.T) {
+func TestJavaMultiLock_MemberHeldInGo_WaitsOrLeavesNothing(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		for held := range 3 {
@@ -54,7 +54,7 @@ func TestAJavaMultiLockWaitsForOurMemberOrLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-func TestOurMultiLockAndJavaExcludeEachOther(t *testing.T) {
+func TestMulti_BesideJava_ExcludeEachOther(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		names, java, another := members(t), w.lane(t), w.lane(t)

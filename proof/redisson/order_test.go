@@ -21,7 +21,7 @@ func (r *rig) inLine(t testing.TB, name string, n int) {
 	})
 }
 
-func TestAFairLockServesBothLanguagesInTheOrderOfAsking(t *testing.T) {
+func TestFair_BothLanguagesWait_AreServedInOrder(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		for _, javaFirst := range []bool{true, false} {
 			t.Run(fmt.Sprint("java first ", javaFirst), func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestAFairLockServesBothLanguagesInTheOrderOfAsking(t *testing.T) {
 	})
 }
 
-// TestAWaiterThatGivesUpLeavesTheFairQueue, and the next one, of the other language, comes up.
-func TestAWaiterThatGivesUpLeavesTheFairQueue(t *testing.T) {
+// A waiter that gives up leaves the queue, and the next waiter, of the other language, comes up.
+func TestFair_WaiterGivesUp_NextOfTheOtherLanguageIsServed(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		for _, javaLeaves := range []bool{true, false} {

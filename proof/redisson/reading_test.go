@@ -31,7 +31,7 @@ func (l *lane) left(t testing.TB, kind, name string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-func TestOfAJavaHoldBothSidesReadTheSame(t *testing.T) {
+func TestInspect_JavaHold_ReadsTheSameOnBothSides(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		for _, kind := range []string{"lock", "fair", "fenced", "spin", "read", "write"} {
@@ -77,7 +77,7 @@ func TestOfAJavaHoldBothSidesReadTheSame(t *testing.T) {
 	})
 }
 
-func TestOfOurHoldBothSidesReadTheSame(t *testing.T) {
+func TestInspect_GoHold_ReadsTheSameOnBothSides(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		for _, kind := range []string{"lock", "fair", "fenced", "spin", "read", "write"} {
@@ -117,8 +117,8 @@ func TestOfOurHoldBothSidesReadTheSame(t *testing.T) {
 	})
 }
 
-// TestTokensOfAFencedLockGrowWhoeverTakesThem: in turns, and each side reads the last one's.
-func TestTokensOfAFencedLockGrowWhoeverTakesThem(t *testing.T) {
+// The sides take tokens in turns, and each reads the token that the other took last.
+func TestFenced_BothSidesTakeTurns_TokensGrow(t *testing.T) {
 	each(t, []place{newestAlone, newestCluster, olderAlone}, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		name, java := unique(t, "fenced"), w.lane(t)
@@ -144,7 +144,7 @@ func TestTokensOfAFencedLockGrowWhoeverTakesThem(t *testing.T) {
 	})
 }
 
-func TestACounterIsOneNumberForBothSides(t *testing.T) {
+func TestCounter_BothSides_ShareOneNumber(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		name, java := unique(t, "long"), w.lane(t)

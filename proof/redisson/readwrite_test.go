@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestReadersOfBothLanguagesShareAndWritersWaitForAllOfThem(t *testing.T) {
+func TestReadWrite_ReadersOfBothLanguages_ShareAndBlockWriters(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		name, reader, java := unique(t, "rw"), w.lane(t), w.lane(t)
@@ -45,7 +45,7 @@ func TestReadersOfBothLanguagesShareAndWritersWaitForAllOfThem(t *testing.T) {
 	})
 }
 
-func TestTheLastReaderWakesTheWriterOfTheOtherLanguage(t *testing.T) {
+func TestReadWrite_LastReaderLeaves_WakesTheWriterOfTheOtherLanguage(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		for _, javaWrites := range []bool{true, false} {
@@ -68,9 +68,9 @@ func TestTheLastReaderWakesTheWriterOfTheOtherLanguage(t *testing.T) {
 	})
 }
 
-// TestADowngradeLetsReadersOfTheOtherLanguageIn: ours wakes those that wait; Redisson's publishes nothing, so that ours
-// come in when they look.
-func TestADowngradeLetsReadersOfTheOtherLanguageIn(t *testing.T) {
+// TestReadWrite_Downgrade_AdmitsReadersOfTheOtherLanguage: ours wakes those that wait; Redisson's publishes nothing, so
+// that ours come in when they look.
+func TestReadWrite_Downgrade_AdmitsReadersOfTheOtherLanguage(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		name, java := unique(t, "rw"), w.lane(t)
@@ -100,9 +100,9 @@ func TestADowngradeLetsReadersOfTheOtherLanguageIn(t *testing.T) {
 	})
 }
 
-// TestAReaderOfOneLanguageKeepsItsLeaseBesideTheOthers: each unlock leaves the lock for as long as the longest of those
+// TestReadWrite_ReaderLeaves_LockKeepsTheLongestLease: each unlock leaves the lock for as long as the longest of those
 // that remain.
-func TestAReaderOfOneLanguageKeepsItsLeaseBesideTheOthers(t *testing.T) {
+func TestReadWrite_ReaderLeaves_LockKeepsTheLongestLease(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		name, java := unique(t, "rw"), w.lane(t)
@@ -121,11 +121,11 @@ func TestAReaderOfOneLanguageKeepsItsLeaseBesideTheOthers(t *testing.T) {
 	})
 }
 
-// TestAJavaReadersUnlockSeesOurReaderThatWasHandedTheLock: Redisson's unlock of a reader deletes the lock
+// TestReadWrite_JavaReaderUnlocksAfterAHandOver_KeepsOurReader: Redisson's unlock of a reader deletes the lock
 // unless it finds a living timeout key of another reader. Whoever hands the lock to a reader of ours cannot write that
 // reader's timeout key, which is not a key of its script. So the reader has made it when it queued. Otherwise Java's
 // unlock would delete the lock under our reader, and a writer would get in beside it.
-func TestAJavaReadersUnlockSeesOurReaderThatWasHandedTheLock(t *testing.T) {
+func TestReadWrite_JavaReaderUnlocksAfterAHandOver_KeepsOurReader(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		a, b := w.rig(t), w.rig(t)
 		name, java := unique(t, "rw"), w.lane(t)
@@ -154,10 +154,10 @@ func TestAJavaReadersUnlockSeesOurReaderThatWasHandedTheLock(t *testing.T) {
 	})
 }
 
-// TestOurReadersMakeRoomForJavaOnlyWhileItWaits: a reader of ours listens where Java publishes while Java writes, and
-// its process does for a while afterwards. That is no Java that waits. A Java that does is given its turn, also beside
-// it.
-func TestOurReadersMakeRoomForJavaOnlyWhileItWaits(t *testing.T) {
+// TestReadWrite_JavaWaits_OnlyThenOurReadersMakeRoom: a reader of ours listens where Java publishes while Java writes,
+// and its process does for a while afterwards. That is no Java that waits. A Java that does is given its turn, also
+// beside it.
+func TestReadWrite_JavaWaits_OnlyThenOurReadersMakeRoom(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		name, java, writer := unique(t, "rw"), w.lane(t), w.lane(t)
 		java.do(t, "lock", "write", name, -1)

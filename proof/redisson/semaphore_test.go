@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
-func TestACountingSemaphoreIsOneNumberForBothSides(t *testing.T) {
+func TestCountingSemaphore_BothSides_ShareOneNumber(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		name, java := unique(t, "sem"), w.lane(t)
@@ -74,7 +74,7 @@ func TestACountingSemaphoreIsOneNumberForBothSides(t *testing.T) {
 	})
 }
 
-func TestLeasedPermitsAreSharedWithJava(t *testing.T) {
+func TestSemaphore_BothSides_ShareLeasedPermits(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		name, java := unique(t, "permit"), w.lane(t)
@@ -167,8 +167,8 @@ func TestLeasedPermitsAreSharedWithJava(t *testing.T) {
 	})
 }
 
-// TestASemaphoreMadeHereIsSharedWhenItSaysSo: with Shared its keys have no end, as Redisson makes them.
-func TestASemaphoreMadeHereIsSharedWhenItSaysSo(t *testing.T) {
+// TestSemaphore_SharedMadeInGo_IsUsableFromJava: with Shared its keys have no end, as Redisson makes them.
+func TestSemaphore_SharedMadeInGo_IsUsableFromJava(t *testing.T) {
 	each(t, []place{newestAlone, olderAlone}, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		name, java := unique(t, "permit"), w.lane(t)
@@ -202,8 +202,8 @@ func TestASemaphoreMadeHereIsSharedWhenItSaysSo(t *testing.T) {
 	})
 }
 
-// TestOfASemaphoreThatJavaMadeASharedOneTakesTheCapacity whatever it was given itself.
-func TestOfASemaphoreThatJavaMadeASharedOneTakesTheCapacity(t *testing.T) {
+// A shared semaphore takes the capacity that Java has set, whatever capacity it was given itself.
+func TestSemaphore_SharedMadeInJava_TakesItsCapacity(t *testing.T) {
 	each(t, []place{newestAlone, olderAlone}, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		name, java := unique(t, "permit"), w.lane(t)
@@ -219,7 +219,7 @@ func TestOfASemaphoreThatJavaMadeASharedOneTakesTheCapacity(t *testing.T) {
 	})
 }
 
-func TestALatchOpensForBothSides(t *testing.T) {
+func TestLatch_OpenedByEitherSide_OpensForBoth(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		for n := range 4 { // each side sets two, and opens one of them
@@ -269,8 +269,9 @@ func TestALatchOpensForBothSides(t *testing.T) {
 	})
 }
 
-// TestADeletedLatchIsGoneForBothSides: waiters of ours are told if it was deleted here, and find it open if Java did.
-func TestADeletedLatchIsGoneForBothSides(t *testing.T) {
+// TestLatch_DeletedByEitherSide_IsGoneForBoth: waiters of ours are told if it was deleted here, and find it open if
+// Java did.
+func TestLatch_DeletedByEitherSide_IsGoneForBoth(t *testing.T) {
 	each(t, []place{newestAlone, newestCluster, olderAlone}, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		name, java := unique(t, "latch"), w.lane(t)

@@ -48,8 +48,8 @@ func TestWaiter_ReleaseOfTheOtherLanguage_WakesIt(t *testing.T) {
 	})
 }
 
-// TestAJavaSpinLocksReleaseIsFoundByLooking: it publishes nothing, so PollCap is what our waiters wait.
-func TestAJavaSpinLocksReleaseIsFoundByLooking(t *testing.T) {
+// Java's spin lock publishes nothing on a release, so our waiters find it within PollCap.
+func TestWait_JavaSpinLockReleased_IsFoundByAPoll(t *testing.T) {
 	each(t, []place{newestAlone, newestCluster, olderAlone}, func(t *testing.T, w *world) {
 		r := w.rigOf(t, time.Second, 0)
 		for _, kind := range []string{"lock", "spin", "fenced"} {
@@ -67,8 +67,8 @@ func TestAJavaSpinLocksReleaseIsFoundByLooking(t *testing.T) {
 	})
 }
 
-// TestRedissonDoesNotWaitForALockThatIsAString: so a name that Java uses must have no Plain lock, nor one of redsync's.
-func TestRedissonDoesNotWaitForALockThatIsAString(t *testing.T) {
+// A name that Java uses must have no Plain lock, nor a lock of redsync's.
+func TestRedisson_LockIsAString_FailsInsteadOfWaiting(t *testing.T) {
 	driver(t)
 	w := newWorld(t, interop.Newest, "standalone")
 	r, name := w.rig(t), unique(t, "plain")

@@ -93,7 +93,7 @@ func one(o rueidis.ClientOption, prefix, feature string) error {
 
 // What redlatch acl --only says is enough for each feature alone. That its commands are no more than its scripts call,
 // and no less, is tested in internal/acl.
-func TestTheRightsOfEachFeatureAreEnoughForIt(t *testing.T) {
+func TestFeatureRights_OfEachFeature_AreEnough(t *testing.T) {
 	t.Parallel()
 	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
 		for _, feature := range acl.Features() {
@@ -113,7 +113,7 @@ func TestTheRightsOfEachFeatureAreEnoughForIt(t *testing.T) {
 }
 
 // Rights that a feature does not need it does not have.
-func TestTheRightsOfOneFeatureAreNotThoseOfAnother(t *testing.T) {
+func TestFeatureRights_ForAnotherFeature_AreDenied(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	admin := s.Client(t)

@@ -20,7 +20,7 @@ import (
 )
 
 // A Quorum takes three servers, so it is not among everything.
-func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
+func TestACLLines_Quorum_AreEnough(t *testing.T) {
 	for _, prefix := range []string{"", "shop:"} {
 		t.Run("prefix "+prefix, func(t *testing.T) {
 			t.Parallel()

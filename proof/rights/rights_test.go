@@ -119,9 +119,9 @@ func enoughFor(t *testing.T, s *redistest.Server, admins []rueidis.Client, line 
 	require.NoError(t, err)
 }
 
-// The line of docs/operations.md is acl.Line (TestTheLinesOfTheDocumentAreThese). That for one prefix is that of all
-// features together, which TestTheRightsOfEachFeatureAreEnoughForIt tries one by one.
-func TestTheACLLineIsEnough(t *testing.T) {
+// The line of docs/operations.md is acl.Line (TestLine_Documents_ShowTheSame). That for one prefix is that of all
+// features together, which TestFeatureRights_OfEachFeature_AreEnough tries one by one.
+func TestACLLine_EveryFeature_IsEnough(t *testing.T) {
 	t.Parallel()
 	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
 		enoughFor(t, s, admins, strings.Fields(acl.Line("redlatch", "")), everything)
@@ -136,7 +136,7 @@ var seldom = map[string]string{
 }
 
 // Every other right in the line is used: taken away, something is refused, alone or in a Cluster.
-func TestTheACLLineHasNothingToSpare(t *testing.T) {
+func TestACLLine_OneRightLess_IsNotEnough(t *testing.T) {
 	redistest.SkipShort(t) // a run for every right
 	t.Parallel()
 	line := strings.Fields(acl.Line("redlatch", ""))

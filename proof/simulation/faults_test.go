@@ -73,7 +73,7 @@ func (f *planted) find(t *testing.T) (p simulation.Plan, r simulation.Result) {
 }
 
 // What the simulation is worth. By default those faults are planted that one of the first seeds finds.
-func TestTheSimulationFindsPlantedFaults(t *testing.T) {
+func TestSimulation_PlantedFaults_AreFound(t *testing.T) {
 	redistest.SkipShort(t)
 	quick := []string{"a release takes any owner's hold", "a barrier lets go when one is missing",
 		"the end of a hold is not in the ledger", "an extension ends a hold", "a claim does not look for its own answer"}
@@ -98,7 +98,7 @@ var followers = map[string]func(t *testing.T, seed uint64, m *simulation.Mutant)
 
 // A script with a planted fault does what its model does not: the model refuses it at that step. By default some of the
 // faults are planted.
-func TestTheModelsRefusePlantedFaults(t *testing.T) {
+func TestModels_PlantedFaults_AreRefused(t *testing.T) {
 	redistest.SkipShort(t)
 	quick := []string{"a release takes any owner's hold", "a heartbeat moves nothing",
 		"a heartbeat is not seen to move"}
@@ -120,7 +120,7 @@ func TestTheModelsRefusePlantedFaults(t *testing.T) {
 
 // A fault whose text no script has any more is never planted; the search for it, minutes long, is left to what is
 // larger.
-func TestPlantedFaultsApply(t *testing.T) {
+func TestPlantedFaults_TheirTexts_AreInTheScripts(t *testing.T) {
 	var texts []string
 	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".lua") {
@@ -141,7 +141,7 @@ func TestPlantedFaultsApply(t *testing.T) {
 	}
 }
 
-func TestAPlanThatFailsIsShortened(t *testing.T) {
+func TestShrink_FailingPlan_IsShortened(t *testing.T) {
 	redistest.SkipShort(t)
 	f := plantedFaults(t)[4]
 	require.Equal(t, "a plain release does not compare owners", f.Name)

@@ -19,7 +19,7 @@ var leased = []string{"reentrant", "nonreentrant", "fenced"}
 
 // What the scripts reply about a lock, and until when its holders believe, the model of deadlines can do, too: so what
 // is found of the model counts for the library.
-func TestWhatALeaseDoesOnTheWireTheModelOfDeadlinesCanDo(t *testing.T) {
+func TestLeases_OnTheWire_FollowTheModelOfDeadlines(t *testing.T) {
 	redistest.SkipShort(t)
 	total := 0
 	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 2, 200)) {
@@ -215,7 +215,7 @@ func leaseSteps(t *testing.T, w simulation.Wire, began time.Time) (steps []lease
 }
 
 // What the library does not believe is refused: a moment too long, or by a renewal that was never confirmed.
-func TestAHolderThatBelievesTooLongIsRefused(t *testing.T) {
+func TestLeases_HolderBelievesTooLong_AreRefused(t *testing.T) {
 	redistest.SkipShort(t)
 	p := leasePlan(4)
 	r := simulation.Run(t, p, nil)

@@ -26,7 +26,7 @@ func play(t *testing.T, how string, seeds []uint64, kinds ...string) (total simu
 }
 
 // In full, more than an hour is simulated.
-func TestTheSimulatedLibraryKeepsItsPromises(t *testing.T) {
+func TestSimulation_EverySeed_KeepsThePromises(t *testing.T) {
 	redistest.SkipShort(t)
 	total := play(t, "plans", redistest.Seeds(t, redistest.Sized(2, 20, 210)))
 	require.Positive(t, total.Acquired)
@@ -48,24 +48,24 @@ func crowds(t *testing.T, how string, kinds []string) {
 }
 
 // The network is well, and callers give up after 0 to 20 ms, in each way that there is, on every kind.
-func TestACrowdThatGivesUpLeavesNothingTakenAndNothingIdle(t *testing.T) {
+func TestSimulation_CrowdGivesUp_LeavesNothingTakenOrIdle(t *testing.T) {
 	crowds(t, "crowds", simulation.Crowds())
 }
 
 // UnlockAfter leaves a lock taken until the server's end; and where nobody may subscribe, who waits asks once in a
 // PollCap. Either has a bound of its own (progress.go).
-func TestACrowdThatKeepsOrHearsNothingHasItsOwnBound(t *testing.T) {
+func TestSimulation_CrowdKeepsOrHearsNothing_WaitsWithinItsBound(t *testing.T) {
 	crowds(t, "keeping", simulation.Keeping())
 	crowds(t, "mute", simulation.Held())
 }
 
 // Rate limits under every fault: what was answered is held against a plain model.
-func TestLimitsKeepTheirPromiseWhateverGoesWrong(t *testing.T) {
+func TestSimulation_LimitsUnderFaults_AnswerAsTheModel(t *testing.T) {
 	total := play(t, "plans", redistest.Seeds(t, redistest.Sized(2, 20, 200)), "limit", "limit", "limit")
 	require.Positive(t, total.Answers)
 }
 
-func TestASeedMakesOnePlan(t *testing.T) {
+func TestNewPlan_SameSeed_MakesTheSamePlan(t *testing.T) {
 	for seed := range uint64(50) {
 		p := simulation.NewPlan(seed)
 		require.Equal(t, p, simulation.NewPlan(seed))

@@ -11,7 +11,7 @@ import (
 )
 
 // What the scripts reply about a stock or cart, and what its ledger has, the model of stocks says, too, step by step.
-func TestWhatAStockDoesOnTheWireTheModelOfStocksDoes(t *testing.T) {
+func TestStocks_OnTheWire_FollowTheirModel(t *testing.T) {
 	redistest.SkipShort(t)
 	var total simulation.Figures
 	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 2, 200)) {

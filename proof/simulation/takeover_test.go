@@ -17,7 +17,7 @@ const trusted = 600 * time.Millisecond
 
 // With Liveness, what processes see of each other's heartbeats, and which locks they take from whom, the model of
 // take-over can do, too.
-func TestWhatATakeOverDoesOnTheWireTheModelOfTakeOverCanDo(t *testing.T) {
+func TestTakeOver_OnTheWire_FollowsItsModel(t *testing.T) {
 	redistest.SkipShort(t)
 	looks, taken := 0, 0
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 2, 100)) {
@@ -98,7 +98,7 @@ func beatStep(f *beliefmodel.BeatFollower, w simulation.Wire, began time.Time) e
 }
 
 // Where a process removes an owner that it has not watched for long enough, the model refuses the removal.
-func TestTheModelOfTakeOverRefusesARemovalThatIsTooSoon(t *testing.T) {
+func TestTakeOver_RemovalTooSoon_IsRefused(t *testing.T) {
 	redistest.SkipShort(t)
 	r := simulation.Run(t, beatingPlan(takesOver), nil)
 	f, err := followTakeOver(t, r)

@@ -25,7 +25,7 @@ func packetCounts(t testing.TB, c rueidis.Client) string {
 
 // What a packet leaves outlives its hash by an hour, as that of a stock does, and is told from what was lost in the
 // same way.
-func TestTheNextCallRemovesWhatARedPacketLeavesExceptLosses(t *testing.T) {
+func TestPacket_LeftoverKeys_AreRemovedExceptAfterALoss(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -92,7 +92,7 @@ func TestTheNextCallRemovesWhatARedPacketLeavesExceptLosses(t *testing.T) {
 }
 
 // One that was sent in several parts is big enough to be worth a timer.
-func TestTheProcessThatSentABigRedPacketRemovesWhatItLeaves(t *testing.T) {
+func TestSend_BigPacketOver_SenderRemovesItsKeys(t *testing.T) {
 	t.Parallel()
 	c := redistest.Start(t).Client(t)
 	o := packet(10_000, 4000)

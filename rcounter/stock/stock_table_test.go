@@ -41,7 +41,7 @@ func counts(t testing.TB, c rueidis.Client) string {
 		hash(t, c, "rc:{s}:u"))
 }
 
-func TestEveryFieldOfAStockIsNeeded(t *testing.T) {
+func TestClaim_FieldSpoiled_IsErrCorrupt(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -58,7 +58,7 @@ func TestEveryFieldOfAStockIsNeeded(t *testing.T) {
 	})
 }
 
-func TestTheScriptItselfRefusesTooManyClaimants(t *testing.T) {
+func TestClaimScript_TooManyClaimants_IsRefused(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -103,7 +103,7 @@ func leavings(t testing.TB, c rueidis.Client, ms int64) {
 
 // A stock's records outlive its hash by an hour. By what they have left it is known whether its retention was over when
 // it went, or it was lost.
-func TestTheNextCallRemovesWhatAStockLeavesExceptLosses(t *testing.T) {
+func TestStock_LeftoverKeys_AreRemovedExceptAfterALoss(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		s := on(t, c, patient).Stock("s")
@@ -146,7 +146,7 @@ func TestTheNextCallRemovesWhatAStockLeavesExceptLosses(t *testing.T) {
 	})
 }
 
-func TestTheProcessThatOpenedAStockRemovesWhatItLeaves(t *testing.T) {
+func TestOpen_RetentionOver_OpenerRemovesItsKeys(t *testing.T) {
 	t.Parallel()
 	c := redistest.Start(t).Client(t)
 	s := on(t, c, exact).Stock("s")

@@ -98,7 +98,7 @@ func (x *Locker) take(hold *rlock.Hold) {
 
 // watch tells of the end of a hold. It lasts as long as the hold. It refers neither to the hold, except by a weak
 // pointer, nor to the Locker: whatever listens on a context of the hold keeps the hold in use, and a locked Locker that
-// is dropped would be renewed forever (TestALockedLockerThatIsDroppedIsRenewedNoMore).
+// is dropped would be renewed forever (TestLocker_DroppedWhileLocked_IsRenewedNoMore).
 func watch(over <-chan struct{}, hold weak.Pointer[rlock.Hold], reported *atomic.Bool, lost func(error)) {
 	<-over
 	why := errs.ErrLost // of one that was dropped

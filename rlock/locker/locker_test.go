@@ -54,7 +54,7 @@ func never(t testing.TB) func(error) {
 	return func(err error) { t.Error("lost:", err) }
 }
 
-func TestLockersOfSeveralProcessesExclude(t *testing.T) {
+func TestLocker_SeveralProcesses_Exclude(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		n := 0 // not atomic: the race detector and the sum tell
@@ -77,7 +77,7 @@ func TestLockersOfSeveralProcessesExclude(t *testing.T) {
 	})
 }
 
-func TestTryLockAndUnlockAreAMutexs(t *testing.T) {
+func TestLocker_TryLockAndUnlock_ActAsAMutex(t *testing.T) {
 	s := redistest.Embedded(t)
 	l := locks(t, s, rlock.Options{}).Reentrant("l")
 	x, other := locker.New(context.Background(), l, never(t)), locker.New(context.Background(), l, never(t))
@@ -108,7 +108,7 @@ func TestLocker_LockWithALease_EndsWithIt(t *testing.T) {
 }
 
 // A context of a hold does not make the Locker a part of that hold.
-func TestALockerIsNobodysReentry(t *testing.T) {
+func TestLocker_ContextOfAHold_IsNoReentry(t *testing.T) {
 	s := redistest.Embedded(t)
 	l := locks(t, s, rlock.Options{}).Reentrant("l")
 	h, err := l.Lock(context.Background())
@@ -118,7 +118,7 @@ func TestALockerIsNobodysReentry(t *testing.T) {
 	require.NoError(t, h.Unlock(context.Background()))
 }
 
-func TestLockPanicsWithTheReasonAndCanBeTriedAgain(t *testing.T) {
+func TestLocker_LockFails_PanicsAndCanBeTriedAgain(t *testing.T) {
 	s := redistest.Embedded(t)
 	c := locks(t, s, rlock.Options{})
 	h, err := c.Reentrant("l").Lock(context.Background())
@@ -147,7 +147,7 @@ func TestLockPanicsWithTheReasonAndCanBeTriedAgain(t *testing.T) {
 	require.ErrorIs(t, reason(locker.New(context.Background(), c.Reentrant(""), never(t))), redlatch.ErrInvalidName)
 }
 
-func TestLossIsToldOnceAndBeforeUnlock(t *testing.T) {
+func TestLocker_HoldLost_IsReportedOnceBeforeUnlock(t *testing.T) {
 	s := redistest.Start(t)
 	c := locks(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second})
 	told := make(chan error, 10)
@@ -163,7 +163,7 @@ func TestLossIsToldOnceAndBeforeUnlock(t *testing.T) {
 	require.Empty(t, told, "a hold that was not lost")
 }
 
-func TestLockGoesOnWhileTheServerIsAway(t *testing.T) {
+func TestLocker_ServerAway_KeepsTrying(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
@@ -246,7 +246,7 @@ func Example() {
 }
 
 // A lock that does not wait comes back at once, and a Locker goes on.
-func TestALockerDoesNotSpinWhileTheServerIsAway(t *testing.T) {
+func TestLocker_ServerAway_DoesNotSpin(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
@@ -269,7 +269,7 @@ func TestALockerDoesNotSpinWhileTheServerIsAway(t *testing.T) {
 	require.NotZero(t, tries.Load())
 }
 
-func TestALockedLockerThatIsDroppedIsRenewedNoMore(t *testing.T) {
+func TestLocker_DroppedWhileLocked_IsRenewedNoMore(t *testing.T) {
 	t.Parallel()
 	s := redistest.Embedded(t)
 	c := locks(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond})

@@ -22,7 +22,7 @@ if reply[1] ~= 1 then
 end
 -- A token is more than any before: one more than the last, which is kept for long, and at least the server's µs, so that
 -- it is also more where the last one is forgotten (expired, flushed, restarted). A counter alone would start again from 1. Then the
--- next holder's writes would be refused forever, or the last one's accepted (TestTokensGrowWhateverBecomesOfTheKeys).
+-- next holder's writes would be refused forever, or the last one's accepted (TestTokens_KeysLost_KeepGrowing).
 local token = us
 if last then
   token = math.max(token, before + 1)

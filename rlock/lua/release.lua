@@ -117,7 +117,7 @@ if there and there < 2 and (there == 1 or named) then
 end
 -- The key is gone with its last owner. Waiters are notified also when it went otherwise (expiry, DEL, failover), because
 -- no one else notified them (testdata/scripts/release.txt). A user without rights on the channel can still release, and waiters
--- poll (TestAUserWithoutRightsOnTheChannelCanStillRelease).
+-- poll (TestRelease_NoRightOnTheChannel_StillReleases).
 if not there or there < 2 then
   send(publish, channel, '0')
 end

@@ -9,7 +9,7 @@
 --   run}, nothing done. Where another has the vote, how many listen for its release as the 8th.
 -- Twice: as acquire.
 -- The age is asked in the script that grants. Asked before, on another connection, the server may restart in between: old enough
--- by the answer, and it has forgotten every vote (TestServersThatAreJustUpGiveNoVote, TestAVoteThatWasForgottenIsNotGivenTwice).
+-- by the answer, and it has forgotten every vote (TestQuorum_ServersJustStarted_GiveNoVote, TestQuorum_VoteForgottenInARestart_IsNotGivenTwice).
 local key, queue = KEYS[1], KEYS[2]
 local owner, lease, publish, grants = ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
 local info = redis.pcall('INFO', 'server')

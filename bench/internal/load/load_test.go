@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestQuantilesAreExactToTheWidthOfABucket(t *testing.T) {
+func TestHistogram_RandomTimes_QuantilesAreExactToABucket(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var h, half load.Histogram
 	var all []time.Duration
@@ -40,7 +40,7 @@ func TestQuantilesAreExactToTheWidthOfABucket(t *testing.T) {
 	require.Zero(t, new(load.Histogram).Quantile(0.5))
 }
 
-func TestJainIsOneForEqualSharesAndOneNthForAStarvingLock(t *testing.T) {
+func TestJain_EqualOrStarvedShares_IsOneOrOneNth(t *testing.T) {
 	require.InDelta(t, 1, load.Jain([]int64{7, 7, 7, 7}), 1e-9)
 	require.InDelta(t, 0.25, load.Jain([]int64{9, 0, 0, 0}), 1e-9)
 	require.InDelta(t, 1, load.Jain([]int64{0, 0}), 1e-9)
@@ -60,7 +60,7 @@ func drive(t *testing.T, acquire load.Acquire) (load.Outcome, *load.Watch) {
 	}), watch
 }
 
-func TestALockThatExcludesIsNotAccused(t *testing.T) {
+func TestRun_ExclusiveLock_ReportsNoOverlap(t *testing.T) {
 	gate := make(chan struct{}, 1)
 	out, watch := drive(t, func(ctx context.Context, _ string) (load.Release, error) {
 		select {
@@ -83,7 +83,7 @@ func TestALockThatExcludesIsNotAccused(t *testing.T) {
 	require.Equal(t, out.Ops+out.Unfinished, out.Waits.Count)
 }
 
-func TestALockThatLetsTwoInIsFoundOut(t *testing.T) {
+func TestRun_LockAdmitsTwo_ReportsOverlaps(t *testing.T) {
 	_, watch := drive(t, func(context.Context, string) (load.Release, error) {
 		return func(context.Context) error { return nil }, nil
 	})
@@ -115,7 +115,7 @@ func TestWatch_SecondWorkerInside_IsCounted(t *testing.T) {
 	require.False(t, w.Counts())
 }
 
-func TestAWaiterThatNeverGetsInIsCountedWithAllItsWaiting(t *testing.T) {
+func TestRun_WaiterNeverServed_CountsItsWholeWait(t *testing.T) {
 	var once sync.Once
 	out, _ := drive(t, func(ctx context.Context, _ string) (load.Release, error) {
 		first := false
@@ -131,14 +131,14 @@ func TestAWaiterThatNeverGetsInIsCountedWithAllItsWaiting(t *testing.T) {
 	require.InDelta(t, 0.125, load.Jain(out.Shares), 1e-9)
 }
 
-func TestErrorsAreCountedAndTheFirstIsKept(t *testing.T) {
+func TestRun_AcquireFails_CountsErrorsAndKeepsTheFirst(t *testing.T) {
 	out, _ := drive(t, func(context.Context, string) (load.Release, error) { return nil, errors.New("no such luck") })
 	require.Zero(t, out.Ops)
 	require.Positive(t, out.Errors)
 	require.Equal(t, "no such luck", out.FirstError)
 }
 
-func TestServerUsageCountsCommandsInsideScripts(t *testing.T) {
+func TestServerUsage_Scripts_CountsTheirCommands(t *testing.T) {
 	c := redistest.Start(t).Client(t)
 	ctx := context.Background()
 	lua := rueidis.NewLuaScript("redis.call('SET',KEYS[1],1) redis.call('GET',KEYS[1]) return 1")

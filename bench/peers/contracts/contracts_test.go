@@ -21,7 +21,7 @@ func TestSuites_OnAdapters_PassExceptWhereTheDesignDiffers(t *testing.T) {
 	}
 }
 
-func TestWhatASuiteLeavesIsCutOutAndNothingElse(t *testing.T) {
+func TestAdapt_TestsLeftOut_CutsOutNothingElse(t *testing.T) {
 	s := &suite{imports: map[string]string{"a/b": "x/y"}, text: map[string]string{"here": "ADDR"},
 		left: []left{{[]string{"gone"}, ""}}}
 	out, err := s.adapt([]byte("package p\n\nimport (\n\t\"a/b\"\n\t\"c/d\"\n\tv \"e/v9\"\n)\n\n// stays\nfunc f() { "+

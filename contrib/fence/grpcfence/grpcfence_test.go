@@ -68,7 +68,7 @@ func serve(t *testing.T, guard redlatchfence.Guard) (s *service, fenced, plain g
 // plainGuard is a Guard and not an Exclusive.
 type plainGuard struct{ redlatchfence.Guard }
 
-func TestCalls(t *testing.T) {
+func TestCall_StaleOrBadToken_IsRefused(t *testing.T) {
 	for name, guard := range map[string]redlatchfence.Guard{
 		"exclusive": &redlatchfence.Memory{}, "plain": plainGuard{&redlatchfence.Memory{}},
 	} {
@@ -125,7 +125,7 @@ func (brokenGuard) Advance(context.Context, string, redlatchfence.Token) error {
 	return errors.New("down")
 }
 
-func TestGuardIsDown(t *testing.T) {
+func TestCall_GuardDown_IsUnavailable(t *testing.T) {
 	_, fenced, _ := serve(t, brokenGuard{})
 	_, err := fenced.Check(redlatchfence.NewContext(t.Context(), 33), &grpc_health_v1.HealthCheckRequest{Service: "a"})
 	require.Equal(t, codes.Unavailable, status.Code(err))

@@ -36,7 +36,7 @@ var large = []size{
 	{"3 acts, 1 move; a failover", faults{Acts: 3, Moves: 1, Failovers: 1}},
 }
 
-func TestNoStateOfAStockAndItsLedgerBreaksAPromise(t *testing.T) {
+func TestStockModel_EveryState_KeepsThePromises(t *testing.T) {
 	sizes := redistest.Sized(small[:1], small, slices.Concat(small, large))
 	for _, s := range sizes {
 		if redistest.RaceEnabled && s.faults.Moves > 0 {
@@ -46,7 +46,7 @@ func TestNoStateOfAStockAndItsLedgerBreaksAPromise(t *testing.T) {
 	}
 }
 
-func TestWithoutARuleOfStocksTheSearchFindsTheHarm(t *testing.T) {
+func TestStockModel_RuleOff_IsFoundWrong(t *testing.T) {
 	redistest.SkipShort(t)
 	met := map[stockmodel.Rule]bool{stockmodel.Whole: true}
 	for _, c := range []struct {

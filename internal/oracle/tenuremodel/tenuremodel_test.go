@@ -27,7 +27,7 @@ func documented(t *testing.T, row string) {
 }
 
 // Progress is looked at from one state in sixteen.
-func TestNoStateOfTheModelBreaksAPromise(t *testing.T) {
+func TestTenureModel_EveryState_KeepsThePromises(t *testing.T) {
 	total := 0
 	for _, s := range tenuremodel.Sizes[:redistest.Sized(1, len(tenuremodel.Sizes), len(tenuremodel.Sizes))] {
 		if slow(s.Config) {
@@ -44,7 +44,7 @@ func TestNoStateOfTheModelBreaksAPromise(t *testing.T) {
 }
 
 // By default those rules are off that a search of some thousands of states finds to be missed.
-func TestWithoutARuleTheSearchFindsWhatItPrevents(t *testing.T) {
+func TestTenureModel_RuleOff_IsFoundWrong(t *testing.T) {
 	redistest.SkipShort(t)
 	for _, c := range tenuremodel.Rules {
 		if slow(c.Config) || (c.Contended || c.Arrivals[0] > 2) && !redistest.Long() {
@@ -62,7 +62,7 @@ func TestWithoutARuleTheSearchFindsWhatItPrevents(t *testing.T) {
 
 // A second run of a request is refused after its not-after, and until then it takes the lock, or a place, for an owner
 // that may be through.
-func TestASecondRunAfterItsReleaseIsTheOneOrphanThatIsKnown(t *testing.T) {
+func TestTenureModel_SecondRunAfterItsRelease_IsTheOnlyOrphan(t *testing.T) {
 	r := tenuremodel.Search(tenuremodel.Config{Arrivals: [3]uint8{1}, Strict: true,
 		Faults: tenuremodel.Faults{Doubled: 1}})
 	require.Equal(t, tenuremodel.Orphan, r.Wrong)

@@ -20,7 +20,7 @@ import (
 
 // A client of a package alone asks nothing when it is made. Its first grant is refused at once, whatever its caller's
 // patience, by an error that names the option and the command; and nothing stays held.
-func TestMinReplicasWithoutWaitIsAnErrorOfEveryPackageAtOnce(t *testing.T) {
+func TestMinReplicas_WaitRefused_FailsInEveryPackageAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := profiles.Profile{Refuses: []profiles.Refusal{{Command: "WAIT", Says: "ERR unknown command '%s'"}}}

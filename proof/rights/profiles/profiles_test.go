@@ -44,7 +44,7 @@ func TestMain(m *testing.M) { redistest.Main(m, nil) }
 
 // The core of the tests with a server that refuses what a provider refuses. What the library goes on without is logged
 // once for each hub, is in its Stats, and is all that the profile says; what it cannot do is an error that says so.
-func TestTheCoreRunsAgainstEveryProfile(t *testing.T) {
+func TestCore_EveryProfile_Works(t *testing.T) {
 	for _, crowd := range []bool{false, true} { // which takes the others' time
 		t.Run(fmt.Sprintf("with a crowd %v", crowd), func(t *testing.T) {
 			for _, p := range profiles.All {
@@ -60,7 +60,7 @@ func TestTheCoreRunsAgainstEveryProfile(t *testing.T) {
 }
 
 // A Cluster of three nodes behind a proxy that has each call run by the node of its first key.
-func TestTheCoreRunsOnAClusterBehindOneAddress(t *testing.T) {
+func TestCore_ClusterBehindOneAddress_Works(t *testing.T) {
 	t.Parallel()
 	p := profiles.Profile{OneSlot: "by the nodes", Lacks: []string{"CLIENT TRACKING", "keys of several slots"}}
 	run(t, p, redistest.Cluster(t), redistest.OneAddress)

@@ -59,9 +59,9 @@ var files = sync.OnceValues(func() (all []source, err error) {
 	})
 })
 
-// TestEveryErrorIsProvokedWithTheTestKit goes by names: pkg.ErrX in a test of redlatchtest. An error that several
-// packages share, which is one value under one name, counts once.
-func TestEveryErrorIsProvokedWithTheTestKit(t *testing.T) {
+// TestErrors_Exported_AreProvokedWithTheTestKit goes by names: pkg.ErrX in a test of redlatchtest. An error that
+// several packages share, which is one value under one name, counts once.
+func TestErrors_Exported_AreProvokedWithTheTestKit(t *testing.T) {
 	provoked := map[string]bool{} // ErrX, and pkg.ErrX
 	tests, err := filepath.Glob(root + "/redlatchtest/*_test.go")
 	require.NoError(t, err)

@@ -65,7 +65,7 @@ func body(t *testing.T, src, name string) string {
 
 // A user reads the README and the pages beneath docs before he trusts the library. Tables of results, which are written
 // by programs or in folders of their own, are looked up.
-func TestPagesAreFewWords(t *testing.T) {
+func TestPages_TheirWords_AreFew(t *testing.T) {
 	pages, err := filepath.Glob("*.md")
 	require.NoError(t, err)
 	require.Greater(t, len(pages), 15)
@@ -77,7 +77,7 @@ func TestPagesAreFewWords(t *testing.T) {
 	require.LessOrEqual(t, words, 36_000, "words in docs/*.md and the README")
 }
 
-func TestTheCodeOfTheREADMEIsTheExample(t *testing.T) {
+func TestREADME_ItsCode_IsTheExample(t *testing.T) {
 	_, block, ok := strings.Cut(read(t, "../README.md"), "```go\n")
 	require.True(t, ok, "the README has no Go code")
 	block, _, _ = strings.Cut(block, "```")
@@ -129,7 +129,7 @@ func TestPages_GoCode_IsThatOfTests(t *testing.T) {
 }
 
 // The "after" code of every migration is the body of the Example that is named above it.
-func TestTheCodeOfTheMigrationsIsTheExamples(t *testing.T) {
+func TestMigrations_AfterCode_IsTheExamples(t *testing.T) {
 	src := read(t, "../proof/source/pages/migration_test.go")
 	after := regexp.MustCompile("(?s)After \\(`(Example_\\w+)`\\):\n\n```go\n(.*?)```")
 	found := after.FindAllStringSubmatch(read(t, "migration.md"), -1)
@@ -184,7 +184,7 @@ func TestLinks_OfEveryPage_LeadSomewhere(t *testing.T) {
 }
 
 // Every test, Go file, script and folder that a document names in backquotes is there.
-func TestWhatTheDocumentsNameExists(t *testing.T) {
+func TestDocuments_NamedTestsAndFiles_Exist(t *testing.T) {
 	tests, files := map[string]bool{}, map[string]bool{}
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Example|Benchmark)\w*)\(`)
 	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -214,7 +214,7 @@ func TestWhatTheDocumentsNameExists(t *testing.T) {
 
 // A test's name that is a link leads to the file that declares the test. On the pages on failures every name of a test
 // is such a link: a cell of their tables is worth no more than the test that can be read behind it.
-func TestATestThatIsLinkedIsInTheFileOfTheLink(t *testing.T) {
+func TestLinks_OfTests_LeadToTheirFiles(t *testing.T) {
 	link := regexp.MustCompile("\\[`(Test\\w+)`\\]\\(([^)]+)\\)")
 	for _, file := range documents(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {

@@ -87,7 +87,7 @@ func Mail(ctx context.Context, limiters *ratelimit.Client, send func(context.Con
 func Throttle(ctx context.Context, limiters *ratelimit.Client, name string, rate int64, who string) error {
 	return limiters.Limiter(name, ratelimit.LimiterOptions{Rate: rate}).Set(ctx, who)
 }
-func TestAnOrderIsCreditedOnce(t *testing.T) {
+func TestCredit_RepliesLost_CreditsAnOrderOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		counters := srv.Open().Counters()
@@ -108,7 +108,7 @@ func TestAnOrderIsCreditedOnce(t *testing.T) {
 	})
 }
 
-func TestTheBestScoreIsKeptWhateverIsLostAndWhoeverComesBetween(t *testing.T) {
+func TestRecord_RivalsAndLostReplies_KeepsTheBestScore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		counters := srv.Open().Counters()
@@ -128,7 +128,7 @@ func TestTheBestScoreIsKeptWhateverIsLostAndWhoeverComesBetween(t *testing.T) {
 	})
 }
 
-func TestOfAUsersRequestsTooManyAreRefusedWithAWaitingTime(t *testing.T) {
+func TestLimited_TooManyRequests_AreRefusedWithAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		handler := Limited(srv.Open().Limiters(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -151,7 +151,7 @@ func TestOfAUsersRequestsTooManyAreRefusedWithAWaitingTime(t *testing.T) {
 	})
 }
 
-func TestMailsAreSpacedOut(t *testing.T) {
+func TestMail_ManyAtOnce_AreSpacedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiters := redlatchtest.New(t).Open().Limiters()
 		began := time.Now()
@@ -162,7 +162,7 @@ func TestMailsAreSpacedOut(t *testing.T) {
 	})
 }
 
-func TestAThrottledNameIsThrottledInRunningPrograms(t *testing.T) {
+func TestThrottle_RunningPrograms_ObeySoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		program := srv.Open().Limiters().Limiter("mails", ratelimit.LimiterOptions{Rate: 1000, Stored: true})

@@ -51,7 +51,7 @@ func WorkerID(ctx context.Context, elections *election.Client, host string) (*el
 	return elections.Shards("snowflake", 1024).Slot(ctx, host)
 }
 
-func TestWorkIsDividedEvenlyAndNumbersDiffer(t *testing.T) {
+func TestWork_TwoHosts_IsDividedEvenlyUnderDifferentNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -86,7 +86,7 @@ func TestWorkIsDividedEvenlyAndNumbersDiffer(t *testing.T) {
 	})
 }
 
-func TestOneProcessLeadsAndAllKnowWhere(t *testing.T) {
+func TestSchedule_LeadersFollowEachOther_OthersKnowWhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		here, there := srv.Open().Elections(), srv.Open().Elections()

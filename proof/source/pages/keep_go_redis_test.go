@@ -31,7 +31,7 @@ func Share(client rueidis.Client) (locks *rlock.Client, end func(context.Context
 	}, nil
 }
 
-func TestAProgramsOwnClientIsSharedAndStaysOpen(t *testing.T) {
+func TestShare_ClientOfTheProgram_StaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := rueidis.NewClient(redlatchtest.New(t).Option())
 		require.NoError(t, err)

@@ -199,7 +199,7 @@ func (s *shop) rivalReturns() {
 
 // Whenever a process is killed, however late the order is called again, and whoever calls at the same time: in the end
 // the customer has a unit and the bank the money, or neither.
-func TestAnOrderKilledAtAnyStepIsPaidAndSoldOrNeither(t *testing.T) {
+func TestOrderRecipe_KilledAtAnyStep_IsPaidAndSoldOrNeither(t *testing.T) {
 	for _, how := range redistest.Sized([]string{"unheard"}, []string{"unheard", "later"},
 		[]string{"at once", "unheard", "later", "declined"}) {
 		t.Run(how, func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestAnOrderKilledAtAnyStepIsPaidAndSoldOrNeither(t *testing.T) {
 
 // The same for a cart that was paid. However often, and by however many processes, PayCart is called: each answer says
 // of the same units that their money goes back, and these are the ones that the order does not have.
-func TestACartKilledAtAnyStepIsSoldOrRefunded(t *testing.T) {
+func TestCart_KilledAtAnyStep_IsSoldOrRefunded(t *testing.T) {
 	t.Parallel()
 	eachWayToDie(t, func(t *testing.T, s *shop, fate plan, late, rival, back bool) (reached bool) {
 		stocks := s.red.Stocks()

@@ -118,7 +118,7 @@ func (p *pods) has() (a, b int) {
 	return p.n["a"], p.n["b"]
 }
 
-func TestAPodThatIsStoppedHandsItsWorkOver(t *testing.T) {
+func TestWorker_PodStopped_HandsItsWorkOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		p := &pods{t: t, by: map[int]string{}, n: map[string]int{}}
@@ -152,7 +152,7 @@ func TestAPodThatIsStoppedHandsItsWorkOver(t *testing.T) {
 }
 
 // A Redis that is away neither ends a pod nor holds its end up for longer than the page says.
-func TestAPodOutlivesRedisAndStopsWithoutIt(t *testing.T) {
+func TestWorker_RedisAway_LivesOnAndStillStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable, Match: func([]string) bool { return true }})
@@ -184,7 +184,7 @@ func TestAPodOutlivesRedisAndStopsWithoutIt(t *testing.T) {
 }
 
 // The manifest of the page is YAML, and its grace is longer than what it has to cover.
-func TestTheGraceOfTheManifestIsLongEnough(t *testing.T) {
+func TestManifest_GracePeriod_IsLongEnough(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/kubernetes-and-managed.md")
 	require.NoError(t, err)
 	_, manifest, ok := strings.Cut(string(page), "```yaml\n")

@@ -65,7 +65,7 @@ func Withdraw(ctx context.Context, locks *rlock.Client, update func(ctx context.
 
 func nothing(context.Context) error { return nil }
 
-func TestAnOrderIsChargedByOneProcess(t *testing.T) {
+func TestCharge_HeldElsewhere_IsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		locks := srv.Open().Locks()
@@ -75,7 +75,7 @@ func TestAnOrderIsChargedByOneProcess(t *testing.T) {
 	})
 }
 
-func TestAnImportThatLostItsLockPublishesNothing(t *testing.T) {
+func TestImport_LockLost_PublishesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		locks := srv.Open().Locks()
@@ -94,7 +94,7 @@ func TestAnImportThatLostItsLockPublishesNothing(t *testing.T) {
 	})
 }
 
-func TestEachWithdrawalHasAGreaterToken(t *testing.T) {
+func TestWithdraw_OneAfterAnother_HaveGreaterTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := redlatchtest.New(t).Open().Locks()
 		var fence int64

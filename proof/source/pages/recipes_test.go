@@ -192,7 +192,7 @@ func Order(ctx context.Context, red *redlatch.Client, order, user string, tried 
 	return errors.Join(errNotSold, err)
 }
 
-func TestAnHourlyJobRunsOnOneMachine(t *testing.T) {
+func TestHourly_SeveralMachines_RunsOnOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		machines := []*redlatch.Client{srv.Open(), srv.Open(), srv.Open()}
@@ -208,7 +208,7 @@ func TestAnHourlyJobRunsOnOneMachine(t *testing.T) {
 	})
 }
 
-func TestAPollerThatLosesTheElectionIsElectedAgain(t *testing.T) {
+func TestLead_ElectionLost_IsElectedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		red := srv.Open()
@@ -258,7 +258,7 @@ func (b *table) Sent(_ context.Context, token, id int64) error {
 	return nil
 }
 
-func TestALeaderWhoseWorkFailsIsFollowedByOneThatTriesAgain(t *testing.T) {
+func TestLead_WorkFails_AnotherTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -294,7 +294,7 @@ func TestALeaderWhoseWorkFailsIsFollowedByOneThatTriesAgain(t *testing.T) {
 	})
 }
 
-func TestTheNextRelayGoesOnWhereTheLastOneStopped(t *testing.T) {
+func TestRelay_LastOneCrashed_GoesOnWhereItStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		box := &table{messages: []string{"a", "b", "c"}}
@@ -321,7 +321,7 @@ func TestTheNextRelayGoesOnWhereTheLastOneStopped(t *testing.T) {
 	})
 }
 
-func TestAnEventIsHandledUntilItHasWorkedAndThenNoMore(t *testing.T) {
+func TestWebhook_FirstTryFails_HandlesTheEventUntilItWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		red := srv.Open()
@@ -346,7 +346,7 @@ func TestAnEventIsHandledUntilItHasWorkedAndThenNoMore(t *testing.T) {
 	})
 }
 
-func TestOneProcessComputesWhatManyMiss(t *testing.T) {
+func TestCached_ManyMiss_OneComputes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		runs := 0

@@ -68,7 +68,7 @@ func Done(ctx context.Context, semaphores *rsemaphore.Client, part string) error
 	return err
 }
 
-func TestFiveVideosAreConvertedAtATime(t *testing.T) {
+func TestConvert_FiveRun_SixthWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		semaphores := srv.Open().Semaphores()
@@ -82,7 +82,7 @@ func TestFiveVideosAreConvertedAtATime(t *testing.T) {
 	})
 }
 
-func TestAQueryGivesUp(t *testing.T) {
+func TestQuery_AllPermitsTaken_GivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		semaphores := srv.Open().Semaphores()
@@ -92,7 +92,7 @@ func TestAQueryGivesUp(t *testing.T) {
 	})
 }
 
-func TestATrainingGivesBackWhatItNeedsNoMore(t *testing.T) {
+func TestTrain_ModelLoaded_ReturnsUnusedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		semaphores := redlatchtest.New(t).Open().Semaphores()
 		left := func() int {
@@ -108,7 +108,7 @@ func TestATrainingGivesBackWhatItNeedsNoMore(t *testing.T) {
 	})
 }
 
-func TestAJobIsDoneWhenItsPartsAre(t *testing.T) {
+func TestSplit_PartsDone_ReturnsThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		semaphores := redlatchtest.New(t).Open().Semaphores()
 		require.NoError(t, Split(t.Context(), semaphores, []string{"a", "b"}, func(part string) error {

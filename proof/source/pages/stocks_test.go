@@ -173,7 +173,7 @@ func PayOut(ctx context.Context, packets *redpacket.Client, pay func(context.Con
 	return packets.Packet("new-year").KeepLedger(ctx, time.Second, 500, pay)
 }
 
-func TestABuyerHasOneUnitHoweverOftenItAsks(t *testing.T) {
+func TestBuy_AskedAgain_GivesTheSameUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		stocks := srv.Open().Stocks()
@@ -194,7 +194,7 @@ func TestABuyerHasOneUnitHoweverOftenItAsks(t *testing.T) {
 	})
 }
 
-func TestACartIsHeldAndPaidAsAWhole(t *testing.T) {
+func TestCart_OfTwoStocks_IsHeldAndPaidAsAWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		stocks := srv.Open().Stocks()
@@ -253,7 +253,7 @@ func requireUnits(t *testing.T, sales [2]*stock.Stock, sold, held [2]int64) {
 	}
 }
 
-func TestACartOfTwoServersIsSoldOrGivenBackWhoeverDiesWhere(t *testing.T) {
+func TestTwoServerCart_CallerDies_IsSoldOrGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for fate, sold := range map[string]int64{"sold": 1, "cancelled": 0} {
 			for lost := range redistest.Sized(1, 2, 2) { // the server that does not answer for so long that the caller gives up
@@ -288,7 +288,7 @@ func TestACartOfTwoServersIsSoldOrGivenBackWhoeverDiesWhere(t *testing.T) {
 
 // The first of two requests of one order is refused at b. Before its caller hears so, b has units again, and the second
 // holds all: it is told that it has them, and has.
-func TestARefusedCopyOfAnOrderTakesNothingFromItsTwin(t *testing.T) {
+func TestTwoServerCart_CopyRefused_TakesNothingFromItsTwin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srvs, sales := servers(t)
 		orders, cart := &fates{of: map[string]string{}}, map[*stock.Stock]int64{sales[0]: 1, sales[1]: 1}
@@ -314,7 +314,7 @@ func TestARefusedCopyOfAnOrderTakesNothingFromItsTwin(t *testing.T) {
 }
 
 // What a refused order holds goes back by itself.
-func TestARefusedOrderHoldsNothingForLong(t *testing.T) {
+func TestTwoServerCart_Refused_HoldsNothingForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srvs, sales := servers(t)
 		_, err := sales[1].ClaimAny(t.Context(), 2)
@@ -329,7 +329,7 @@ func TestARefusedOrderHoldsNothingForLong(t *testing.T) {
 	})
 }
 
-func TestACartOfTwoServersThatIsPaidLateIsRefundedInPart(t *testing.T) {
+func TestTwoServerCart_PaidLate_IsRefundedInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srvs, sales := servers(t)
 		orders, cart := &fates{of: map[string]string{}}, map[*stock.Stock]int64{sales[0]: 1, sales[1]: 2}
@@ -349,7 +349,7 @@ func TestACartOfTwoServersThatIsPaidLateIsRefundedInPart(t *testing.T) {
 	})
 }
 
-func TestAPageShowsWhatWasSold(t *testing.T) {
+func TestLivePage_UnitSold_ShowsBuyerAndRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stocks := redlatchtest.New(t).Open().Stocks()
 		sale := stocks.Stock("sale")

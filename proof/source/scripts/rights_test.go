@@ -30,7 +30,7 @@ var elected = []string{"fenced_acquire", "keep", "look", "release", "renew"}
 // sent are the commands that Go sends in place of a script.
 var sent = regexp.MustCompile(`script\.Plain\("([a-z]+)"\)`)
 
-func TestEveryCommandOfAScriptIsInTheRightsOfItsFeature(t *testing.T) {
+func TestScripts_TheirCommands_AreInTheirFeaturesRights(t *testing.T) {
 	for _, name := range acl.Features() {
 		inScripts, plain := acl.Commands(name)
 		scripts := map[string][]string{"inspect": {"rlock/lua/inspect.lua", "internal/lease/lua/heartbeat_look.lua",

@@ -51,7 +51,7 @@ local stored, sum = redis.call('LLEN', shares), tonumber(m[5] or '0')
 if not m[1] then
   -- What a packet leaves behind that is over, or a sending that was broken off, is removed. Records that have more time to live
   -- belong to a packet whose hash was lost: its users have money by it
-  -- (TestTheNextCallRemovesWhatARedPacketLeavesExceptLosses).
+  -- (TestPacket_LeftoverKeys_AreRemovedExceptAfterALoss).
   local found = orphaned_records()
   if found > 0 then return {-1, 0, found} end
   if first > 0 then return {3, 0} end

@@ -7,7 +7,7 @@ local function ends() expire(s.gone - s.now, 5) end
 -- orphaned_records is how many records there are of a stock whose hash was lost. Its claimants have units, so nothing may be opened over
 -- it. The hash is also missing once the retention is over, and then the records may be removed. What they have left to live
 -- tells the two apart: an hour or less after the retention, more after a loss while the stock sells
--- (TestTheNextCallRemovesWhatAStockLeavesExceptLosses).
+-- (TestStock_LeftoverKeys_AreRemovedExceptAfterALoss).
 local function orphaned_records()
   return orphans(redis.call('HLEN', s.users) + redis.call('HLEN', s.records) + redis.call('ZCARD', s.holds) + redis.call('EXISTS', s.ledger), 5)
 end
