@@ -38,8 +38,8 @@ func Impatient(rnd *rand.Rand, take Take) (release func(), err error) {
 	return GiveUp[ways[rnd.IntN(len(ways))]](take, 1+time.Duration(rnd.Int64N(int64(5*time.Millisecond))))
 }
 
-// NotIdle has each of some processes take a thing, by one caller that is patient and by five that give up in one way
-// after up to 5 ms, and fails the test if no caller has it for bound.
+// NotIdle has each of some processes take a thing, by one caller that is patient and by five that give up in one way,
+// or in any if way is "", after up to 5 ms, and fails the test if no caller has it for bound.
 func NotIdle(t testing.TB, bound time.Duration, way string, processes ...Take) {
 	t.Helper()
 	until := time.Now().Add(Sized(100*time.Millisecond, 200*time.Millisecond, 2*time.Second))
@@ -52,9 +52,12 @@ func NotIdle(t testing.TB, bound time.Duration, way string, processes ...Take) {
 				for time.Now().Before(until) {
 					var release func()
 					var err error
-					if i == 0 {
+					switch {
+					case i == 0:
 						release, err = take(context.Background(), time.Minute)
-					} else {
+					case way == "":
+						release, err = Impatient(rand.New(rand.NewPCG(rand.Uint64(), 0)), take)
+					default:
 						release, err = GiveUp[way](take, rand.N(5*time.Millisecond))
 					}
 					if err != nil {
