@@ -81,7 +81,6 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 		ctx = w.waitContext()
 	}
 	began := time.Now()
-	sent := began
 	switch {
 	case w.taker() != nil:
 		answer, err = w.r.Taker.Ask(ctx, w.asking())
@@ -98,17 +97,7 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 	switch {
 	case err == nil && answer.Granted:
 	case err == nil:
-		if answer.Contenders > 0 {
-			if !answer.Sent.IsZero() {
-				began = answer.Sent
-			}
-			w.refuse(answer.Contenders, time.Since(began))
-		}
-		w.everAnswered, w.failures, w.untold = true, 0, answer.Foreign || answer.Unpublished
-		if w.silence = time.Since(sent); !w.silentSince.IsZero() {
-			w.silence, w.silentSince = time.Since(w.silentSince), time.Time{}
-		}
-		w.note(answer.Left, nil)
+		w.noteRefusal(answer, began)
 	case script.NotAnswered(err):
 		// A try that the waiter's own patience cut short says nothing about the server. The server gets the time when the
 		// patience ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit
@@ -118,10 +107,26 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 			w.note(-1, err)
 		}
 		if w.failures++; w.silentSince.IsZero() {
-			w.silentSince = sent
+			w.silentSince = began
 		}
 	}
 	return answer, err
+}
+
+// noteRefusal takes in the refusal of a try that began then.
+func (w *waiter) noteRefusal(answer Answer, began time.Time) {
+	if answer.Contenders > 0 {
+		sent := began
+		if !answer.Sent.IsZero() {
+			sent = answer.Sent
+		}
+		w.refuse(answer.Contenders, time.Since(sent))
+	}
+	w.everAnswered, w.failures, w.untold = true, 0, answer.Foreign || answer.Unpublished
+	if w.silence = time.Since(began); !w.silentSince.IsZero() {
+		w.silence, w.silentSince = time.Since(w.silentSince), time.Time{}
+	}
+	w.note(answer.Left, nil)
 }
 
 // pause waits after the n-th try for a reason to ask again; false: out of patience.

@@ -60,7 +60,7 @@ func TestRestore_Fails_LeavesTheStockSuspended(t *testing.T) {
 		} {
 			_, err := s.Restore(ctx, tc.winners)
 			require.ErrorIs(t, err, tc.err, what)
-			if tc.err == boom {
+			if errors.Is(tc.err, boom) {
 				require.Same(t, boom, err)
 			}
 			require.Equal(t, stock.Suspended, claimed(t, s, "bob").Outcome)

@@ -82,7 +82,7 @@ func TestCounting_RandomCalls_KeepToTheModel(t *testing.T) {
 				}
 				same("set", want, got, nil, err)
 			case op < 50:
-				var want error = errs.ErrNotAcquired
+				want := errs.ErrNotAcquired
 				if m.there && m.free >= int64(n) {
 					m.add(-int64(n))
 					want = nil

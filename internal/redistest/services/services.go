@@ -1,6 +1,6 @@
-// Package services starts the servers that tests, Examples and programs of contrib need: a PostgreSQL and a MariaDB, each
-// in a directory of its own, on a Unix socket, and ended by Stop; and a Redis in the process, with a client. Users of a
-// database import the drivers pgx and mysql.
+// Package services starts the servers that tests, Examples and programs of contrib need: a PostgreSQL and a MariaDB,
+// each in a directory of its own, on a Unix socket, and ended by Stop; and a Redis in the process, with a client. Users
+// of a database import the drivers pgx and mysql.
 package services
 
 import (
