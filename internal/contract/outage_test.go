@@ -220,7 +220,8 @@ func TestRead_KilledServer_NamesTheCause(t *testing.T) {
 	} {
 		err := read(t.Context())
 		assert.ErrorIs(t, err, redlatch.ErrUnavailable, name)
-		assert.ErrorIs(t, err, syscall.ECONNREFUSED, name)
+		// a connection that the server had not accepted when it was killed is reset
+		assert.True(t, errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET), "%s: %v", name, err)
 	}
 }
 
