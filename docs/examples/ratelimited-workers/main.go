@@ -149,11 +149,11 @@ func watch(option rueidis.ClientOption) error {
 		if err != nil {
 			return err
 		}
-		if n = counts[victim]; n > 0 {
-			fmt.Printf("pid %s was killed and has %d slots: %4.0f calls/s\n", victim, n, s.rate(lease/4))
-		}
+		n = counts[victim] // maybe none: it may have given them back just before
+		fmt.Printf("pid %s was killed and has %d slots after %.1f s: %4.0f calls/s\n",
+			victim, n, time.Since(killed).Seconds(), s.rate(lease/4))
 	}
-	fmt.Printf("its slots are back after %.1f s\n", time.Since(killed).Seconds())
+	fmt.Println("its slots are back")
 	after := s.rate(2 * time.Second)
 	for n := 0; n < 5 && after < before/2; n++ { // a busy machine has bad moments
 		after = s.rate(2 * time.Second)
