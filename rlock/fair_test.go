@@ -61,10 +61,10 @@ func TestFair_SeveralProcesses_AreServedInOrder(t *testing.T) {
 	channels, err := holder.redis.Do(within(t), holder.redis.B().PubsubChannels().Build()).AsStrSlice()
 	require.NoError(t, err)
 	require.Len(t, channels, 4, "one for each process, not for each waiter")
-	began, before := time.Now(), scriptCalls(t, holder.redis)
+	began, before := time.Now(), redistest.ScriptCalls(t, holder.redis)
 	require.NoError(t, h.Unlock(within(t)))
 	wg.Wait()
-	calls := scriptCalls(t, holder.redis) - before
+	calls := redistest.ScriptCalls(t, holder.redis) - before
 	require.True(t, slices.IsSorted(order), "%v", order)
 	require.Less(t, time.Since(began), 15*time.Second, "woken each, not by their polls")
 	t.Logf("33 releases, of which each hands the lock over: %d calls", calls)

@@ -94,12 +94,6 @@ func (r *rig) warmUp(t testing.TB) *rig {
 	return r
 }
 
-func scriptCalls(t testing.TB, c rueidis.Client) int {
-	t.Helper()
-	calls := redistest.CommandCalls(t, c)
-	return calls["evalsha"] + calls["eval"]
-}
-
 // looks counts the calls through p that ask for name, or give it back; renewals and the watchdog's looks are not among
 // them.
 func looks(p *redistest.Proxy, name string) *atomic.Int32 {
@@ -231,9 +225,9 @@ func TestGrant_HalfOver_IsConfirmed(t *testing.T) {
 	scores, err := c.Do(within(t),
 		c.B().Zrange().Key("redlatch_queue:{l}").Min("0").Max("-1").Withscores().Build()).AsZScores()
 	require.NoError(t, err)
-	before := scriptCalls(t, c)
+	before := redistest.ScriptCalls(t, c)
 	publish(t, c, waiter, fmt.Sprintf("%d 1 %s", int64(scores[0].Score), owner))
-	redistest.Eventually(t, 20*time.Second, "it asks", func() bool { return scriptCalls(t, c) > before })
+	redistest.Eventually(t, 20*time.Second, "it asks", func() bool { return redistest.ScriptCalls(t, c) > before })
 	select {
 	case <-w:
 		t.Fatal("two holders")

@@ -581,9 +581,9 @@ func TestQuorum_MajorityHeld_WaitersDoNotWakeEachOther(t *testing.T) {
 		}
 		c := servers[2].Client(t)
 		redistest.Eventually(t, 20*time.Second, "they sleep", func() bool {
-			before := scriptCalls(t, c)
+			before := redistest.ScriptCalls(t, c)
 			time.Sleep(500 * time.Millisecond)
-			return scriptCalls(t, c)-before < 25
+			return redistest.ScriptCalls(t, c)-before < 25
 		})
 		released := time.Now()
 		for _, h := range held {
@@ -612,7 +612,7 @@ func TestQuorum_Released_FewWaitersAsk(t *testing.T) {
 	}
 	calls := func() (n int) {
 		for _, r := range all[0].rigs {
-			n += scriptCalls(t, r.redis)
+			n += redistest.ScriptCalls(t, r.redis)
 		}
 		return n
 	}

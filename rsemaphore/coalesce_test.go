@@ -69,7 +69,7 @@ func TestAcquire_ManyFreePermits_SharesCalls(t *testing.T) {
 		for g := range semaphores { // in use
 			release(t, acquire(t, of(g), n))
 		}
-		before := scriptCalls(t, direct)
+		before := redistest.ScriptCalls(t, direct.redis)
 		many(goroutines, func(g int) {
 			for range cycles {
 				p, err := of(g).Acquire(context.Background(), n)
@@ -81,7 +81,7 @@ func TestAcquire_ManyFreePermits_SharesCalls(t *testing.T) {
 				}
 			}
 		})
-		return float64(scriptCalls(t, direct)-before) / (goroutines * cycles)
+		return float64(redistest.ScriptCalls(t, direct.redis)-before) / (goroutines * cycles)
 	}
 	for what, x := range map[string]struct {
 		of         func(g int) *rsemaphore.Semaphore

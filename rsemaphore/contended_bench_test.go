@@ -43,7 +43,7 @@ func (l load) run(b *testing.B) {
 		release(b, acquire(b, sem, 1))
 		sems = append(sems, sem)
 	}
-	before, began := scriptCalls(b, direct), time.Now()
+	before, began := redistest.ScriptCalls(b, direct.redis), time.Now()
 	for i, sem := range sems {
 		for j := range l.goroutines {
 			n := 1
@@ -79,7 +79,7 @@ func (l load) run(b *testing.B) {
 	wg.Wait()
 	cancel()
 	lasted := time.Since(began)
-	calls := scriptCalls(b, direct) - before
+	calls := redistest.ScriptCalls(b, direct.redis) - before
 	slices.Sort(waits)
 	sum, squares := 0.0, 0.0
 	for _, c := range counts {

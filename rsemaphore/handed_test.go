@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -155,7 +156,7 @@ func TestShared_OursListen_AreLeftNoPermits(t *testing.T) {
 			require.NoError(t, holder.err)
 		}
 	}
-	subscribedTo(t, watcher, "redisson_sc:{s}")
+	wire.SubscribedTo(t, watcher.redis, "redisson_sc:{s}")
 	stop := listen(func(b rueidis.Builder) rueidis.Completed { return b.Psubscribe().Pattern("redisson_sc:*").Build() })
 	rounds(60)
 	require.Zero(t, published.Load(), "every release is handed over")

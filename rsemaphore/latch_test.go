@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -152,7 +153,7 @@ func TestLatch_RedissonsMessageAlone_WakesWaiters(t *testing.T) {
 	l := r.c.CountDownLatch("l")
 	r.must(t, "SET", "l", "1") // Redisson's trySetCount
 	done := await(t, l, 10)
-	subscribedTo(t, r, latchChannel)
+	wire.SubscribedTo(t, r.redis, latchChannel)
 	waitingIn(t, r, "latch:l", 10)
 	sub, err := r.hub.Subscribe(within(t), latchChannel)
 	require.NoError(t, err)
@@ -181,7 +182,7 @@ func TestLatch_SetAgainAtOnce_KeepsNoneThatSawItOpen(t *testing.T) {
 	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 1, time.Hour)))
 	const waiters = 5000
 	done := await(t, l, waiters)
-	subscribedTo(t, r, latchChannel)
+	wire.SubscribedTo(t, r.redis, latchChannel)
 	waitingIn(t, r, "latch:l", waiters)
 	// The first in line has looked twice, and sleeps. A look that was sent before the last came tells that one nothing.
 	redistest.Eventually(t, 20*time.Second, "two looks", func() bool {
@@ -228,7 +229,7 @@ func TestLatch_SetAgainBeforeALook_WasOpen(t *testing.T) {
 					require.True(t, must1[bool](t)(ol.TrySetCount(within(t), 1, time.Hour)))
 					done := await(t, l, 3)
 					waitingIn(t, r, "latch:l", 3)
-					subscribedTo(t, other, latchChannel)
+					wire.SubscribedTo(t, other.redis, latchChannel)
 					lookedAt(t, other)
 					if name == "not told" {
 						p.SwallowPushes()

@@ -150,12 +150,12 @@ func TestWait_ServedByALostRelease_AsksAtOnce(t *testing.T) {
 	}()
 	redistest.Eventually(t, 30*time.Second, "waits", func() bool { return len(look.queue(t)) == 1 })
 	time.Sleep(100 * time.Millisecond) // its place is known
-	asked := scriptCalls(t, look)
+	asked := redistest.ScriptCalls(t, look.redis)
 	trap := p.Trap(&redistest.Trap{Match: isRelease, Fate: redistest.LoseReply})
 	require.NoError(t, held.Release(within(t)))
 	trap.Wait(t)
 	release(t, <-got)
-	require.Less(t, scriptCalls(t, look)-asked, 10, "it asks, and is not asked for all the time")
+	require.Less(t, redistest.ScriptCalls(t, look.redis)-asked, 10, "it asks, and is not asked for all the time")
 }
 
 // isRelease reports whether a call is the release of a semaphore: no other script has four keys.
@@ -173,7 +173,7 @@ func TestAcquire_ManyProcessesWait_CallsDoNotGrow(t *testing.T) {
 		for i := range rigs {
 			rigs[i] = newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Second})
 		}
-		before := scriptCalls(t, rigs[0])
+		before := redistest.ScriptCalls(t, rigs[0].redis)
 		for _, r := range rigs {
 			wg.Go(func() {
 				for range each / processes {
@@ -184,17 +184,10 @@ func TestAcquire_ManyProcessesWait_CallsDoNotGrow(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		calls[processes] = float64(scriptCalls(t, rigs[0])-before) / each
+		calls[processes] = float64(redistest.ScriptCalls(t, rigs[0].redis)-before) / each
 	}
 	t.Logf("script calls an acquisition and its release, by processes: %.2v", calls)
 	require.Less(t, calls[12], 4.0, "an acquire, a release, and what it takes to begin")
-}
-
-// scriptCalls is how many scripts the server has run.
-func scriptCalls(t testing.TB, r *rig) int {
-	t.Helper()
-	calls := redistest.CommandCalls(t, r.redis)
-	return calls["evalsha"] + calls["eval"]
 }
 
 // A process that holds all is killed. The first five of the waiters get them when its lease is over, and no call of

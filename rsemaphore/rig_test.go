@@ -208,17 +208,6 @@ func waitingIn(t testing.TB, r *rig, line string, n int) {
 	})
 }
 
-// subscribedTo is until somebody is subscribed to channel.
-func subscribedTo(t testing.TB, r *rig, channel string) {
-	t.Helper()
-	redistest.Eventually(t, 20*time.Second, "a subscription to "+channel, func() bool {
-		n, err := r.do(t, "PUBSUB", "NUMSUB", channel).ToArray()
-		require.NoError(t, err)
-		got, _ := n[1].AsInt64()
-		return got > 0
-	})
-}
-
 // load has the server know these scripts, so that the first reply to each is not that it does not.
 func (r *rig) load(t testing.TB, pattern string) {
 	t.Helper()

@@ -177,6 +177,13 @@ func (s *Server) Client(t testing.TB) rueidis.Client {
 	return c
 }
 
+// ScriptCalls returns how many scripts the server has run for clients.
+func ScriptCalls(t testing.TB, c rueidis.Client) int {
+	t.Helper()
+	calls := CommandCalls(t, c)
+	return calls["evalsha"] + calls["eval"]
+}
+
 // CommandCalls returns INFO commandstats as command -> calls, commands run inside scripts included.
 func CommandCalls(t testing.TB, c rueidis.Client) map[string]int {
 	t.Helper()

@@ -12,21 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scripts is how many scripts the server has run for clients.
-func scripts(t testing.TB, c rueidis.Client) int {
-	t.Helper()
-	calls := redistest.CommandCalls(t, c)
-	return calls["evalsha"] + calls["eval"]
-}
-
 // quiet waits until claims on s are answered without the server.
 func quiet(t testing.TB, admin rueidis.Client, ask func()) {
 	t.Helper()
 	redistest.Eventually(t, 20*time.Second, "answered by the process", func() bool {
-		before := scripts(t, admin)
+		before := redistest.ScriptCalls(t, admin)
 		ask()
 		ask()
-		return scripts(t, admin) == before
+		return redistest.ScriptCalls(t, admin) == before
 	})
 }
 
@@ -76,7 +69,7 @@ func TestSoldOut_Known_IsAnsweredByTheProcess(t *testing.T) {
 
 	for _, c := range []*stock.Client{a, c} {
 		quiet(t, admin, func() { loses(t, c.Stock("s")) }) // a Stock value made anew for every use
-		before := scripts(t, admin)
+		before := redistest.ScriptCalls(t, admin)
 		for i := range 1000 {
 			g, err := c.Stock("s").Claim(fresh, "loser"+strconv.Itoa(i))
 			require.NoError(t, err)
@@ -96,9 +89,9 @@ func TestSoldOut_Known_IsAnsweredByTheProcess(t *testing.T) {
 			require.Equal(t, stock.SoldOut, g.Outcome, what)
 		}
 		// a moment in which nothing is trusted sends a few; two thousand claims are not a few
-		require.Less(t, scripts(t, admin)-before, 100)
+		require.Less(t, redistest.ScriptCalls(t, admin)-before, 100)
 
-		before = scripts(t, admin)
+		before = redistest.ScriptCalls(t, admin)
 		for u, was := range first {
 			g := claimed(t, c.Stock("s"), u)
 			require.Equal(t, stock.Grant{Outcome: stock.Replayed, Ordinal: was.Ordinal, N: 1, Epoch: was.Epoch}, g)
@@ -107,7 +100,7 @@ func TestSoldOut_Known_IsAnsweredByTheProcess(t *testing.T) {
 		g, err := c.Stock("s").Claim(ctx, "buyer", stock.Request{ID: "order", N: 1})
 		require.NoError(t, err)
 		require.Equal(t, []any{stock.Replayed, once.Ordinal}, []any{g.Outcome, g.Ordinal})
-		require.GreaterOrEqual(t, scripts(t, admin)-before, len(first)+2)
+		require.GreaterOrEqual(t, redistest.ScriptCalls(t, admin)-before, len(first)+2)
 	}
 }
 
@@ -123,12 +116,12 @@ func TestSoldOut_NoCache_AsksTheServer(t *testing.T) {
 	s := opened(t, on(t, uncached, patient), "s", 1)
 	claimed(t, s, "winner")
 	loses(t, s)
-	before := scripts(t, admin)
+	before := redistest.ScriptCalls(t, admin)
 	for range 10 {
 		loses(t, s)
 		time.Sleep(time.Millisecond) // looks at the flag end in between
 	}
-	require.Equal(t, 10, scripts(t, admin)-before)
+	require.Equal(t, 10, redistest.ScriptCalls(t, admin)-before)
 }
 
 // Once the news of a unit that came back is in the process, no answer goes by what was known before: not even the

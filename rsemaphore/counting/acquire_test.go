@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	sent "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rsemaphore"
 	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
@@ -48,14 +49,14 @@ func TestCounting_MessageOfTooFew_CostsNoRequest(t *testing.T) {
 	got := make(chan error, 1)
 	go func() { got <- counting.New(r.c, "s").Acquire(within(t), 100) }()
 	redistest.Eventually(t, 30*time.Second, "it was refused, and waits", r.isRefused)
-	subscribedTo(t, other, "redisson_sc:{s}")
+	sent.SubscribedTo(t, other.redis, "redisson_sc:{s}")
 	// whoever asks because it has subscribed has asked by the next
 	require.NoError(t, counting.New(other.c, "s").Release(within(t), 1))
-	before := scriptCalls(t, other)
+	before := redistest.ScriptCalls(t, other.redis)
 	for range 98 {
 		require.NoError(t, counting.New(other.c, "s").Release(within(t), 1))
 	}
-	require.LessOrEqual(t, scriptCalls(t, other)-before, int64(98+3), "the releases, and what it takes to begin")
+	require.LessOrEqual(t, redistest.ScriptCalls(t, other.redis)-before, 98+3, "the releases, and what it takes to begin")
 	require.NoError(t, counting.New(other.c, "s").Release(within(t), 1))
 	require.NoError(t, <-got)
 	require.Equal(t, "0", other.text(t, "GET", "s"))

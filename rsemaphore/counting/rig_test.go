@@ -19,7 +19,6 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
-	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -48,20 +47,14 @@ func newRigOn(t testing.TB, c rueidis.Client, o rsemaphore.Options) *rig {
 	if o.CallTimeout == 0 {
 		o.CallTimeout = 5 * time.Second
 	}
-	hub, err := pubsub.New(c, pubsub.Options{Logger: o.Logger})
-	require.NoError(t, err)
-	t.Cleanup(func() { hub.Close(context.Background()) })
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
 	r := &rig{redis: c}
-	r.c, err = rsemaphore.New(hub, o)
+	var err error
+	r.c, err = rsemaphore.New(sent.HubOn(t, c, o.Logger), o)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		r.c.Close(ctx)
-	})
+	sent.CloseUnwaited(t, r.c)
 	return r
 }
 
@@ -133,22 +126,4 @@ func waitingIn(t testing.TB, r *rig, line string, n int) {
 	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d wait in %s", n, line), func() bool {
 		return r.waiters().Members(line) == n
 	})
-}
-
-// subscribedTo is until somebody is subscribed to channel.
-func subscribedTo(t testing.TB, r *rig, channel string) {
-	t.Helper()
-	redistest.Eventually(t, 20*time.Second, "a subscription to "+channel, func() bool {
-		n, err := r.do(t, "PUBSUB", "NUMSUB", channel).ToArray()
-		require.NoError(t, err)
-		got, _ := n[1].AsInt64()
-		return got > 0
-	})
-}
-
-// scriptCalls is how many scripts the server has run.
-func scriptCalls(t testing.TB, r *rig) (n int64) {
-	t.Helper()
-	calls := redistest.CommandCalls(t, r.redis)
-	return int64(calls["evalsha"] + calls["eval"])
 }

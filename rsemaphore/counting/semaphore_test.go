@@ -71,7 +71,7 @@ func TestCounting_EveryGrowth_WakesWaiters(t *testing.T) {
 			for range 3 {
 				go func() { got <- s.Acquire(within(t), 1) }()
 			}
-			subscribedTo(t, r, "redisson_sc:{"+name+"}")
+			sent.SubscribedTo(t, r.redis, "redisson_sc:{"+name+"}")
 			waitingIn(t, r, "counting:"+name, 3)
 			require.NoError(t, f(counting.New(other.c, name), name))
 			for range 3 {

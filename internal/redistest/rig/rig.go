@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -120,6 +121,17 @@ func Keys(t testing.TB, c rueidis.Client) []string {
 	v, err := Raw(c, "KEYS", "*").AsStrSlice()
 	require.NoError(t, err)
 	return v
+}
+
+// SubscribedTo waits until a client is subscribed to channel.
+func SubscribedTo(t testing.TB, c rueidis.Client, channel string) {
+	t.Helper()
+	redistest.Eventually(t, 20*time.Second, "a subscription to "+channel, func() bool {
+		n, err := Raw(c, "PUBSUB", "NUMSUB", channel).ToArray()
+		require.NoError(t, err)
+		got, _ := n[1].AsInt64()
+		return got > 0
+	})
 }
 
 // RequireEnds fails if any key of the server has no TTL.
