@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// acquisition is one call of Acquire. It is the wait.Batcher of its waiter.
+// acquisition is one call of Acquire. It is the wait.Requester of its waiter.
 type acquisition struct {
 	s      *Semaphore
 	n      int
@@ -282,8 +282,8 @@ func (a *acquisition) failed(err error, runs, received time.Time) {
 	}
 }
 
-// AskAll implements wait.Batcher.
-func (a *acquisition) AskAll(ctx context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
+// RequestAll implements wait.Requester.
+func (a *acquisition) RequestAll(ctx context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
 	s := a.s
 	var sent time.Time
 	timed := script.Timed[acquireReply]{
@@ -333,7 +333,7 @@ func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply],
 	case errors.Is(err, errs.ErrNotReplicated): // nothing that replicas need have
 	case err != nil:
 		if ctx.Err() == nil && !errors.Is(err, errs.ErrUnavailable) {
-			c.waiters.AskAgain(s.made.queueKey) // it may have served others of this process, which get no message
+			c.waiters.PollAll(s.made.queueKey) // it may have served others of this process, which get no message
 		}
 		return t, err
 	}
@@ -341,7 +341,7 @@ func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply],
 	return t, nil
 }
 
-// Reply implements wait.Batcher.
+// Reply implements wait.Requester.
 func (a *acquisition) Reply(reply any, err error) (wait.Answer, error) {
 	if err != nil {
 		var u *unansweredError

@@ -28,7 +28,7 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 			return err
 		})
 		if unsure { // it may have served waiters of this process, which only the lost reply names
-			s.c.waiters.AskAgain(s.made.queueKey)
+			s.c.waiters.PollAll(s.made.queueKey)
 		}
 		switch {
 		case err != nil:

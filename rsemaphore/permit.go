@@ -84,7 +84,7 @@ func (p *permit) Send(ctx context.Context, _ bool) (gone bool, err error) {
 		p.unheard.Store(true)
 	} else if p.unheard.Swap(false) {
 		// the one that was not answered may have run since the waiters were asked for
-		p.s.c.waiters.AskAgain(p.s.made.queueKey)
+		p.s.c.waiters.PollAll(p.s.made.queueKey)
 	}
 	return !held, err
 }
@@ -126,7 +126,7 @@ func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
 		}
 	}
 	if again {
-		s.c.waiters.AskAgain(s.made.queueKey) // as in Send
+		s.c.waiters.PollAll(s.made.queueKey) // as in Send
 	}
 	return err
 }
@@ -260,7 +260,7 @@ func (x *Permit) ReleasePart(ctx context.Context, n int) error {
 			return err
 		})
 		if unsure {
-			s.c.waiters.AskAgain(s.made.queueKey)
+			s.c.waiters.PollAll(s.made.queueKey)
 		}
 		return held, err
 	})

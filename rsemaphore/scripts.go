@@ -238,7 +238,7 @@ func (s *Semaphore) runRelease(ctx context.Context, what string, kept int64, ent
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			s.c.waiters.AskAgain(s.made.queueKey)
+			s.c.waiters.PollAll(s.made.queueKey)
 		}
 		return 0, err
 	}

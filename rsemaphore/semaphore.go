@@ -292,7 +292,7 @@ func (s *Semaphore) resize(ctx context.Context, n int, relative bool) (resizeRep
 		r, err := call.Run(ctx, s.c.runner)
 		s.served(r.served, last)
 		// It may have run before, and served waiters of this process which did not hear of it: Do repeats in silence.
-		s.c.waiters.AskAgain(s.made.queueKey)
+		s.c.waiters.PollAll(s.made.queueKey)
 		return r, err
 	})
 }

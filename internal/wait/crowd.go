@@ -65,13 +65,15 @@ func (w *waiter) maySleep(asked time.Duration) bool {
 		accessor.Of[accessor.Subscription](w.grantSub.sub).Live()
 }
 
-// sleepOn is sleepsOn for a batch queue, all of whose waiters were last asked for at c.polled. Called with mu held.
-func (q *Waiters) sleepOn(c *batchQueue) bool {
-	if !q.isCrowd() || !c.hears || c.placeless || c.untold || c.failures > 0 {
+// sleepOn is sleepsOn for a local queue of Requesters, for all of which the last call was made at polledAt. Called with
+// mu held.
+func (q *Waiters) sleepOn(l *localQueue) bool {
+	r := l.requests
+	if !q.isCrowd() || !r.placed() || r.untold || r.failures > 0 {
 		return false
 	}
-	asked := time.Since(c.polled)
-	for w := c.first; w != nil; w = w.behind {
+	asked := time.Since(r.polledAt)
+	for w := l.first; w != nil; w = w.behind {
 		if !w.hears() || !w.maySleep(asked) {
 			return false
 		}

@@ -16,7 +16,7 @@
 // detail:
 //
 //  1. A waiter enters the local queue of its key and its manner of waiting (the kind of a lock, the number of permits)
-//     in this process. The first in the local queue contends on the server. The others stand behind its semaphore
+//     in this process. The first in the local queue contends on the server. The others stand behind it
 //     without asking the server, first come first served. Re-entries, joins, waits of no time, waiters of fair and
 //     shared locks, and requests that wait for a group of calls ([Request.Group]) never stand behind another.
 //  2. The contender tries. With a Taker, if grants are listened for already, the try asks for a place in the server's
@@ -60,25 +60,25 @@
 //  3. In a slot that is being migrated a script with two keys is refused. It is sent again without the queue, and
 //     waiters poll, twenty times in a PollCap.
 //
-// # Batch queues
+// # Queue requests
 //
 // What several can have at once, such as permits, has no contender: one waiter a process would be served in a round
-// trip. With a [Batcher] every waiter has a place of its own in the server's queue, its own owner, and its own ticket.
-// The rules of trust above are the same, and so is the code. The rest is:
+// trip. With a [Requester] every waiter has a place of its own in the server's queue, its own owner, and its own ticket,
+// and one call requests for many. The rules of trust above are the same, and so is the code. The rest is:
 //
 //  1. While none of the local queue waits every request goes out at once, in parallel with others, and is one call.
-//  2. From the first that is refused until none waits any more, newcomers stand behind. One call at a time asks for
+//  2. From the first that is refused until none waits any more, newcomers queue behind. One call at a time requests for
 //     up to 128 of them in their order. So 1,000 that come together are eight calls, and keep their order.
-//  3. A waiter that has a place sleeps until its grant. Within a PollCap all are asked for again, in the same batches,
+//  3. A waiter that has a place sleeps until its grant. Within a PollCap all are requested for again, 128 in a call,
 //     which finds a grant that was lost. Each such call keeps all entries of the process on the server. The server says
 //     when enough leases end for the first in its queue, and one process has the timer for that ([Waiters.Served], or a
 //     grant of ticket 0 with that time).
 //  4. A call of this process may serve others of it: its reply names them ([Waiters.Served]), and their leases count
-//     from its send. If the reply is lost no message names them; so all are asked for ([Waiters.AskAgain]).
+//     from its send. If the reply is lost no message names them; so all are requested for ([Waiters.PollAll]).
 //  5. A call that fails is made again for the same waiters after a pause. An outage costs a process one call at a time.
-//  6. A process that hears no grants has no places. One call asks for the first of its waiters, in their order, after
-//     releases and PollCaps.
-//  7. No grant is used while a call asks for its waiter, and who leaves meanwhile owes a release: what arrives later
+//  6. A process that hears no grants has no places. One call requests for the first of its waiters, in their order,
+//     after releases and PollCaps.
+//  7. No grant is used while a call requests for its waiter, and who leaves meanwhile owes a release: what arrives later
 //     may be granted (TestGrant_WaiterIsAskedFor_IsNotUsedYet).
 //
 // # Notified to ask

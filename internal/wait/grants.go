@@ -28,11 +28,11 @@ func (q *Waiters) hearsGrants(channel string) bool {
 // of subscription.
 func (w *waiter) subscribeToGrants() (hears, over bool) {
 	q, channel := w.q, w.r.Grants
-	if q.hearsGrants(channel) {
-		return true, false
+	l := q.listening(channel)
+	if l == nil {
+		return q.hearsGrants(channel), false
 	}
 	return w.subscribing(channel, func(ctx context.Context) error {
-		l := q.listening(channel)
 		select {
 		case <-l.done:
 			return l.err
@@ -47,15 +47,8 @@ func (w *waiter) subscribeToGrants() (hears, over bool) {
 // None of its waiters could be handed anything: each is notified that it is free, and it is left to each until it has
 // asked (TestHandOver_ImpatientCallers_AreHandedTheLock).
 func (w *waiter) leftUnheard() {
-	q, r := w.q, &w.r
-	if !r.Mode.each() || w.granted || r.Taker == nil || w.localQueue == nil || w.q.hearsGrants(r.Grants) {
-		return
-	}
-	q.mu.Lock()
-	denied := time.Now().Before(q.denied[kindOf(r.Grants)]) || q.ctx.Err() != nil
-	q.mu.Unlock()
-	if !denied {
-		q.listening(r.Grants)
+	if w.r.Mode.each() && !w.granted && w.r.Taker != nil && w.localQueue != nil {
+		w.q.Listen(w.r.Grants)
 	}
 }
 
@@ -65,30 +58,27 @@ type listening struct {
 	err  error
 }
 
-// listening returns the SUBSCRIBE to a channel of grants that is under way, or sends one.
+// listening returns the SUBSCRIBE to a channel of grants that is under way, or sends one; nil: the process is subscribed
+// already, or cannot be.
 func (q *Waiters) listening(channel string) *listening {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.listens[channel]
-	if l == nil {
-		l = &listening{done: make(chan struct{})}
-		q.listens[channel] = l
-		go func() {
-			ctx, cancel := context.WithTimeout(q.ctx, q.pollCap)
-			defer cancel()
-			sub, err := q.hub.Subscribe(ctx, channel)
-			if l.err = err; err == nil {
-				q.keepGrants(channel, sub)
-			}
-			q.mu.Lock()
-			if err != nil && denies(err) {
-				q.denied[kindOf(channel)] = time.Now().Add(deniedPause)
-			}
-			delete(q.listens, channel)
-			q.mu.Unlock()
-			close(l.done)
-		}()
+	if l != nil || q.grantSubs[channel] != nil || q.ctx.Err() != nil || time.Now().Before(q.denied[kindOf(channel)]) {
+		return l
 	}
+	l = &listening{done: make(chan struct{})}
+	q.listens[channel] = l
+	go func() {
+		sub, err := q.subscribe(q.ctx, channel)
+		if l.err = err; err == nil {
+			q.keepGrants(channel, sub)
+		}
+		q.mu.Lock()
+		delete(q.listens, channel)
+		q.mu.Unlock()
+		close(l.done)
+	}()
 	return l
 }
 
@@ -104,6 +94,12 @@ func (q *Waiters) keepGrants(channel string, sub *pubsub.Subscription) {
 	e := &grantSubscription{sub: sub}
 	q.grantSubs[channel] = e
 	q.unused(channel, e)
+	q.eachRequests(func(l *localQueue) {
+		if !l.requests.enqueues && l.first != nil && l.first.r.Grants == channel {
+			l.requests.enqueues = true
+			q.pollAll(l)
+		}
+	})
 	q.mu.Unlock()
 	go q.receiveGrants(channel, e)
 }
@@ -127,14 +123,7 @@ func (q *Waiters) unused(channel string, e *grantSubscription) {
 
 // Listen has grants on channel listened for, in the background: a caller is about to wait. Without it the first request
 // that asks for a place in the server's queue is one more, behind the subscription.
-func (q *Waiters) Listen(channel string) {
-	q.mu.Lock()
-	skip := q.grantSubs[channel] != nil || q.ctx.Err() != nil || time.Now().Before(q.denied[kindOf(channel)])
-	q.mu.Unlock()
-	if !skip {
-		q.listening(channel)
-	}
-}
+func (q *Waiters) Listen(channel string) { q.listening(channel) }
 
 func (q *Waiters) receiveGrants(channel string, e *grantSubscription) {
 	defer func() {
@@ -204,12 +193,21 @@ func (q *Waiters) grantsMissed() {
 	defer q.mu.Unlock()
 	q.gap = time.Now()
 	for _, w := range q.byOwner {
-		if w.localQueue.batchQueue == nil {
+		if w.requester == nil {
 			signal(w.wakeup)
 		}
 	}
-	for key := range q.localQueues {
-		q.eachBatchQueue(key, q.pollAll)
+	q.eachRequests(q.pollAll)
+}
+
+// eachRequests calls f for every local queue of Requesters that have waited. Called with mu held.
+func (q *Waiters) eachRequests(f func(*localQueue)) {
+	for _, l := range q.localQueues {
+		for ; l != nil; l = l.next {
+			if l.requests != nil {
+				f(l)
+			}
+		}
 	}
 }
 
@@ -233,8 +231,8 @@ func (q *Waiters) deliver(g Grant) {
 		q.unclaimed(g.Owner)
 		return
 	}
-	if g.Ticket == 0 && w.localQueue.batchQueue != nil {
-		q.pollBy(w, g.Lease)
+	if g.Ticket == 0 && w.requester != nil {
+		q.notified(w, g.Lease)
 		return
 	}
 	if g.Ticket > 0 && (w.grant == nil || w.grant.Ticket != 0 && w.grant.Ticket < g.Ticket) {
@@ -247,7 +245,7 @@ func (q *Waiters) deliver(g Grant) {
 func (q *Waiters) Nudge(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w := q.byOwner[owner]; w != nil && w.localQueue.batchQueue == nil {
+	if w := q.byOwner[owner]; w != nil && w.requester == nil {
 		signal(w.wakeup)
 	}
 }

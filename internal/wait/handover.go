@@ -115,13 +115,7 @@ func (w *waiter) register(hears bool) {
 		w.entryValue = w.r.Taker.QueueEntry(q.isCrowd())
 		s := &w.entryValue
 		w.entry = s
-		if w.wakeup == nil {
-			w.wakeup = make(chan struct{}, 1)
-		}
 		q.byOwner[s.Owner] = w
-		if w.localQueue.batchQueue == nil && !w.r.Mode.each() {
-			w.localQueue.contender = w
-		}
 	}
 	if hears {
 		w.hear(q.grantSubs[w.r.Grants])
@@ -177,13 +171,16 @@ func (w *waiter) taken() (used, doubt bool) {
 	q := w.q
 	q.mu.Lock()
 	g := w.grant
-	use := g != nil && w.does != inFlight && (g.Ticket == 0 || g.Ticket == w.ticket && w.held.After(q.gap))
+	inFlight := w.state == requested || w.outcome != nil
+	use := g != nil && !inFlight && (g.Ticket == 0 || g.Ticket == w.ticket && w.held.After(q.gap))
 	doubt = g != nil && g.Ticket >= w.ticket
-	if g != nil && w.does != inFlight && (g.Ticket == 0 || g.Ticket <= w.ticket) {
+	if g != nil && !inFlight && (g.Ticket == 0 || g.Ticket <= w.ticket) {
 		w.grant = nil
 	}
 	if use {
-		w.does, w.named = busy, true
+		if w.named = true; w.state == waiting {
+			w.state = deciding
+		}
 		if g.Ticket != 0 {
 			g.Sent = w.held
 		}
@@ -198,10 +195,6 @@ func (w *waiter) taken() (used, doubt bool) {
 // finish is called with mu held when the wait ends. owed: something of it may be left on the server, or get there
 // until after.
 func (w *waiter) finish(granted bool) (after time.Time, owed bool) {
-	l := w.localQueue
-	if l.contender == w {
-		l.contender = nil
-	}
 	// An answer that the waiter has not taken in may be that it was granted, in a call that asked for no place:
 	//
 	//	waiter, out of patience               call for several, without places
@@ -211,7 +204,7 @@ func (w *waiter) finish(granted bool) (after time.Time, owed bool) {
 	//
 	// Or that the call has failed, and may run until its end: a release that is answered before would not be final.
 	owed = w.queued || w.grant != nil || w.outcome != nil
-	if w.does == inFlight || w.outcome != nil && w.outcome.err != nil {
+	if w.state == requested || w.outcome != nil && w.outcome.err != nil {
 		after, owed = time.Now().Add(w.r.Reach), true
 	}
 	w.unregister()

@@ -56,8 +56,8 @@ func (l *leaver) Ask(context.Context, *wait.QueueEntry) (wait.Answer, error) {
 	return wait.Answer{Left: -1, Sent: time.Now()}, nil
 }
 
-// AskAll answers at once, unless a leaver has an event: then the call takes some time, and ends with it.
-func (l *leaver) AskAll(_ context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
+// RequestAll answers at once, unless a leaver has an event: then the call takes some time, and ends with it.
+func (l *leaver) RequestAll(_ context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
 	replies := make([]any, len(all))
 	for i, e := range all {
 		x := l.all[e.Owner]

@@ -3,29 +3,26 @@ package wait
 import (
 	"context"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
-// localQueue holds the waiters of one key that wait in one manner. It exists only while there are any. Waiters that
-// differ in key or manner must not stand behind each other: a caller that waits for one thing while it holds another
-// would wait for itself, and a waiter whose manner gives it little chance, such as one that polls among others that
-// queue, would keep back those behind it.
+// localQueue holds the waiters of one key that wait in one manner, first come first served. It exists only while there
+// are any. Waiters that differ in key or manner must not queue behind each other: a caller that waits for one thing
+// while it holds another would wait for itself, and a waiter whose manner gives it little chance, such as one that polls
+// among others that queue, would keep back the waiters behind it.
 type localQueue struct {
 	manner  string
-	next    *localQueue         // of the same key
-	headSem *semaphore.Weighted // held by the member that contends
+	next    *localQueue // of the same key
 	members int
+	grouped bool // the members wait for calls, which are listed in their place
+
+	// The waiters in the order in which they came: of a FIFO queue all, of a queue of Requesters those that were refused,
+	// or came while others had been. first is the contender of a FIFO queue.
+	first, last *waiter
+	contender   *waiter // a release wakes it; nil in a queue whose waiters hear of releases each for itself
+
 	Group
-	wakeup  chan struct{}
-	each    bool // all members contend, and each hears of releases for itself
-	grouped bool // its members wait for others, which are listed
-	pushed  bool // the contender hears of releases without a wake-up
-
-	contender *waiter // the one that may be in the server's queue; nil if there is none
-
-	batchQueue *batchQueue // of a local queue of Batchers
-	pace       *pace       // of one whose waiters are Paced
+	requests *queueRequests // of Requesters; nil while none of them ever waited
+	pace     *pace          // of Paced waiters
 }
 
 // enter makes the waiter, and puts it into its local queue.
@@ -59,23 +56,50 @@ func (q *Waiters) enter(ctx context.Context, r Request) (w *waiter) {
 		if n := len(q.freeQueues); n > 0 {
 			l, q.freeQueues = q.freeQueues[n-1], q.freeQueues[:n-1]
 		} else {
-			l = &localQueue{headSem: semaphore.NewWeighted(1), wakeup: make(chan struct{}, 1)}
+			l = &localQueue{}
 		}
 		l.manner, l.next = r.Manner, q.localQueues[r.QueueKey]
 		q.localQueues[r.QueueKey] = l
 	}
-	if _, ok := r.Taker.(Batcher); !ok {
-		l.batchQueue = nil // that of another local queue, which this one was before
-	} else if l.batchQueue == nil {
-		l.batchQueue = &batchQueue{}
+	if w.wakeup == nil {
+		w.wakeup = make(chan struct{}, 1)
 	}
 	l.members++
-	l.each, l.grouped = r.Mode.each(), r.Group != nil
+	l.grouped = r.Group != nil
 	w.localQueue = l
+	w.requester, _ = r.Taker.(Requester)
 	if r.Group == nil {
 		w.call.group = &l.Group
 	}
+	if w.queues() {
+		l.add(w)
+		l.contender = l.first
+	}
 	return w
+}
+
+// add puts a waiter behind the others. Called with mu held.
+func (l *localQueue) add(w *waiter) {
+	if w.before = l.last; w.before == nil {
+		l.first = w
+	} else {
+		w.before.behind = w
+	}
+	l.last = w
+}
+
+// remove takes a waiter out that add has put in. Called with mu held.
+func (l *localQueue) remove(w *waiter) {
+	if w.before == nil {
+		l.first = w.behind
+	} else {
+		w.before.behind = w.behind
+	}
+	if w.behind == nil {
+		l.last = w.before
+	} else {
+		w.behind.before = w.before
+	}
 }
 
 // exit leaves the local queue, and leaves to the Taker what the server may still have of the waiter. The waiter is not
@@ -84,7 +108,7 @@ func (w *waiter) exit() {
 	q, r := w.q, w.r
 	owed, after := false, time.Time{}
 	q.mu.Lock()
-	joined := w.is == among
+	shared := w.state != unlisted // a call for several may still refer to it
 	if r.Group == nil {
 		q.unlist(&w.call)
 	} else {
@@ -106,7 +130,7 @@ func (w *waiter) exit() {
 		after, owed = w.finish(w.granted)
 		w.leaveQueue(w.localQueue)
 	}
-	if len(q.freeWaiters) < spare && !joined { // a batch queue may still refer to one that joined it
+	if len(q.freeWaiters) < spare && !shared {
 		drain(w.wakeup)
 		*w = waiter{wakeup: w.wakeup}
 		q.freeWaiters = append(q.freeWaiters, w)
@@ -120,9 +144,17 @@ func (w *waiter) exit() {
 // leaveQueue takes the waiter out of its local queue, and ends the queue with its last member. Called with mu held.
 func (w *waiter) leaveQueue(l *localQueue) {
 	q, r := w.q, w.r
-	if w.head && w.queues() {
-		l.pushed = false
-		l.headSem.Release(1)
+	switch {
+	case w.state != unlisted:
+		q.leaveRequests(l, w)
+	case w.queues():
+		l.remove(w)
+		if l.contender == w && l.first != nil {
+			signal(l.first.wakeup)
+		}
+		l.contender = l.first
+	case l.contender == w:
+		l.contender = nil
 	}
 	if w.refused && r.Group == nil {
 		l.refused--
@@ -131,29 +163,18 @@ func (w *waiter) leaveQueue(l *localQueue) {
 		l.pace.leaves(w)
 		q.guesses.of(r.QueueKey).paced = l.pace.bound
 	}
-	if l.batchQueue != nil {
-		q.removeWaiter(l.batchQueue, w)
-	}
 	if l.members--; l.members > 0 {
 		return
 	}
-	q.remove(r.QueueKey, l)
-	if l.batchQueue != nil {
-		l.batchQueue.stop()
-	}
-	if len(q.freeQueues) < spare {
-		drain(l.wakeup)
-		batchQueue := l.batchQueue
-		if batchQueue != nil && !batchQueue.unused() {
-			batchQueue = nil // its ask or a timer may still refer to it
-		}
-		*l = localQueue{headSem: l.headSem, wakeup: l.wakeup, batchQueue: batchQueue}
+	q.removeQueue(r.QueueKey, l)
+	if len(q.freeQueues) < spare && l.requests == nil { // a request or a timer may still refer to it
+		*l = localQueue{}
 		q.freeQueues = append(q.freeQueues, l)
 	}
 }
 
-// remove takes an empty local queue from the local queues of its key. Called with mu held.
-func (q *Waiters) remove(key string, l *localQueue) {
+// removeQueue takes an empty local queue from the local queues of its key. Called with mu held.
+func (q *Waiters) removeQueue(key string, l *localQueue) {
 	before := q.localQueues[key]
 	switch {
 	case before != l:
@@ -181,21 +202,24 @@ func (q *Waiters) Wake(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for l := q.localQueues[key]; l != nil; l = l.next {
-		if c := l.batchQueue; c != nil {
-			if !c.hears || c.placeless {
-				q.pollAll(c)
-			}
-		} else if w := l.contender; w != nil {
-			if w.ticket == 0 || !w.entry.hears {
-				signal(w.wakeup)
-			}
-		} else if !l.pushed && !l.each {
-			signal(l.wakeup)
+		if r := l.requests; r != nil && !r.placed() {
+			q.pollAll(l)
+		}
+		if w := l.contender; w != nil && !w.hearsReleases() {
+			signal(w.wakeup)
 		}
 	}
 }
 
-// signal wakes the waiter that sleeps on c, or else the next one that does.
+// hearsReleases reports whether the contender hears of a release without a wake-up. Called with mu held.
+func (w *waiter) hearsReleases() bool {
+	if w.entry != nil {
+		return w.ticket != 0 && w.entry.hears
+	}
+	return w.subscribed
+}
+
+// signal wakes the waiter that sleeps on c, or will.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -209,7 +233,9 @@ func (q *Waiters) WakeAll(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for l := q.localQueues[key]; l != nil; l = l.next {
-		signal(l.wakeup)
+		if l.contender != nil {
+			signal(l.contender.wakeup)
+		}
 	}
 }
 

@@ -226,14 +226,12 @@ func (w *waiter) sleep(d time.Duration) bool {
 				continue
 			}
 			w.q.woken(w.ctx, w.r.Name, true)
-		case <-w.lineWakeup():
+		case <-w.wakeup:
 			if turn := w.turnAfterWake(); turn > 0 {
 				drawn = true
 				t.Reset(min(turn, max(0, time.Until(by))))
 				continue
 			}
-			w.q.woken(w.ctx, w.r.Name, true)
-		case <-w.wakeup:
 			w.q.woken(w.ctx, w.r.Name, true)
 		case <-w.waitContext().Done():
 			return false

@@ -34,6 +34,25 @@ func denies(err error) bool {
 	return errors.As(err, &re) && (strings.HasPrefix(re.Error(), "NOPERM") || script.Unsupported(re))
 }
 
+// subscribe subscribes within PollCap. If the user has no right to this kind of channel, no waiter subscribes to it for
+// deniedPause.
+func (q *Waiters) subscribe(ctx context.Context, channel string) (*pubsub.Subscription, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.pollCap)
+	defer cancel()
+	sub, err := q.hub.Subscribe(ctx, channel)
+	if err != nil && denies(err) {
+		q.deny(channel)
+	}
+	return sub, err
+}
+
+// deny notes that the user has no right to a kind of channel.
+func (q *Waiters) deny(channel string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.denied[kindOf(channel)] = time.Now().Add(deniedPause)
+}
+
 func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 	if !ok {
 		return
@@ -42,11 +61,9 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 	if w.r.OnMessage != nil {
 		w.incoming = accessor.Of[accessor.Subscription](sub).Ready() // once: each call drops the messages that have come
 	}
-	if w.localQueue != nil && !w.r.Mode.each() {
-		w.q.mu.Lock()
-		w.localQueue.pushed = true
-		w.q.mu.Unlock()
-	}
+	w.q.mu.Lock()
+	w.subscribed = true
+	w.q.mu.Unlock()
 }
 
 // subscribe subscribes to releases, and reports whether to try again at once: it stands, or there is no time to sleep.
@@ -81,9 +98,6 @@ func (w *waiter) subscribing(channel string, subscribe func(context.Context) err
 	woke := make(chan bool, 1)
 	go func() {
 		select {
-		case <-w.lineWakeup():
-			cancel()
-			woke <- true
 		case <-w.wakeup:
 			cancel()
 			woke <- true
@@ -100,9 +114,7 @@ func (w *waiter) subscribing(channel string, subscribe func(context.Context) err
 		ended, w.refusals = false, 0
 	case ended:
 	case denies(err):
-		q.mu.Lock()
-		q.denied[kindOf(channel)] = time.Now().Add(deniedPause)
-		q.mu.Unlock()
+		q.deny(channel)
 	default:
 		w.refusals++
 	}
@@ -142,13 +154,4 @@ func (w *waiter) pushes() <-chan struct{} {
 		return w.incoming
 	}
 	return accessor.Of[accessor.Subscription](w.sub).Ready()
-}
-
-// lineWakeup returns the channel that wakes the contender of the local queue, nil for a waiter that stands in none, or
-// next to others.
-func (w *waiter) lineWakeup() <-chan struct{} {
-	if w.localQueue == nil || w.r.Mode.each() {
-		return nil
-	}
-	return w.localQueue.wakeup
 }

@@ -59,7 +59,7 @@ type tells struct {
 type hearings struct {
 	byOwner   map[string]*waiter            // by owner: the waiters that may be granted unasked
 	grantSubs map[string]*grantSubscription // by channel
-	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants for waiters that are not in a batch queue
+	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants
 	// by kind of channel to which the user has no right: no new SUBSCRIBE before this
 	denied map[string]time.Time
 	gap    time.Time // when grants were last missed
@@ -115,11 +115,11 @@ type Request struct {
 	// draws a turn.
 	DrawsTurn bool
 	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one
-	// line are all Batchers, or none is.
+	// local queue are all Requesters, or none is.
 	Taker Taker
 	// Several: Try asks several servers, not the one of QueueKey alone.
 	Several bool
-	// Reach, with a Batcher, is how long after it was sent a call of AskAll may still run on the server.
+	// Reach, with a Requester, is how long after it was sent a call of RequestAll may still run on the server.
 	Reach time.Duration
 	// Group, if set, is that of the calls for which this request waits, which are listed ([Waiters.List]) in place of the
 	// request. Such a request stands behind no other. Call, if set, is the one that waits by it, and is listed with it.
@@ -172,7 +172,7 @@ type Answer struct {
 	Unpublished bool  // the holder's release is published nowhere
 	Ticket      int64 // the place in the server's queue; 0: none
 	Renamed     bool  // the owner is another one now; also with an error
-	Again       bool  // of a Batcher: the call asked for too much, and was not answered for this one; ask again
+	Again       bool  // of a Requester: the call was for too many, and has no answer for this one; request again
 
 	// Channel, if set, is where releases are published for this waiter from now on; also with an error.
 	Channel string
@@ -192,8 +192,8 @@ func (q *Waiters) Wait(ctx context.Context, r Request) error {
 	}
 	w := q.enter(ctx, r)
 	defer w.leave()
-	if b, ok := r.Taker.(Batcher); ok && !r.Mode.alone() {
-		err := w.acquireBatched(b)
+	if w.requester != nil {
+		err := w.acquireShared()
 		w.granted = err == nil
 		return err
 	}
@@ -211,19 +211,33 @@ func (q *Waiters) Wait(ctx context.Context, r Request) error {
 
 // becomeContender has the waiter contend, when those before it in the local queue have left.
 func (w *waiter) becomeContender() error {
-	if w.queues() && !w.localQueue.headSem.TryAcquire(1) {
+	if w.queues() && !w.isContender() {
 		w.waits()
-		if err := w.localQueue.headSem.Acquire(w.waitContext(), 1); err != nil {
-			return w.gaveUp()
+		for !w.isContender() {
+			select {
+			case <-w.wakeup:
+			case <-w.waitContext().Done():
+				return w.gaveUp()
+			}
 		}
 	}
-	w.head = !w.r.Mode.alone()
+	if w.head = !w.r.Mode.alone(); w.r.Group != nil && w.head && !w.r.Mode.each() {
+		w.q.mu.Lock()
+		w.localQueue.contender = w
+		w.q.mu.Unlock()
+	}
 	w.prepare()
 	return nil
 }
 
-// queues reports whether the waiter stands behind others of its local queue.
-func (w *waiter) queues() bool { return w.r.Mode == FIFO && w.r.Group == nil }
+func (w *waiter) isContender() bool {
+	w.q.mu.Lock()
+	defer w.q.mu.Unlock()
+	return w.localQueue.contender == w
+}
+
+// queues reports whether the waiter stands behind others of its local queue, until it contends.
+func (w *waiter) queues() bool { return w.r.Mode == FIFO && w.r.Group == nil && w.requester == nil }
 
 // Resumable is a wait that several goroutines carry on, one after the other. It is used by one at a time.
 type Resumable struct {

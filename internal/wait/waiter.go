@@ -71,38 +71,31 @@ type queueState struct {
 	placeless bool
 }
 
-// member is what it is in a batchQueue. Guarded by Waiters.mu.
-//
-//	outside --refused, or others wait--> among --its wait ends--> gone
-//	   |                                                            ^
-//	   +------------------------------------------------------------+
+// member is its place in a localQueue. Guarded by Waiters.mu.
 type member struct {
-	before, behind *waiter // in the batch queue
-	is             membership
-	does           activity
-	wanted         bool     // it is among those to ask for
-	doubted        *Grant   // the grant about which the server was asked
-	outcome        *outcome // of the last call that asked for it, which the waiter has yet to take in
+	before, behind *waiter
+	subscribed     bool // a message says that a release has come: it needs no wake-up
+
+	requester Requester // its Taker; nil unless it is one
+	state     memberState
+	wanted    bool     // it is in queueRequests.wanted
+	outcome   *outcome // of the last call that requested for it, which the waiter has yet to read
 }
 
-type membership uint8
-
-const (
-	outside membership = iota // it asks for itself
-	among                     // it waits with the others, and calls ask for several
-	gone                      // its wait has ended
-)
-
-// activity says what may be done for a member: while it takes something in, or a call asks for it, no other call does.
+// memberState is the state of a waiter with a Requester.
 //
-//	idle --a batch asks for it--> inFlight --answered--> idle
-//	idle --it takes in an outcome, or a grant--> busy --it waits on--> idle
-type activity uint8
+//	unlisted --refused, or others wait--> waiting --a call requests for it--> requested --replied--> deciding
+//	                                      waiting --it looks at a grant--> deciding --it waits on--> waiting
+//	any of them --its wait ends--> unlisted
+//
+// In state deciding its own goroutine finds out whether its wait is over, and no call requests for it.
+type memberState uint8
 
 const (
-	idle activity = iota
-	inFlight
-	busy
+	unlisted memberState = iota
+	waiting
+	requested
+	deciding
 )
 
 // waitContext returns the context that ends as soon as there is any reason to stop waiting.

@@ -27,7 +27,7 @@
 -- * Who listens is asked before a grant is written, and nothing is taken back that was published; see rlock's lib/handover.lua.
 --   Only a publish that is refused, and so reached no one, is undone, with the same ticket.
 -- * Waiters of the caller's own process are named in the reply, not published. If that reply is lost the process asks for all of
---   its waiters (wait.Waiters.AskAgain), and finds the permits out under their bases.
+--   its waiters (wait.Waiters.PollAll), and finds the permits out under their bases.
 -- * A waiter that wants more than there is in all, after a resize, is taken out and notified, which says so. It would block the
 --   queue forever otherwise.
 -- * What ends for want of a renewal is pruned by every call. One process comes by in time: that of the first in line, which is

@@ -49,7 +49,7 @@ end
 -- served.
 --
 --   run 1: gives 2 back, serves B of this process; its reply is lost      run 2: gives nothing back, serves the next one only if permits are free
---   B is out, and its process does not know it: it asks for all of its waiters (wait.Waiters.AskAgain), and finds B out under its base
+--   B is out, and its process does not know it: it asks for all of its waiters (wait.Waiters.PollAll), and finds B out under its base
 local function finish(store, q, channel, reply, lined, ms)
   local own, look, head, longest, java = {}, -1, nil, 0, false
   if lined and store.total then

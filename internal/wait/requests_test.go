@@ -62,7 +62,7 @@ func (b *buyer) ReleaseLater(_ time.Time) {
 var errDown = fmt.Errorf("%w: down", errs.ErrUnavailable)
 
 func (b *buyer) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
-	replies, err := b.AskAll(ctx, []wait.QueueEntry{{Owner: b.owner}}, entry != nil)
+	replies, err := b.RequestAll(ctx, []wait.QueueEntry{{Owner: b.owner}}, entry != nil)
 	if err != nil {
 		return b.Reply(nil, err)
 	}
@@ -76,7 +76,7 @@ func (b *buyer) Reply(reply any, err error) (wait.Answer, error) {
 	return reply.(wait.Answer), nil
 }
 
-func (b *buyer) AskAll(_ context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
+func (b *buyer) RequestAll(_ context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
 	s, sent := b.s, time.Now()
 	s.mu.Lock()
 	s.calls++
@@ -192,7 +192,7 @@ func (s *store) done(t *testing.T, got chan error, n int) {
 	}
 }
 
-func TestBatchQueue_NobodyWaits_RequestsGoOutTogether(t *testing.T) {
+func TestQueueRequests_NobodyWaits_RequestsGoOutTogether(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		s := newStore(r, 100)
 		began := time.Now()
@@ -206,7 +206,7 @@ func TestBatchQueue_NobodyWaits_RequestsGoOutTogether(t *testing.T) {
 
 // From the first that is refused on, one call at a time asks for many; and what is released is served in the order in
 // which the waiters came, without another call.
-func TestBatchQueue_ManyWaiters_ShareCallsAndAreServedInOrder(t *testing.T) {
+func TestQueueRequests_ManyWaiters_ShareCallsAndAreServedInOrder(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		const n = 1000
 		s := newStore(r, 0)
@@ -234,7 +234,7 @@ func TestBatchQueue_ManyWaiters_ShareCallsAndAreServedInOrder(t *testing.T) {
 	})
 }
 
-func TestBatchQueue_Outage_AsksOneAtATimeAndRecovers(t *testing.T) {
+func TestQueueRequests_Outage_AsksOneAtATimeAndRecovers(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		const n = 300
 		s := newStore(r, 0)
@@ -256,7 +256,7 @@ func TestBatchQueue_Outage_AsksOneAtATimeAndRecovers(t *testing.T) {
 }
 
 // After a gap in the messages all ask, in batches, and what is granted meanwhile is confirmed.
-func TestBatchQueue_GapInMessages_AsksAgainInBatches(t *testing.T) {
+func TestQueueRequests_GapInMessages_AsksAgainInBatches(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		got := s.start(t.Context(), 0, 200)
@@ -298,7 +298,7 @@ func TestGrant_WaiterIsAskedFor_IsNotUsedYet(t *testing.T) {
 }
 
 // Who leaves while it is asked for may be granted that.
-func TestBatchQueue_LeaverIsAskedFor_OwesARelease(t *testing.T) {
+func TestQueueRequests_LeaverIsAskedFor_OwesARelease(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -317,7 +317,7 @@ func TestBatchQueue_LeaverIsAskedFor_OwesARelease(t *testing.T) {
 }
 
 // The timer of the next end of a lease is one, and asks for one waiter.
-func TestBatchQueue_LeaseEnds_AsksForOneWaiter(t *testing.T) {
+func TestQueueRequests_LeaseEnds_AsksForOneWaiter(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		s.due = 5 * time.Second
@@ -333,7 +333,7 @@ func TestBatchQueue_LeaseEnds_AsksForOneWaiter(t *testing.T) {
 }
 
 // "0 <ms> <owner>" gives a process the timer; "0 0 <owner>" has that very waiter ask.
-func TestBatchQueue_TicketZero_SetsTheTimerOrAsks(t *testing.T) {
+func TestQueueRequests_TicketZero_SetsTheTimerOrAsks(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		got := s.start(t.Context(), 0, 3)
@@ -361,7 +361,7 @@ func TestBatchQueue_TicketZero_SetsTheTimerOrAsks(t *testing.T) {
 }
 
 // Grants that this process' own calls were told of need no message.
-func TestBatchQueue_GrantInOwnReply_NeedsNoMessage(t *testing.T) {
+func TestQueueRequests_GrantInOwnReply_NeedsNoMessage(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		got := s.start(t.Context(), 0, 2)
@@ -369,7 +369,7 @@ func TestBatchQueue_GrantInOwnReply_NeedsNoMessage(t *testing.T) {
 		r.Served("n", []wait.Grant{{Owner: "00001", Sent: time.Now(), Lease: time.Minute}}, -1)
 		s.done(t, got, 1)
 		s.set(func() { s.calls, s.free, s.queue = 0, 2, nil })
-		r.AskAgain("n")
+		r.PollAll("n")
 		s.done(t, got, 1)
 		calls, _ := s.counted()
 		require.Equal(t, 1, calls)
@@ -378,7 +378,7 @@ func TestBatchQueue_GrantInOwnReply_NeedsNoMessage(t *testing.T) {
 
 // A process that may not hear grants has no places. Its waiters are served in their order, by polls and its own
 // releases.
-func TestBatchQueue_MayNotHearGrants_ServesByPollsInOrder(t *testing.T) {
+func TestQueueRequests_MayNotHearGrants_ServesByPollsInOrder(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.refuse("", "NOPERM this user has no permissions to access the channel")
 		s := newStore(r, 0)
@@ -402,7 +402,7 @@ func TestBatchQueue_MayNotHearGrants_ServesByPollsInOrder(t *testing.T) {
 	})
 }
 
-func TestBatchQueue_FinalError_EndsTheWaitOfItsBatch(t *testing.T) {
+func TestQueueRequests_FinalError_EndsTheWaitOfItsBatch(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		got := s.start(t.Context(), 0, 2)
@@ -424,4 +424,6 @@ type failing struct {
 	err error
 }
 
-func (f *failing) AskAll(context.Context, []wait.QueueEntry, bool) ([]any, error) { return nil, f.err }
+func (f *failing) RequestAll(context.Context, []wait.QueueEntry, bool) ([]any, error) {
+	return nil, f.err
+}

@@ -1,0 +1,621 @@
+package wait
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Requester is a Taker whose local queue has no contender: several can be granted at once, every waiter may have a place
+// of its own in the server's queue, and one call requests for many. The package comment, under "Queue requests", has
+// the protocol.
+type Requester interface {
+	Taker
+	// RequestAll requests for several waiters in one call, in their order. enqueue: the call enqueues each that cannot be
+	// served. Otherwise it serves none after a waiter that it cannot serve, because no queue keeps their order. It returns
+	// a reply for each, which Reply of that waiter reads, or an error for all. Grants to other waiters in the same reply go
+	// to Waiters.Served.
+	//
+	// It is called on any Requester of the local queue, also while that waiter leaves: it uses nothing of a waiter but its
+	// QueueEntry.
+	RequestAll(ctx context.Context, all []QueueEntry, enqueue bool) (replies []any, err error)
+	// Reply returns what Ask would have returned for the waiter's reply, or for err.
+	Reply(reply any, err error) (Answer, error)
+}
+
+const (
+	// maxCallers is for how many waiters one call requests.
+	maxCallers = 128
+	// subscribeGrace is how long a request awaits the first subscription to grants before it goes without.
+	subscribeGrace = 50 * time.Millisecond
+	// replyGrace is how long a waiter whose time is over awaits the reply to a call that is in flight. A server that is
+	// well replies long before.
+	replyGrace   = 20 * time.Millisecond
+	closingGrace = 2 * time.Second // the same when the client closes
+)
+
+// queueRequests are the calls that request for many waiters of a local queue, and what they have learned. Guarded by
+// Waiters.mu.
+type queueRequests struct {
+	wanted      []*waiter // to be requested for, in order; some may have left
+	running     bool      // a goroutine makes the calls, one at a time
+	failures    int       // in a row
+	silentSince time.Time // when the first of these was sent
+
+	// What the last call and its reply were.
+	enqueues  bool // it enqueued its waiters
+	placeless bool // they got no place
+	untold    bool // no grant says when the holders are through
+
+	cancelReleases context.CancelFunc // ends the subscription to releases; nil: there is none
+
+	timer    *time.Timer
+	due      time.Time // when it goes off; zero: it does not
+	pollAt   time.Time // when the next call for all is due
+	polledAt time.Time // when the last one was
+}
+
+// outcome is what a call learned about one waiter.
+type outcome struct {
+	reply any
+	err   error
+}
+
+// want puts a waiter among those to request for.
+func (r *queueRequests) want(w *waiter) {
+	if !w.wanted && w.state != unlisted {
+		w.wanted = true
+		r.wanted = append(r.wanted, w)
+	}
+}
+
+// placed reports whether the waiters are in the server's queue, whose grants they hear.
+func (r *queueRequests) placed() bool { return r.enqueues && !r.placeless }
+
+// acquireShared is contend in a local queue of Requesters. While none of its members waits, every request goes out at
+// once. From the first that is refused until none waits any more, newcomers queue behind, and one call at a time
+// requests for many.
+func (w *waiter) acquireShared() error {
+	w.register(w.q.hearsGrants(w.r.Grants))
+	if !w.joinIfWaiting() {
+		if done, err := w.requestFirst(); done {
+			return err
+		}
+	}
+	for woken := false; ; woken = true {
+		if done, err := w.readOutcome(woken); done {
+			return err
+		}
+		used, doubted := w.taken()
+		if used {
+			return nil
+		}
+		w.waitOn(doubted)
+		if w.failure == nil { // it was refused, or stands behind others
+			w.waits()
+		}
+		select {
+		case <-w.wakeup:
+		case <-w.waitContext().Done():
+			if w.awaitReply() {
+				return nil
+			}
+			return w.gaveUp()
+		}
+	}
+}
+
+// requestFirst sends the request of a waiter that found no other waiting, and has it wait if it is refused. done: the
+// wait is over, with err.
+func (w *waiter) requestFirst() (done bool, err error) {
+	began := time.Now()
+	answer, err := w.ask(0)
+	switch {
+	case err == nil && answer.Granted:
+		return true, nil
+	case err != nil && !script.NotAnswered(err):
+		return true, err
+	case w.q.Ended(w.ctx) != nil || w.late():
+		return true, w.gaveUp()
+	}
+	if err != nil {
+		w.q.Silence.failed(&w.r, began, err)
+	}
+	w.join(answer, err)
+	return false, nil
+}
+
+// late reports whether the time to wait is over.
+func (w *waiter) late() bool { return !w.r.Until.IsZero() && !time.Now().Before(w.r.Until) }
+
+// joinIfWaiting puts the waiter behind the members of its local queue that wait; false: there are none.
+func (w *waiter) joinIfWaiting() bool {
+	q, l := w.q, w.localQueue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l.first == nil {
+		return false
+	}
+	q.addWaiting(l, w)
+	q.requestFor(l, w)
+	return true
+}
+
+// join has the waiter, which was refused, or got no reply, wait with the others.
+func (w *waiter) join(a Answer, err error) {
+	if a.Renamed {
+		w.register(w.q.hearsGrants(w.r.Grants))
+	}
+	q, l := w.q, w.localQueue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.addWaiting(l, w)
+	r := l.requests
+	if a.Foreign {
+		r.untold = true
+		q.subscribeReleases(l, w)
+	}
+	if err != nil && r.failures == 0 {
+		r.failures, r.silentSince = 1, w.silentSince // the next request is not to follow at once
+	}
+	if err != nil || a.Ticket == 0 && !w.entry.hears {
+		q.requestFor(l, w)
+	}
+}
+
+// addWaiting is called with mu held.
+func (q *Waiters) addWaiting(l *localQueue, w *waiter) {
+	r := l.sharedRequests()
+	if l.first == nil {
+		r.polledAt = time.Now()
+		r.pollAt = r.polledAt.Add(q.pollInterval(r))
+	}
+	l.add(w)
+	w.state = waiting
+	q.wakeBy(l, r.pollAt)
+}
+
+// sharedRequests returns the requests of a local queue of Requesters. Called with mu held.
+func (l *localQueue) sharedRequests() *queueRequests {
+	if l.requests == nil {
+		l.requests = &queueRequests{}
+	}
+	return l.requests
+}
+
+// leaveRequests takes a waiter out that leaves. Called with mu held.
+func (q *Waiters) leaveRequests(l *localQueue, w *waiter) {
+	r, wasFirst := l.requests, l.first == w
+	l.remove(w)
+	w.state = unlisted
+	switch {
+	case l.first == nil:
+		r.timer.Stop()
+		if r.cancelReleases != nil {
+			r.cancelReleases()
+		}
+		*r = queueRequests{running: r.running, enqueues: r.enqueues, timer: r.timer}
+	case w.granted && wasFirst && !r.placed():
+		q.pollAll(l) // all before it were served: there may be enough for the waiters behind
+	}
+}
+
+// readOutcome reads the reply to a call for many, if there is one. woken: the waiter was woken since it last looked.
+// done: the wait is over, with err.
+func (w *waiter) readOutcome(woken bool) (done bool, err error) {
+	w.q.mu.Lock()
+	o := w.outcome
+	w.outcome = nil
+	w.q.mu.Unlock()
+	if o == nil {
+		if woken {
+			w.q.woken(w.ctx, w.r.Name, true)
+		}
+		return false, nil
+	}
+	answer, err := w.read(o)
+	return err == nil && answer.Granted || err != nil && !script.NotAnswered(err), err
+}
+
+// read takes in the outcome of a call.
+func (w *waiter) read(o *outcome) (Answer, error) {
+	q, l := w.q, w.localQueue
+	answer, err := w.requester.Reply(o.reply, o.err)
+	w.learn(answer, err)
+	if answer.Renamed {
+		w.register(q.hearsGrants(w.r.Grants))
+	}
+	switch {
+	case err == nil && answer.Granted:
+	case err == nil && answer.Again:
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		l.requests.want(w) // waitOn starts the request
+	case err == nil:
+		w.everAnswered = true
+		w.note(answer.Left, nil)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		r := l.requests
+		r.placeless, r.untold = r.enqueues && answer.Ticket == 0, answer.Foreign
+		if answer.Foreign || !w.entry.hears {
+			q.subscribeReleases(l, w)
+		}
+	case script.NotAnswered(err):
+		w.note(-1, err)
+	}
+	return answer, err
+}
+
+// awaitReply has a waiter whose time is over await the reply to the call that is in flight for it, for a moment. A reply
+// that it does not see would leave a release pending until the call can surely run no more, and a Close that waits for
+// that ("Close while it is being granted leaves nothing" in internal/contract). It reports whether the reply was a
+// grant.
+func (w *waiter) awaitReply() bool {
+	grace := replyGrace
+	if w.q.ctx.Err() != nil { // no caller's time is up, and Close waits in any case
+		grace = max(grace, min(w.r.Reach, closingGrace))
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	for {
+		w.q.mu.Lock()
+		o, inFlight := w.outcome, w.state == requested
+		if w.outcome = nil; !inFlight {
+			w.state = deciding // no other call requests for it
+		}
+		w.q.mu.Unlock()
+		if o != nil {
+			answer, err := w.read(o)
+			return err == nil && answer.Granted
+		}
+		if !inFlight {
+			return false
+		}
+		select {
+		case <-w.wakeup:
+		case <-timer.C:
+			return false
+		}
+	}
+}
+
+// waitOn says that a waiter has taken in all that there was. doubted: it has a grant about which the server is to be
+// asked.
+func (w *waiter) waitOn(doubted bool) {
+	q, l := w.q, w.localQueue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w.state == deciding && w.outcome == nil {
+		w.state = waiting
+	}
+	if doubted && w.state == waiting {
+		w.grant = nil // the reply says more
+		l.requests.want(w)
+	}
+	if w.wanted {
+		q.startRequests(l)
+	}
+}
+
+// requestFor requests for one waiter. Called with mu held.
+func (q *Waiters) requestFor(l *localQueue, w *waiter) {
+	l.requests.want(w)
+	q.startRequests(l)
+}
+
+// pollAll requests for all that wait. Without places the server serves them in the order of the call: one for the first
+// of them will do, and more if all of these are served. Called with mu held.
+func (q *Waiters) pollAll(l *localQueue) {
+	r := l.requests
+	r.polledAt = time.Now()
+	for w, n := l.first, 0; w != nil && (n < maxCallers || r.placed()); w, n = w.behind, n+1 {
+		r.want(w)
+	}
+	q.startRequests(l)
+}
+
+// startRequests starts the goroutine that requests, unless it runs. Called with mu held.
+func (q *Waiters) startRequests(l *localQueue) {
+	if r := l.requests; !r.running && len(r.wanted) > 0 && q.ctx.Err() == nil {
+		r.running = true
+		go q.requestAll(l)
+	}
+}
+
+// requestAll requests for the waiters of a local queue, many in a call, one call at a time, until none is wanted.
+func (q *Waiters) requestAll(l *localQueue) {
+	for {
+		q.mu.Lock()
+		failures, since := l.requests.failures, l.requests.silentSince
+		q.mu.Unlock()
+		if failures > 0 {
+			script.Pause(q.ctx, q.retryIn(failures, since))
+		}
+		q.awaitGrants(l)
+		callers, entries, enqueue := q.nextCallers(l)
+		if len(callers) == 0 {
+			return
+		}
+		first, requester, sent := callers[0].r, callers[0].requester, time.Now() // the waiter may leave meanwhile
+		replies, err := requester.RequestAll(context.WithoutCancel(q.ctx), entries, enqueue)
+		switch {
+		case err == nil:
+			q.Silence.answered(&first)
+		case script.NotAnswered(err):
+			q.Silence.failed(&first, sent, err)
+		}
+		q.replied(l, callers, entries, sent, replies, err)
+	}
+}
+
+// nextCallers takes the waiters for which the next call requests. It returns none, and requestAll ends, if none is
+// wanted, or the one that is wanted has yet to read its last reply: waitOn of that waiter starts requestAll again.
+func (q *Waiters) nextCallers(l *localQueue) (callers []*waiter, entries []QueueEntry, enqueue bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := l.requests
+	if len(r.wanted) > 0 && l.first != nil && q.ctx.Err() == nil {
+		subscription := q.grantSubs[l.first.r.Grants]
+		enqueue = subscription != nil
+		if enqueue && !r.placeless {
+			callers = r.takeWanted()
+		} else {
+			callers = l.takeFirst()
+		}
+		for _, w := range callers {
+			w.hear(subscription)
+			w.state, w.wanted, w.queued = requested, false, w.queued || enqueue
+			entries = append(entries, *w.entry)
+		}
+	}
+	if r.running = len(callers) > 0; r.running {
+		r.enqueues = enqueue
+	}
+	return callers, entries, enqueue
+}
+
+// takeWanted takes waiters that are wanted, first come first.
+func (r *queueRequests) takeWanted() (callers []*waiter) {
+	var rest []*waiter
+	for i, w := range r.wanted {
+		if len(callers) == maxCallers {
+			rest = append(rest, r.wanted[i:]...)
+			break
+		}
+		switch w.state {
+		case waiting:
+			callers = append(callers, w)
+		case requested, deciding:
+			rest = append(rest, w)
+		}
+	}
+	r.wanted = rest
+	return callers
+}
+
+// takeFirst takes the first in the local queue, wanted or not: no queue on the server keeps their order, so only a call
+// that begins with the first does. It takes none behind a waiter for which no call may request now.
+func (l *localQueue) takeFirst() (callers []*waiter) {
+	for _, w := range l.requests.wanted {
+		w.wanted = false
+	}
+	l.requests.wanted = nil
+	for w := l.first; w != nil && len(callers) < maxCallers; w = w.behind {
+		if w.state != waiting {
+			l.requests.want(w)
+			break
+		}
+		callers = append(callers, w)
+	}
+	return callers
+}
+
+// replied hands the outcomes of a call to its waiters. After a failure the waiters are requested for again, in one call,
+// before those that came later: an outage costs a process one request at a time however many wait.
+func (q *Waiters) replied(l *localQueue, callers []*waiter, entries []QueueEntry, sent time.Time, replies []any,
+	err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r, later := l.requests, []*waiter(nil)
+	failed := err != nil && script.NotAnswered(err)
+	if !failed {
+		r.failures = 0
+	} else if r.failures++; r.failures == 1 {
+		r.silentSince = sent
+	}
+	if failed {
+		r.wanted, later = nil, r.wanted
+	}
+	for i, w := range callers {
+		if w.state == unlisted {
+			q.unclaimed(entries[i].Owner) // it may have a place now, or what it asked for
+			continue
+		}
+		w.state, w.outcome = deciding, &outcome{err: err}
+		if err == nil {
+			w.outcome.reply = replies[i]
+		}
+		if failed {
+			r.want(w)
+		}
+		signal(w.wakeup)
+	}
+	r.wanted = append(r.wanted, later...)
+}
+
+// pollInterval is how long after one pollAll the next is due. Entries in the server's queue of processes that send no
+// call are passed over after two and a half polls; any call of a process keeps all of its entries.
+func (q *Waiters) pollInterval(r *queueRequests) time.Duration {
+	d := min(q.pollCap, MaxPoll)
+	if r.placeless {
+		d /= placelessPolls
+	}
+	return d - rand.N(d/10+1)
+}
+
+// wakeBy has the timer of the local queue go off at an instant at the latest. Called with mu held.
+func (q *Waiters) wakeBy(l *localQueue, at time.Time) {
+	r := l.requests
+	switch {
+	case r.timer == nil:
+		r.timer = time.AfterFunc(time.Until(at), func() { q.timeUp(l) })
+	case r.due.IsZero() || at.Before(r.due):
+		r.timer.Reset(time.Until(at))
+	default:
+		return
+	}
+	r.due = at
+}
+
+// timeUp requests for all waiters if that is due; otherwise for the first: leases end that it waits for, and a call that
+// requests has the server serve all.
+func (q *Waiters) timeUp(l *localQueue) {
+	q.mu.Lock()
+	r, now := l.requests, time.Now()
+	if r.due.IsZero() || now.Before(r.due) { // it was stopped or set anew as it went off
+		q.mu.Unlock()
+		return
+	}
+	r.due = time.Time{}
+	first := l.first
+	if first == nil {
+		q.mu.Unlock()
+		return
+	}
+	ctx, name, requests := first.ctx, first.r.Name, true
+	if now.Before(r.pollAt) {
+		q.requestFor(l, first)
+	} else {
+		r.pollAt = now.Add(q.pollInterval(r))
+		if requests = !q.sleepOn(l); requests {
+			q.pollAll(l)
+		}
+	}
+	q.wakeBy(l, r.pollAt)
+	q.mu.Unlock()
+	if requests {
+		q.woken(ctx, name, false)
+	}
+}
+
+// Served takes in what a call of this process learned of waiters for a key besides those that it requested for: they
+// were served by it. grants: each counts from the send of that call. due: how long after now to request for the first in
+// the local queue, which is this process's, because then enough leases end for it; negative: not known, or it is
+// another's.
+func (q *Waiters) Served(key string, grants []Grant, due time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, g := range grants {
+		if w := q.byOwner[g.Owner]; w == nil {
+			q.unclaimed(g.Owner)
+		} else if w.grant == nil || w.grant.Ticket != 0 {
+			w.grant = &g
+			signal(w.wakeup)
+		}
+	}
+	for l := q.localQueues[key]; l != nil && due >= 0; l = l.next {
+		l.sharedRequests() // the first that waits may have yet to join
+		q.wakeBy(l, time.Now().Add(script.Expiry(due)))
+	}
+}
+
+// notified is called with a grant of ticket 0: there is a reason to request for a waiter in a while. 0: now, and for
+// this very one. Otherwise leases end then for which the first in the local queue waits. Called with mu held.
+func (q *Waiters) notified(w *waiter, in time.Duration) {
+	l := w.localQueue
+	l.sharedRequests()
+	if in > 0 {
+		q.wakeBy(l, time.Now().Add(script.Expiry(in)))
+	} else {
+		q.requestFor(l, w)
+	}
+}
+
+// PollAll requests for all waiters for a key: a call that may have served some of them was not answered, and nothing
+// else tells them.
+func (q *Waiters) PollAll(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for l := q.localQueues[key]; l != nil; l = l.next {
+		if l.requests != nil {
+			q.pollAll(l)
+		}
+	}
+}
+
+// awaitGrants has the process listen for grants, and waits for that for a moment. A call goes without places if it takes
+// longer; once it is there all are requested for again (listening).
+func (q *Waiters) awaitGrants(l *localQueue) {
+	q.mu.Lock()
+	channel := ""
+	if l.first != nil {
+		channel = l.first.r.Grants
+	}
+	q.mu.Unlock()
+	if channel == "" {
+		return
+	}
+	subscribing := q.listening(channel)
+	if subscribing == nil {
+		return
+	}
+	timer := time.NewTimer(subscribeGrace)
+	defer timer.Stop()
+	select {
+	case <-subscribing.done:
+	case <-timer.C:
+	case <-q.ctx.Done():
+	}
+}
+
+// subscribeReleases listens to releases for a local queue of Requesters, where it does not hear of them otherwise: the
+// holders are not of this library and hand over nothing, or this process hears no grants. A message requests for the
+// first in the local queue. Called with mu held.
+func (q *Waiters) subscribeReleases(l *localQueue, w *waiter) {
+	if l.requests.cancelReleases != nil || w.state == unlisted || w.r.Channel == "" {
+		return
+	}
+	ctx, cancel := context.WithCancel(q.ctx)
+	l.requests.cancelReleases = cancel
+	go q.receiveReleases(ctx, l, w.r.Channel)
+}
+
+func (q *Waiters) receiveReleases(ctx context.Context, l *localQueue, channel string) {
+	for failures := 0; ; failures++ {
+		sub, err := q.subscribe(ctx, channel)
+		if err == nil {
+			for ; err == nil; _, err = sub.Next(ctx) {
+				q.released(l)
+			}
+			sub.Close()
+			return
+		}
+		q.mu.Lock()
+		pause := max(script.Backoff(failures), time.Until(q.denied[kindOf(channel)]))
+		q.mu.Unlock()
+		if !script.Pause(ctx, pause) {
+			return
+		}
+	}
+}
+
+// released requests for the first in the local queue, or for all that one call requests for where there are no places.
+func (q *Waiters) released(l *localQueue) {
+	q.mu.Lock()
+	first := l.first
+	if first == nil {
+		q.mu.Unlock()
+		return
+	}
+	ctx, name := first.ctx, first.r.Name
+	if l.requests.placed() {
+		q.requestFor(l, first)
+	} else {
+		q.pollAll(l)
+	}
+	q.mu.Unlock()
+	q.woken(ctx, name, true)
+}
