@@ -22,7 +22,7 @@ func BenchmarkPlainByCommands(b *testing.B) {
 	s := redistest.Start(b)
 	c, ctx := s.Client(b), context.Background()
 	do := func(args ...string) error { return c.Do(ctx, c.B().Arbitrary(args...).Build()).Error() }
-	const key, line, queue, owner = "bench", "redlatch_queue:{bench}:plain", "redlatch_queue:{bench}", "0e5d0d5e-1111:1"
+	const key, queue, owner = "bench", "redlatch_queue:{bench}", "0e5d0d5e-1111:1"
 	const held = "held" // and renewed
 	if err := do("SET", held, owner); err != nil {
 		b.Fatal(err)
@@ -43,15 +43,16 @@ func BenchmarkPlainByCommands(b *testing.B) {
 	}
 	take, give, renew := load("plain_acquire"), load("plain_release"), load("plain_renew")
 	const windows, pairs = 40, 200
-	acquire := []string{"EVALSHA", take, "2", key, line, owner, "30000", "0", "redlatch_plain:{bench}", "PUBLISH"}
+	acquire := []string{"EVALSHA", take, "2", key, queue, owner, "30000", "0", "PUBLISH", "redlatch_grant:",
+		"redlatch_plain:{bench}"}
 	of := []struct {
 		name string
 		do   [][]string // what follows the second is sent with it
 	}{
 		{"scripts", [][]string{acquire,
-			{"EVALSHA", give, "3", key, line, queue, owner, "redlatch_plain:{bench}", "PUBLISH", "redlatch_grant:", ""}}},
+			{"EVALSHA", give, "2", key, queue, owner, "redlatch_plain:{bench}", "PUBLISH", "redlatch_grant:", ""}}},
 		{"commands", [][]string{{"SET", key, owner, "NX", "PX", "30000"}, drop}},
-		{"release-commands", [][]string{acquire, drop, {"EXISTS", line, queue}}},
+		{"release-commands", [][]string{acquire, drop, {"EXISTS", queue}}},
 		{"renew-script", [][]string{{"EVALSHA", renew, "1", held, owner, "30000"}}},
 		{"renew-command", [][]string{{"SET", held, owner, "IFEQ", owner, "PX", "30000"}}},
 	}

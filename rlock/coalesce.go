@@ -26,7 +26,7 @@ import (
 
 // freeRequest is one lock's part of a shared call.
 type freeRequest struct {
-	keys  []string // the lock and its queue, or queues
+	keys  []string // the lock and its queue
 	owner string
 	lease string // ms; "": it is released
 	last  string // not after, or the channel

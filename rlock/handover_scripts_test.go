@@ -26,9 +26,8 @@ const (
 )
 
 // longOpen has a script leave a released lock to others for a minute.
-var longOpen = strings.NewReplacer("OPEN = 5 ", "OPEN = 60000 ", "OPEN = 200 ", "OPEN = 60000 ", "RESERVED = 200 ",
-	"RESERVED = 60000 ", "math.min(tonumber(reservation), MOST_OPEN)", "MOST_OPEN",
-	"math.min(tonumber(reservation), RESERVED)", "RESERVED")
+var longOpen = strings.NewReplacer("OPEN = 5 ", "OPEN = 60000 ", "OPEN = 200 ", "OPEN = 60000 ",
+	"math.min(tonumber(reservation), MOST_OPEN)", "MOST_OPEN")
 
 func entryOf(owner string) string {
 	return fmt.Sprintf("%s %d %d", owner, first, stale)

@@ -52,8 +52,7 @@ type Holder struct {
 type Waiter struct {
 	Owner   Owner
 	Process string // as that of a Holder: it is known only if the process holds something
-	// Waiting is for how long the waiter has been in the queue; 0 if that is not known (Fair, and the first of a Plain
-	// lock once it was notified).
+	// Waiting is for how long the waiter has been in the queue; 0 if that is not known (Fair).
 	Waiting time.Duration
 	// Write says that the waiter wants to be the writer of a read-write lock.
 	Write bool

@@ -38,12 +38,9 @@ type inspectWaiter struct {
 // rwBand is BAND in rwqueue.lua: a read-write lock's readers stand below it in the queue's scores, writers above.
 const rwBand = 3e15
 
-// plainCome is COME in plain_queue.lua: a lesser score of a Plain lock's line does not say when its waiter came.
-const plainCome = 1e14
-
 func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	v, err := m.ToArray()
-	if err != nil || len(v) != 9 {
+	if err != nil || len(v) != 8 {
 		return inspectReply{}, script.Unexpected("inspect", fmt.Sprintf("of %d values", len(v)), err)
 	}
 	left, _ := v[0].AsInt64()
@@ -68,10 +65,7 @@ func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	}
 	for i := 1; i < len(queue); i += 2 {
 		us, _ := strconv.ParseFloat(queue[i], 64)
-		owner, entry, _ := strings.Cut(queue[i-1], " ")
-		if strings.HasPrefix(entry, "0 ") {
-			continue // a Plain lock's, which is in its own line, too
-		}
+		owner, _, _ := strings.Cut(queue[i-1], " ")
 		r.waiting = append(r.waiting, inspectWaiter{owner: owner, since: int64(us / 1000)})
 	}
 	sided := list(7)
@@ -79,15 +73,6 @@ func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 		score, _ := strconv.ParseFloat(sided[i], 64)
 		owner, _, _ := strings.Cut(sided[i-1], " ")
 		r.waiting = append(r.waiting, inspectWaiter{owner, int64(math.Mod(score, rwBand) / 1000), score >= rwBand})
-	}
-	line := list(8)
-	for i := 1; i < len(line); i += 2 {
-		us, _ := strconv.ParseFloat(line[i], 64)
-		owner, _, _ := strings.Cut(line[i-1], " ")
-		if us < plainCome { // it was notified, and stays the first
-			us = 0
-		}
-		r.waiting = append(r.waiting, inspectWaiter{owner: owner, since: int64(us / 1000)})
 	}
 	slices.SortStableFunc(r.waiting, func(a, b inspectWaiter) int { return cmp.Compare(a.since, b.since) })
 	for _, owner := range list(5) {
@@ -103,8 +88,7 @@ func (c *Client) runInspect(ctx context.Context, key string, all bool) (inspectR
 	if all {
 		own := keyname.Own(key) // a kind of which Redisson has such keys refuses a name that is one pair of braces
 		keys = append(keys, queueKey(key), keyname.Prefix("redlatch_rw", key),
-			keyname.Prefix("redisson_lock_queue", own), keyname.Prefix("redisson_lock_token", own), rwQueueKey(key),
-			plainLine(key))
+			keyname.Prefix("redisson_lock_queue", own), keyname.Prefix("redisson_lock_token", own), rwQueueKey(key))
 	}
 	m, err := c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: keys})
 	var re *rueidis.RedisError

@@ -162,8 +162,7 @@ func takeTurns(t *testing.T, s *redistest.Server) {
 	}
 }
 
-// Those that came while the lock was a string stand in its line only. Where it is handed to one that waits for a hash,
-// the hash's waiters would go on among themselves until one of the line polls.
+// Waiters of both kinds came while the lock was a string. They are served in the order in which they came, and none polls.
 func TestQueue_WaitersCameDuringAStringLock_AreServedInTurn(t *testing.T) {
 	t.Parallel()
 	bubble(t, 6, rlock.Options{PollCap: time.Minute}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {

@@ -3,8 +3,6 @@ package rlock
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -18,7 +16,7 @@ var (
 
 // A waiter that a release tells asks after a trip, and the free lock is left to it for two, in these bounds. The least
 // covers a process that gets no processor for a moment: those that ask meanwhile have to wait for it. The most is
-// RESERVED in plain_queue.lua.
+// MOST_OPEN in handover.lua.
 const (
 	leastReservation = 5 * time.Millisecond
 	mostReservation  = 200 * time.Millisecond
@@ -26,18 +24,15 @@ const (
 
 // plain is one string key, owner as its value.
 var plain = &kind{
-	keys: func(key string) []string {
-		line := plainLine(key)
-		return []string{key, line, strings.TrimSuffix(line, ":plain")} // the last is queueKey(key), in the same memory
-	},
+	keys:    func(key string) []string { return []string{key, queueKey(key)} },
 	queue:   1,
 	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
 	acquire: func(l *single, r acquireRequest) script.Call {
-		args := append(r.room, r.owner, r.ms, strconv.FormatInt(r.notAfter, 10), l.channel, l.c.publish)
-		if r.entry == "" {
-			return script.Call{Script: plainAcquireScript, Keys: l.keys[:2:2], Args: args}
+		args := append(r.asked(3), l.c.publish, l.grants, l.channel)
+		if r.entry != "" {
+			args = append(args, r.entry)
 		}
-		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: append(args, r.entry)}
+		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: args}
 	},
 	release: func(l *single, r releaseRequest) script.Call {
 		return script.Call{Script: plainReleaseScript, Keys: l.keys,
@@ -54,7 +49,7 @@ var plain = &kind{
 	// like anybody else.
 	queueEntry: func(a *acquisition, _, _ time.Duration) string {
 		trip := a.l.c.runner.Clock.Trip(a.l.key)
-		a.entry = a.own.Lease.Owner + " " + script.Millis(min(max(2*trip, leastReservation), mostReservation))
+		a.entry = a.own.Lease.Owner + " 0 " + script.Millis(min(max(2*trip, leastReservation), mostReservation))
 		return a.entry
 	},
 	tenures: oneByOne,
@@ -62,10 +57,6 @@ var plain = &kind{
 	// leaves it free for about half of the time for which it would be without turns.
 	tenure: func(l *single) time.Duration { return min(2*l.c.runner.Clock.Trip(l.key), tenureTime) },
 	hears:  true,
-}
-
-func plainLine(key string) string {
-	return keyname.Prefix("redlatch_queue", keyname.Suffix(key, "plain"))
 }
 
 // Plain describes the mutex of the Redis documentation: one string key, set with NX and PX to a unique value.
@@ -78,7 +69,7 @@ func plainLine(key string) string {
 // held, poll. A hash that has no expiry, or fields that are not owners, is ErrWrongType.
 //
 // It cannot be re-entered (ErrReentry). Waiters of one process stand in line, and so do the processes of this library
-// that wait, on the server next to the lock. A release deletes the key and notifies the first process in line, which
+// that wait, in the queue of the other kinds. A release deletes the key and notifies the first process in line, which
 // asks. The lock is not handed from process to process as other kinds are: it would never be free for the other
 // programs, which only poll. For the same reason the callers of one process follow each other without a call for two
 // round trips only, about as long as the lock is free afterwards. So
@@ -86,9 +77,8 @@ func plainLine(key string) string {
 //   - an acquisition takes 3 calls and one message at most, however many processes wait;
 //   - the free lock is left to the first in line for two round trips, at least 5 ms and at most 200 ms. No other caller
 //     of this library gets it meanwhile, so that no process starves; a TryLock with a waitTime of 0 fails. If the first
-//     in line does not come, because its process is stopped or the message was lost, the next to ask gets the lock, and
-//     the one after it in line is notified. If none asks, because all waiters sleep, the lock is idle for a PollCap at
-//     most;
+//     in line does not come, because its process is stopped or the message was lost, the next request has it dropped and
+//     the one after it notified. If none asks, because all waiters sleep, the lock is idle for a PollCap at most;
 //   - the order is not exact. Other programs take the lock whenever they find it free. A notified process keeps its
 //     place;
 //   - releases of other programs notify no waiter: waiters learn of them within Options.PollCap;

@@ -61,11 +61,11 @@ func TestPlain_LeftToAnother_SaysForHowLong(t *testing.T) {
 	src := source(t, "plain_acquire")
 	const reservation = 200
 	until := g.now(t) + reservation
-	g.must(t, "ZADD", "line", strconv.FormatInt(until, 10), alice+" 200")
-	got, err := eval(t, g.c, src, []string{"p", "line", "q"}, bob, "300000", "0", "c", "PUBLISH", bob+" 200")
+	g.must(t, "ZADD", "q", strconv.FormatInt(1000*until, 10), alice+" 0 200", strconv.FormatInt(-until, 10), "!told")
+	got, err := eval(t, g.c, src, []string{"p", "q"}, bob, "300000", "0", "PUBLISH", "g:", "c", bob+" 0 200")
 	require.NoError(t, err)
 	if got[0] == 0 { // otherwise the machine took so long that it is left to nobody
-		require.Equal(t, until+1-got[2], got[1])
+		require.Equal(t, until-got[2], got[1])
 	}
 }
 
@@ -91,7 +91,7 @@ func TestPlain_OneProcessIsNearer_FartherIsNotStarved(t *testing.T) {
 		had <- err
 	}()
 	redistest.Eventually(t, 20*time.Second, "it stands in line", func() bool {
-		n, err := near.redis.Do(ctx, near.redis.B().Zcard().Key("redlatch_queue:{l}:plain").Build()).AsInt64()
+		n, err := near.redis.Do(ctx, near.redis.B().Zcard().Key("redlatch_queue:{l}").Build()).AsInt64()
 		return err == nil && n == 1
 	})
 	require.NoError(t, hold.Unlock(ctx))

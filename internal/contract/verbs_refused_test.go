@@ -64,8 +64,8 @@ var badNames = map[string]string{
 // ofOthers are names that are keys of another object, by the prefix of the client that has them. A lock of such a name
 // would be the queue of another lock, of another type than that needs.
 var ofOthers = map[string][]string{
-	"": {"redlatch_queue:{x}", "redlatch_queue:{x}:plain", "redlatch_rw:{x}", "redisson_lock_queue:{x}",
-		"redlatch_leader:a{x}", "{x}:timeout", "{x}:plain", "{x}{}", "a{x}:latch", "{x}:o:1:rwlock_timeout:1"},
+	"": {"redlatch_queue:{x}", "redlatch_rw:{x}", "redisson_lock_queue:{x}",
+		"redlatch_leader:a{x}", "{x}:timeout", "{x}{}", "a{x}:latch", "{x}:o:1:rwlock_timeout:1"},
 	"redlatch_": {"rwq:{x}"},
 }
 

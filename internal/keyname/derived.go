@@ -43,7 +43,6 @@ var Endings = []string{
 	"weights", "weighted",
 	"latch",
 	"barrier",
-	"plain", // the waiters for a Plain lock, behind redlatch_queue
 }
 
 // reader is what the keys of the holds of Redisson's readers have behind the name and the owner.

@@ -24,9 +24,6 @@ func forms() []form {
 	all := []form{
 		{what: "main", of: func(n string) string { return n }},
 		{what: "latch channel", of: func(n string) string { return "redisson_countdownlatch__channel__{" + n + "}" }},
-		{what: "queue of Plain", of: func(n string) string {
-			return keyname.Prefix("redlatch_queue", keyname.Suffix(n, "plain"))
-		}},
 		{what: "queue of weights", of: func(n string) string {
 			return keyname.Prefix("redlatch_queue", keyname.Suffix(n, "weighted"))
 		}},

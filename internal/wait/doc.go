@@ -85,7 +85,7 @@
 //
 // What must be free between two holders, such as a Plain lock, has a queue on the server, too, but no grants: a release
 // publishes a grant of ticket 0 to the first in it, which asks. The script leaves what is free to the one that was
-// notified, for a moment (plain_queue.lua of package rlock). Such a waiter is a [Taker], too.
+// notified, for a moment (handover.lua of package rlock). Such a waiter is a [Taker], too.
 //
 // # Turns
 //

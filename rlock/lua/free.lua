@@ -2,7 +2,7 @@
 -- lock if that is free and the queue is empty, or releases it if it is its only owner's and the queue is empty. A lock in any other state
 -- is to ask alone: nothing has been done for it. A lock that cannot be looked at (of another type, no right) is left alone, too, and
 -- the lone call says what is wrong.
--- KEYS a lock, and its queue; of a plain lock its line, and the queue of locks of this name that are a hash
+-- KEYS a lock, and its queue
 -- ARGV[1] PUBLISH or SPUBLISH, then for each lock: owner, lease in ms or '' to release, not after in server ms (0: any time)
 --   or the channel of a release, 1 if it is a plain lock or ''
 -- Reply {server ms, and for each 1 done, 0 ask alone}
@@ -15,10 +15,6 @@ while KEYS[i] do
   local key, queue, done = KEYS[i], KEYS[i + 1], 0
   local owner, lease, last, plain = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3] == '1'
   a, i = a + 4, i + 2
-  local hashes -- those queue that wait for the lock as a hash
-  if plain then
-    hashes, i = KEYS[i], i + 1
-  end
   if lease ~= '' then
     local ms = tonumber(lease)
     if owner ~= '' and ms and ms >= 1 and ms <= 4503599627370496 and ms % 1 == 0 and not late(last, now) then -- see fit
@@ -36,7 +32,7 @@ while KEYS[i] do
       end
     end
   elseif plain then
-    if owner ~= '' and redis.pcall('EXISTS', queue, hashes) == 0 and redis.pcall('GET', key) == owner and redis.pcall('DEL', key) == 1 then
+    if owner ~= '' and redis.pcall('EXISTS', queue) == 0 and redis.pcall('GET', key) == owner and redis.pcall('DEL', key) == 1 then
       done = 1
     end
   -- Looked at before it is removed: a lone call afterwards would find nothing, and report a loss.

@@ -13,8 +13,7 @@
 --
 -- * A releases between B's look and its sleep: B sleeps all the same, and another waiter, of redsync's too, may come first.
 -- * A's key expires: B has counted it down, and asks. A, late, compares the value before it deletes, and finds a hash: an error there.
--- * A is a Plain lock's: its release looks into the queue, and hands the lock to B (plain_queue.lua). If A's version of this library
---   does not know that yet, B polls.
+-- * A is a Plain lock's: its release looks into the queue, and hands the lock to B.
 -- uses: owners, handover, clock
 
 -- Why an owner cannot have a lock now: {status, ms, server ms, …}, as acquire.lua replies. Otherwise nil; and of an owner

@@ -1,9 +1,10 @@
 -- The queue of a lock's waiters: a sorted set, score = ticket, the server's µs when it was entered and more than
 -- the last one; member = "<owner> <first lease, ms> <stale after, ms>". It has one entry for each process and manner of
 -- waiting: the other waiters stand in line inside the process.
--- A waiter that has asked again since has "!<owner>" in it, its stamp, score = -ms of the last time; "!open" is -ms until
--- which a released lock is left to others (see open_release in release.lua). So the first in line is the lowest score above 0,
--- and a dead queue expires as one key.
+-- A waiter that has asked again since has "!<owner>" in it, its stamp, score = -ms of the last time. "!open" is -ms until
+-- which a released lock is left to Redisson's waiters (see open_release in release.lua), "!told" until which it is left to
+-- the first in line, a Plain lock's waiter. So the first in line is the lowest score above 0, and a dead queue expires as
+-- one key.
 --
 --   waiter B                                     holder A
 --   acquire: held; queued, ticket T  ----------->
@@ -26,10 +27,36 @@
 --   queues, and otherwise puts into the queue before it serves the first there. The deadline counts from when the release was sent.
 -- * Redisson's waiters race for what is published: see theirs in release.lua.
 -- * While the slot is being migrated, a script with two keys is refused. It is sent again without the queue, and waiters poll.
+--
+-- Waiters of a Plain lock of the name, a string, stand in the same queue. A Plain lock is not handed over: its key is deleted,
+-- as the pattern of the Redis documentation has it, so that other programs can take it at any moment. The first in line is
+-- told that the lock is free, keeps its place, and asks:
+--
+--   waiter B, of a Plain lock                    holder A, of any kind
+--   acquire: held; queued, "B 0 <ms>" ---------->
+--   sleeps                                       release: the key is gone; "!told"
+--   <------------------------------- on B's channel: "0 0 B"
+--   acquire: it is the first, granted; out of the queue
+--                                                acquire: free, but left to B: queues
+--
+-- * The free lock is left to B for the ms of its entry, two of its round trips. Meanwhile no other caller of this library gets
+--   it: A, if it is nearer to the server than B, would release, ask and have the lock again before B's request is there, every
+--   time (TestPlain_OneProcessIsNearer_FartherIsNotStarved).
+-- * B's process has died: nobody listens, so B's entry is dropped, and the next is served, in the same call.
+-- * B's process is stopped, or the message is lost: the first script that finds the lock free after these ms drops B, and
+--   serves the next. If B is alive it queues anew when it asks. If nobody asks, because all sleep, the lock is idle until a
+--   waiter polls, a PollCap at most.
+-- * Another program takes the lock before B asks: B's request finds that, removes "!told" and keeps B's place, so B is told
+--   again by the next release. The other program's release tells nobody: waiters poll. So do waiters of a lock whose lease
+--   has ended, when it has ended by their last answer.
+-- * B has been told, and the lock changes hands quickly: "!told" is there still, so B is not told twice.
+-- * B leaves after it was told: its release removes "!told" and its entry, finds the lock free, and serves the next.
+-- * This runs twice: the second run finds "!told", and sends nothing.
+-- * A waiter of a Fair or ReadWrite lock of the name stands in a queue of its own, which is not served here: it polls.
 -- uses: owners, clock, listeners, send
 
 local OPEN = 5 -- for so many ms
-local MOST_OPEN = 200 -- as RESERVED in plain_queue.lua
+local MOST_OPEN = 200 -- ms at most for which a free lock is left to anybody
 local PLAIN_STALE = '25000' -- as of an entry with the longest poll (wait.MaxPoll)
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 local HINTS = 16 -- so many in line are looked at for one that listens
@@ -97,8 +124,7 @@ end
 
 -- What an entry says: owner, first lease, stale after, as texts; nil: it is none. No program of ours writes others. They are taken out like
 -- those of waiters that are gone: they cannot be notified, and each release would fail at them.
--- A waiter of a Plain lock, which holds no hash, has an entry "<owner> 0 <ms>": it is not handed the lock, it is notified that the lock
--- is free, and the lock is left to it for so many ms, the fourth that is returned.
+-- The entry of a Plain lock's waiter is "<owner> 0 <ms>": for so many ms, the fourth that is returned, the free lock is left to it.
 local function read_entry(entry)
   local owner, lease, stale = string.match(entry, '^(%S+) ([1-9]%d*) (%d+)')
   if owner and #lease < 16 and #stale < 16 then
@@ -131,10 +157,16 @@ end
 -- For how many ms from now a released lock is left to others; nil: it is not. A marker that is further ahead than one can
 -- be is of before the server's clock stepped back.
 local function reserved(queue, now)
-  local open = redis.call('ZSCORE', queue, '!open')
-  if open and not expired(-open, now) and -open - now <= MOST_OPEN then
-    return -open - now
+  for _, mark in ipairs({'!open', '!told'}) do
+    local open = redis.call('ZSCORE', queue, mark)
+    if open and not expired(-open, now) and -open - now <= MOST_OPEN then
+      return -open - now
+    end
   end
+end
+
+local function step_out(queue, entry)
+  redis.call('ZREM', queue, entry, '!' .. (string.match(entry, '^%S+') or ''))
 end
 
 -- Make the first in line whose process is there the holder of a free lock, and tell that process; or leave the lock to it, if it waits
@@ -180,20 +212,23 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
     if owner and (now - seen > tonumber(stale) or seen > now + 1) then -- or the clock stepped back since
       seen = -tonumber(redis.call('ZSCORE', queue, stamp) or -seen)
     end
-    redis.call('ZREM', queue, entry, stamp)
     local channel = grants .. string.sub(owner or '', 1, 36)
-    if owner and owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then
-      if reservation then
+    local there = owner and owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0
+    if there and reservation then
+      local told = redis.call('ZSCORE', queue, '!told')
+      if not told then
         if type(send(publish, channel, '0 0 ' .. owner)) == 'table' then
           return nil
         end
-        local alone = redis.call('EXISTS', queue) == 0
-        redis.call('ZADD', queue, -(now + reservation), '!open')
-        if alone then
-          redis.call('PEXPIRE', queue, reservation) -- nothing else is in it
-        end
+        redis.call('ZADD', queue, -(now + reservation), '!told')
         return entry, reservation
+      elseif reserved(queue, now) then
+        return entry, reserved(queue, now)
       end
+      there = false -- it was told, and has not come
+    end
+    redis.call('ZREM', queue, entry, stamp, '!told')
+    if there then
       redis.call('HSET', lock, owner, 1)
       set_end(lock, lease)
       local sent = send(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))

@@ -77,10 +77,6 @@ local function line_up(queue, entry, band, mode, now, us)
   return score
 end
 
-local function step_out(queue, entry)
-  redis.call('ZREM', queue, entry, '!' .. (string.match(entry, '^%S+') or ''))
-end
-
 -- Whether the waiter of an entry is there: it has asked of late, and its process listens. heard: what is known of processes.
 -- A stamp that is far ahead is of before the server's clock stepped back.
 local function alive(queue, entry, score, now, publish, grants, heard)
