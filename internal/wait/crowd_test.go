@@ -55,6 +55,12 @@ func (b rareBuyer) QueueEntry(crowd bool) wait.QueueEntry {
 	return e
 }
 
+func (b rareBuyer) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
+	a, err := b.buyer.Ask(ctx, entry)
+	a.Foreign = b.foreign
+	return a, err
+}
+
 func (b rareBuyer) Reply(reply any, err error) (wait.Answer, error) {
 	a, err := b.buyer.Reply(reply, err)
 	a.Foreign = b.foreign

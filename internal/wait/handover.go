@@ -171,7 +171,7 @@ func (w *waiter) taken() (used, doubt bool) {
 	q := w.q
 	q.mu.Lock()
 	g := w.grant
-	inFlight := w.state == requested || w.outcome != nil
+	inFlight := w.state == requested || w.state == reading || w.done
 	use := g != nil && !inFlight && (g.Ticket == 0 || g.Ticket == w.ticket && w.held.After(q.gap))
 	doubt = g != nil && g.Ticket >= w.ticket
 	if g != nil && !inFlight && (g.Ticket == 0 || g.Ticket <= w.ticket) {
@@ -189,22 +189,19 @@ func (w *waiter) taken() (used, doubt bool) {
 	if use && w.r.Taker.Taken(*g) {
 		return true, false
 	}
+	if use && w.requester != nil {
+		q.mu.Lock()
+		w.state = waiting
+		q.mu.Unlock()
+	}
 	return false, doubt || use
 }
 
 // finish is called with mu held when the wait ends. owed: something of it may be left on the server, or get there
 // until after.
 func (w *waiter) finish(granted bool) (after time.Time, owed bool) {
-	// An answer that the waiter has not taken in may be that it was granted, in a call that asked for no place:
-	//
-	//	waiter, out of patience               call for several, without places
-	//	awaits the answer for 20 ms
-	//	                                      answered in that very instant: granted
-	//	leaves
-	//
-	// Or that the call has failed, and may run until its end: a release that is answered before would not be final.
-	owed = w.queued || w.grant != nil || w.outcome != nil
-	if w.state == requested || w.outcome != nil && w.outcome.err != nil {
+	owed = w.queued || w.grant != nil
+	if w.state == left { // the call that requests for it may run until its end
 		after, owed = time.Now().Add(w.r.Reach), true
 	}
 	w.unregister()

@@ -57,12 +57,6 @@ type queueRequests struct {
 	polledAt time.Time // when the last one was
 }
 
-// outcome is what a call learned about one waiter.
-type outcome struct {
-	reply any
-	err   error
-}
-
 // want puts a waiter among those to request for.
 func (r *queueRequests) want(w *waiter) {
 	if !w.wanted && w.state != unlisted {
@@ -84,25 +78,14 @@ func (w *waiter) acquireShared() error {
 			return err
 		}
 	}
-	for woken := false; ; woken = true {
-		if done, err := w.readOutcome(woken); done {
+	for {
+		if done, err := w.look(); done {
 			return err
-		}
-		used, doubted := w.taken()
-		if used {
-			return nil
-		}
-		w.waitOn(doubted)
-		if w.failure == nil { // it was refused, or stands behind others
-			w.waits()
 		}
 		select {
 		case <-w.wakeup:
 		case <-w.waitContext().Done():
-			if w.awaitReply() {
-				return nil
-			}
-			return w.gaveUp()
+			return w.timeOver()
 		}
 	}
 }
@@ -140,6 +123,7 @@ func (w *waiter) joinIfWaiting() bool {
 	}
 	q.addWaiting(l, w)
 	q.requestFor(l, w)
+	w.told = true
 	return true
 }
 
@@ -153,16 +137,30 @@ func (w *waiter) join(a Answer, err error) {
 	defer q.mu.Unlock()
 	q.addWaiting(l, w)
 	r := l.requests
-	if a.Foreign {
-		r.untold = true
-		q.subscribeReleases(l, w)
-	}
+	r.enqueues = w.entry.hears
 	if err != nil && r.failures == 0 {
 		r.failures, r.silentSince = 1, w.silentSince // the next request is not to follow at once
 	}
 	if err != nil || a.Ticket == 0 && !w.entry.hears {
-		q.requestFor(l, w)
+		r.want(w)
 	}
+	q.recordRefusal(l, w, a, err)
+}
+
+// recordRefusal records the answer to a waiter that goes on waiting, and requests again if there is a reason. Called
+// with mu held.
+func (q *Waiters) recordRefusal(l *localQueue, w *waiter, a Answer, err error) {
+	r := l.requests
+	if w.state = waiting; err == nil && !a.Again {
+		w.told = true
+		r.placeless, r.untold = r.enqueues && a.Ticket == 0, a.Foreign
+		if a.Foreign || !w.entry.hears && !w.wanted {
+			q.subscribeReleases(l, w)
+		}
+	} else {
+		r.want(w)
+	}
+	q.startRequests(l)
 }
 
 // addWaiting is called with mu held.
@@ -198,122 +196,85 @@ func (q *Waiters) leaveRequests(l *localQueue, w *waiter) {
 		}
 		*r = queueRequests{running: r.running, enqueues: r.enqueues, timer: r.timer}
 	case w.granted && wasFirst && !r.placed():
-		q.pollAll(l) // all before it were served: there may be enough for the waiters behind
+		q.requestFor(l, l.first) // all before it were served: there may be enough for the waiters behind
 	}
 }
 
-// readOutcome reads the reply to a call for many, if there is one. woken: the waiter was woken since it last looked.
-// done: the wait is over, with err.
-func (w *waiter) readOutcome(woken bool) (done bool, err error) {
-	w.q.mu.Lock()
-	o := w.outcome
-	w.outcome = nil
-	w.q.mu.Unlock()
-	if o == nil {
-		if woken {
-			w.q.woken(w.ctx, w.r.Name, true)
-		}
-		return false, nil
-	}
-	answer, err := w.read(o)
-	return err == nil && answer.Granted || err != nil && !script.NotAnswered(err), err
-}
-
-// read takes in the outcome of a call.
-func (w *waiter) read(o *outcome) (Answer, error) {
+// look reports whether the wait is over, by a reply or by a grant, and with which error.
+func (w *waiter) look() (done bool, err error) {
 	q, l := w.q, w.localQueue
-	answer, err := w.requester.Reply(o.reply, o.err)
-	w.learn(answer, err)
-	if answer.Renamed {
-		w.register(q.hearsGrants(w.r.Grants))
+	q.mu.Lock()
+	done, err = w.done, w.err
+	told, granted := w.told, w.grant != nil
+	q.mu.Unlock()
+	if done {
+		return true, err
 	}
-	switch {
-	case err == nil && answer.Granted:
-	case err == nil && answer.Again:
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		l.requests.want(w) // waitOn starts the request
-	case err == nil:
-		w.everAnswered = true
-		w.note(answer.Left, nil)
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		r := l.requests
-		r.placeless, r.untold = r.enqueues && answer.Ticket == 0, answer.Foreign
-		if answer.Foreign || !w.entry.hears {
-			q.subscribeReleases(l, w)
-		}
-	case script.NotAnswered(err):
-		w.note(-1, err)
+	if granted {
+		q.woken(w.ctx, w.r.Name, true)
 	}
-	return answer, err
+	used, doubted := w.taken()
+	if used {
+		return true, nil
+	}
+	if told {
+		w.waits()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if doubted && w.state == waiting {
+		w.grant = nil // the reply says more
+		q.requestFor(l, w)
+	}
+	return false, nil
 }
 
-// awaitReply has a waiter whose time is over await the reply to the call that is in flight for it, for a moment. A reply
-// that it does not see would leave a release pending until the call can surely run no more, and a Close that waits for
-// that ("Close while it is being granted leaves nothing" in internal/contract). It reports whether the reply was a
-// grant.
-func (w *waiter) awaitReply() bool {
-	grace := replyGrace
-	if w.q.ctx.Err() != nil { // no caller's time is up, and Close waits in any case
+// timeOver ends the wait of a caller whose time is over. It awaits the reply to the call that is in flight for it, for a
+// moment. Without that a release would be pending until the call can surely run no more, and a Close that waits for that
+// ("Close while it is being granted leaves nothing" in internal/contract). A reply that has come is read in any case.
+func (w *waiter) timeOver() error {
+	q, grace := w.q, replyGrace
+	if q.ctx.Err() != nil { // no caller's time is up, and Close waits in any case
 		grace = max(grace, min(w.r.Reach, closingGrace))
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
-	for {
-		w.q.mu.Lock()
-		o, inFlight := w.outcome, w.state == requested
-		if w.outcome = nil; !inFlight {
+	for late := false; ; {
+		q.mu.Lock()
+		switch {
+		case w.state == waiting:
 			w.state = deciding // no other call requests for it
+		case w.state == requested && late:
+			w.state = left
 		}
-		w.q.mu.Unlock()
-		if o != nil {
-			answer, err := w.read(o)
-			return err == nil && answer.Granted
-		}
-		if !inFlight {
-			return false
+		done, granted := w.state == deciding || w.state == left, w.done && w.err == nil
+		q.mu.Unlock()
+		switch {
+		case granted:
+			return nil
+		case done:
+			return w.gaveUp()
 		}
 		select {
 		case <-w.wakeup:
 		case <-timer.C:
-			return false
+			late = true
 		}
 	}
 }
 
-// waitOn says that a waiter has taken in all that there was. doubted: it has a grant about which the server is to be
-// asked.
-func (w *waiter) waitOn(doubted bool) {
-	q, l := w.q, w.localQueue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if w.state == deciding && w.outcome == nil {
-		w.state = waiting
-	}
-	if doubted && w.state == waiting {
-		w.grant = nil // the reply says more
+// pollAll requests for all that wait. Called with mu held.
+func (q *Waiters) pollAll(l *localQueue) {
+	l.requests.polledAt = time.Now()
+	for w := l.first; w != nil; w = w.behind {
 		l.requests.want(w)
 	}
-	if w.wanted {
-		q.startRequests(l)
-	}
-}
-
-// requestFor requests for one waiter. Called with mu held.
-func (q *Waiters) requestFor(l *localQueue, w *waiter) {
-	l.requests.want(w)
 	q.startRequests(l)
 }
 
-// pollAll requests for all that wait. Without places the server serves them in the order of the call: one for the first
-// of them will do, and more if all of these are served. Called with mu held.
-func (q *Waiters) pollAll(l *localQueue) {
-	r := l.requests
-	r.polledAt = time.Now()
-	for w, n := l.first, 0; w != nil && (n < maxCallers || r.placed()); w, n = w.behind, n+1 {
-		r.want(w)
-	}
+// requestFor requests for one waiter; without places, for all for which one call requests. Called with mu held.
+func (q *Waiters) requestFor(l *localQueue, w *waiter) {
+	l.requests.want(w)
 	q.startRequests(l)
 }
 
@@ -352,7 +313,7 @@ func (q *Waiters) requestAll(l *localQueue) {
 }
 
 // nextCallers takes the waiters for which the next call requests. It returns none, and requestAll ends, if none is
-// wanted, or the one that is wanted has yet to read its last reply: waitOn of that waiter starts requestAll again.
+// wanted, or the one that is wanted looks at a grant: it starts requestAll again.
 func (q *Waiters) nextCallers(l *localQueue) (callers []*waiter, entries []QueueEntry, enqueue bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -388,7 +349,7 @@ func (r *queueRequests) takeWanted() (callers []*waiter) {
 		switch w.state {
 		case waiting:
 			callers = append(callers, w)
-		case requested, deciding:
+		case requested, reading, deciding:
 			rest = append(rest, w)
 		}
 	}
@@ -413,37 +374,69 @@ func (l *localQueue) takeFirst() (callers []*waiter) {
 	return callers
 }
 
-// replied hands the outcomes of a call to its waiters. After a failure the waiters are requested for again, in one call,
-// before those that came later: an outage costs a process one request at a time however many wait.
+// replied reads the replies of a call for its waiters, none of which touches its Requester meanwhile. After a failure
+// the waiters are requested for again, in one call, before those that came later: an outage costs a process one request
+// at a time however many wait.
 func (q *Waiters) replied(l *localQueue, callers []*waiter, entries []QueueEntry, sent time.Time, replies []any,
 	err error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	r, later := l.requests, []*waiter(nil)
+	r := l.requests
 	failed := err != nil && script.NotAnswered(err)
 	if !failed {
 		r.failures = 0
 	} else if r.failures++; r.failures == 1 {
 		r.silentSince = sent
 	}
-	if failed {
-		r.wanted, later = nil, r.wanted
-	}
+	var again []*waiter
 	for i, w := range callers {
-		if w.state == unlisted {
+		if w.state != requested {
 			q.unclaimed(entries[i].Owner) // it may have a place now, or what it asked for
+			callers[i] = nil
 			continue
 		}
-		w.state, w.outcome = deciding, &outcome{err: err}
-		if err == nil {
-			w.outcome.reply = replies[i]
+		w.state = reading
+		if failed && !w.wanted {
+			w.wanted = true
+			again = append(again, w)
 		}
-		if failed {
-			r.want(w)
-		}
-		signal(w.wakeup)
 	}
-	r.wanted = append(r.wanted, later...)
+	r.wanted = append(again, r.wanted...)
+	q.mu.Unlock()
+	for i, w := range callers {
+		switch {
+		case w == nil:
+		case err == nil:
+			w.read(replies[i], nil)
+		default:
+			w.read(nil, err)
+		}
+	}
+}
+
+// read takes in what a call learned about the waiter.
+func (w *waiter) read(reply any, err error) {
+	q, l := w.q, w.localQueue
+	answer, err := w.requester.Reply(reply, err)
+	w.learn(answer, err)
+	if answer.Renamed {
+		w.register(q.hearsGrants(w.r.Grants))
+	}
+	served := err == nil && answer.Granted || err != nil && !script.NotAnswered(err)
+	switch {
+	case served || err == nil && answer.Again:
+	case err == nil:
+		w.note(answer.Left, nil)
+	default:
+		w.note(-1, err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if served {
+		w.state, w.done, w.err = deciding, true, err
+	} else {
+		q.recordRefusal(l, w, answer, err)
+	}
+	signal(w.wakeup)
 }
 
 // pollInterval is how long after one pollAll the next is due. Entries in the server's queue of processes that send no
@@ -602,7 +595,7 @@ func (q *Waiters) receiveReleases(ctx context.Context, l *localQueue, channel st
 	}
 }
 
-// released requests for the first in the local queue, or for all that one call requests for where there are no places.
+// released requests for the first in the local queue.
 func (q *Waiters) released(l *localQueue) {
 	q.mu.Lock()
 	first := l.first
@@ -611,11 +604,7 @@ func (q *Waiters) released(l *localQueue) {
 		return
 	}
 	ctx, name := first.ctx, first.r.Name
-	if l.requests.placed() {
-		q.requestFor(l, first)
-	} else {
-		q.pollAll(l)
-	}
+	q.requestFor(l, first)
 	q.mu.Unlock()
 	q.woken(ctx, name, true)
 }

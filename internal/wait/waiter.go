@@ -78,24 +78,33 @@ type member struct {
 
 	requester Requester // its Taker; nil unless it is one
 	state     memberState
-	wanted    bool     // it is in queueRequests.wanted
-	outcome   *outcome // of the last call that requested for it, which the waiter has yet to read
+	wanted    bool // it is in queueRequests.wanted
+	told      bool // it was refused, or others wait before it
+	done      bool // a reply has ended its wait, with err
+	err       error
 }
 
 // memberState is the state of a waiter with a Requester.
 //
-//	unlisted --refused, or others wait--> waiting --a call requests for it--> requested --replied--> deciding
-//	                                      waiting --it looks at a grant--> deciding --it waits on--> waiting
+//	unlisted --refused, or others wait--> waiting --a call requests for it--> requested --replied--> reading
+//	reading --refused--> waiting
+//	reading --granted, or an error--> deciding
+//	waiting --it looks at a grant--> deciding --which is not to be used--> waiting
+//	waiting --its time is over--> deciding
+//	requested --its time is over--> left
 //	any of them --its wait ends--> unlisted
 //
-// In state deciding its own goroutine finds out whether its wait is over, and no call requests for it.
+// What a waiter has learned is the goroutine's that requests in state reading, and its own in all others but requested,
+// in which it is nobody's.
 type memberState uint8
 
 const (
 	unlisted memberState = iota
 	waiting
 	requested
+	reading
 	deciding
+	left
 )
 
 // waitContext returns the context that ends as soon as there is any reason to stop waiting.
