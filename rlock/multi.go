@@ -408,7 +408,7 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	}
 	r, err := timed.Run(ctx, c.runner)
 	received := time.Now()
-	unmet := errors.Is(err, errs.ErrNotReplicated)
+	unmet := script.IsUnreplicated(err)
 	if err != nil && !unmet {
 		var re *rueidis.RedisError
 		switch {

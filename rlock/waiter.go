@@ -101,7 +101,7 @@ func (a *acquisition) askUnder(ctx context.Context, entry *wait.QueueEntry, join
 	}
 	r, err := a.try(ctx, entry, &timed)
 	received := time.Now()
-	unmet := errors.Is(err, errs.ErrNotReplicated)
+	unmet := script.IsUnreplicated(err)
 	if err != nil && !unmet {
 		switch {
 		case errors.Is(err, errs.ErrUnknownOutcome):

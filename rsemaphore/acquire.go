@@ -328,9 +328,9 @@ func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply],
 	r, err := timed.Run(ctx, c.runner)
 	t = timedReply{acquireReply: r, sent: *sent, received: time.Now()}
 	switch {
-	case errors.Is(err, errs.ErrNotReplicated) && r.status == acquireDone:
+	case script.IsUnreplicated(err) && r.status == acquireDone:
 		t.unmet = err
-	case errors.Is(err, errs.ErrNotReplicated): // nothing that replicas need have
+	case script.IsUnreplicated(err): // nothing that replicas need have
 	case err != nil:
 		if ctx.Err() == nil && !errors.Is(err, errs.ErrUnavailable) {
 			c.waiters.PollAll(s.made.queueKey) // it may have served others of this process, which get no message

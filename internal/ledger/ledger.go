@@ -160,7 +160,7 @@ func (b *Book[E]) malformed() error { return fmt.Errorf("unexpected reply to led
 // forget the others, and give their numbers to other entries, when a database has them already.
 func (b *Book[E]) read(ctx context.Context, n int) ([]rueidis.XRangeEntry, error) {
 	m, unconfirmed := b.Calls.Do(ctx, b.Calls.Confirmed(b.Call(b.Read, strconv.Itoa(n), b.Calls.Mark())))
-	if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
+	if unconfirmed != nil && !script.IsUnreplicated(unconfirmed) {
 		return nil, unconfirmed
 	}
 	parts, err := m.ToArray()

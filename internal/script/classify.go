@@ -39,12 +39,16 @@ func passing(err error) bool {
 func saysBusy(err error) bool { return err != nil && strings.Contains(err.Error(), "BUSY ") }
 
 func classify(err error) fate {
+	// First the ends of a context. Their causes are the caller's, maybe errors of another call: an errgroup ends all of its
+	// calls with the first error. They prove nothing of this call (TestAttempt_CauseOfAnotherCall_ProvesNothing).
+	switch err.(type) { //nolint:errorlint // as the runner returns it: a wrapped one is that of another call
+	case errNotSent:
+		return notRun
+	case errInFlight:
+		return unknown
+	}
 	if err == nil || rueidis.IsRedisNil(err) || errors.Is(err, errs.ErrNotReplicated) {
 		return answered
-	}
-	var ns errNotSent
-	if errors.As(err, &ns) {
-		return notRun
 	}
 	if _, ok := rueidis.IsRedisErr(err); ok || errors.Is(err, rueidis.ErrNoCache) {
 		if passing(err) {
@@ -157,6 +161,12 @@ func unreadable(err error) bool {
 // ErrUnavailable or ErrUnknownOutcome.
 func NotAnswered(err error) bool {
 	return errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknownOutcome)
+}
+
+// IsUnreplicated reports whether a call was answered, and too few replicas have confirmed it. Of a call that was not
+// answered, an ErrNotReplicated is the cause with which another call has ended its context.
+func IsUnreplicated(err error) bool {
+	return errors.Is(err, errs.ErrNotReplicated) && !NotAnswered(err)
 }
 
 // Unsure is for a call of which an earlier try may have run. err says that the last try surely did not run; what it

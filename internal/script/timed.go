@@ -66,7 +66,7 @@ func (t *Timed[R]) Run(ctx context.Context, r *Runner) (reply R, err error) {
 		}
 		m, err := t.Send(ctx, sent, notAfter)
 		received := time.Now()
-		if err != nil && !errors.Is(err, errs.ErrNotReplicated) {
+		if err != nil && !IsUnreplicated(err) {
 			return reply, err
 		}
 		got, bad := t.Decode(m)

@@ -2,11 +2,9 @@ package redpacket
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -80,7 +78,7 @@ func (p *Packet) sure(ctx context.Context, n int, sc *script.Script, args ...str
 
 func (p *Packet) reply(ctx context.Context, n int, call script.Call) ([]int64, error) {
 	m, unconfirmed := p.c.calls.Do(ctx, call)
-	if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
+	if unconfirmed != nil && !script.IsUnreplicated(unconfirmed) {
 		return nil, unconfirmed
 	}
 	v, err := m.AsIntSlice()

@@ -2,7 +2,6 @@ package stock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -65,7 +64,7 @@ func (s *Stock) confirmed(ctx context.Context, n int, sc *script.Script, args ..
 func (s *Stock) reply(ctx context.Context, n int, call script.Call) ([]int64, error) {
 	for again := false; ; again = true {
 		m, unconfirmed := s.c.calls.Do(ctx, call)
-		if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
+		if unconfirmed != nil && !script.IsUnreplicated(unconfirmed) {
 			if again { // a copy of an earlier try may be under way
 				unconfirmed = script.Unsure(unconfirmed)
 			}
