@@ -57,8 +57,8 @@ type Engine struct {
 	mu      sync.Mutex
 	started bool
 	entries map[entry]*Lease // the watchdog map: the owners here, chained
-	due     leases
-	queue   queue // what waits for a call
+	due     Heap[*Lease]
+	queue   Heap[*list] // what waits for a call
 	sleep
 }
 

@@ -231,17 +231,8 @@ func (l *Lease) plan(now instant) {
 	l.renewAt = l.start.Add((after.Sub(l.start)/period + 1) * period)
 }
 
-// leases is a binary heap by next event.
-type leases []*Lease
+// Before orders the leases of an engine by their next events.
+func (l *Lease) Before(other *Lease) bool { return l.next.Before(other.next) }
 
-func (h leases) Len() int           { return len(h) }
-func (h leases) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
-func (h leases) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = int32(i), int32(j) }
-func (h *leases) Push(x any)        { l := x.(*Lease); l.index = int32(len(*h)); *h = append(*h, l) }
-func (h *leases) Pop() any {
-	old := *h
-	l := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return l
-}
+// SetIndex notes the lease's place among those of its engine.
+func (l *Lease) SetIndex(index int) { l.index = int32(index) }

@@ -30,20 +30,11 @@ type list struct {
 	first  instant // the deadline of the first, when it was the first
 }
 
-// queue is a binary heap of lists, by their first leases.
-type queue []*list
+// Before orders the lists by their first leases.
+func (l *list) Before(other *list) bool { return l.first.Before(other.first) }
 
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].first.Before(q[j].first) }
-func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)        { *q = append(*q, x.(*list)) }
-func (q *queue) Pop() any {
-	old := *q
-	l := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	return l
-}
+// SetIndex does nothing: only the first list ever changes.
+func (*list) SetIndex(int) {}
 
 // enqueue has leases wait for their calls. Called with mu held.
 //

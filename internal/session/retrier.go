@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -24,7 +25,7 @@ import (
 // (TestRetrier_Batch_KeepsUpWithLeavers).
 type Retrier struct {
 	mu      sync.Mutex
-	pending pendings
+	pending lease.Heap[*Pending]
 	workers int
 	busy    map[*Pending]struct{} // being tried right now
 	owners  map[string]*Pending   // those of an owner, pending or busy
@@ -68,7 +69,7 @@ type trying struct {
 	kicked  bool          // it goes before others, and does not wait for a call of those that it can be released with
 	parked  bool          // it waits for such a call
 	tried   chan struct{} // closed after a try; made when a caller waits for the first
-	at      int           // in pendings
+	index   int           // in Retrier.pending
 }
 
 // together is the calls under way of releases that can be made together.
@@ -77,31 +78,16 @@ type together struct {
 	parked []*Pending // what waits for them
 }
 
-// pendings is a binary heap, ordered by the time of the next try.
-type pendings []*Pending
-
-func (h pendings) Len() int { return len(h) }
-func (h pendings) Less(i, j int) bool {
-	if h[i].kicked != h[j].kicked {
-		return h[i].kicked
+// Before orders the pending releases by their next tries, those that were kicked first.
+func (p *Pending) Before(other *Pending) bool {
+	if p.kicked != other.kicked {
+		return p.kicked
 	}
-	return h[i].next.Before(h[j].next)
+	return p.next.Before(other.next)
 }
-func (h pendings) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-func (h *pendings) Push(x any) {
-	x.(*Pending).at = len(*h)
-	*h = append(*h, x.(*Pending))
-}
-func (h *pendings) Pop() any {
-	last := len(*h) - 1
-	p := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return p
-}
+
+// SetIndex notes the place among the pending releases.
+func (p *Pending) SetIndex(index int) { p.index = index }
 
 const (
 	retryWorkers = 32
@@ -211,7 +197,7 @@ func (r *Retrier) hasten(p *Pending) {
 	if _, busy := r.busy[p]; busy {
 		p.again = true
 	} else if !p.parked {
-		heap.Remove(&r.pending, p.at)
+		heap.Remove(&r.pending, p.index)
 		r.tryNow(p)
 	}
 }
