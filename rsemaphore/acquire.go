@@ -60,9 +60,9 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
 	s, c := a.s, a.s.c
-	r := wait.Request{Name: s.name, Of: a, Began: a.began, QueueKey: s.made.queueKey, Manner: s.made.manner,
+	r := wait.Request{Name: s.name, Of: a, Began: a.began, QueueKey: s.queueKey, Manner: s.manner(),
 		Channel: s.channel,
-		Grants:  s.made.grantChannel, Taker: a, Reach: c.opts.CallTimeout}
+		Grants:  s.ownGrantChannel, Taker: a, Reach: c.opts.CallTimeout}
 	if !a.waits {
 		r.Mode = wait.Yielding
 	}
@@ -202,12 +202,12 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 	a.mayRun(after)
 }
 
-// timedReply is what the server said about one acquisition.
-type timedReply struct {
+// requestReply is what the server said to a call for one or several acquisitions, with the times of the call.
+type requestReply struct {
 	acquireReply
 	sent, received time.Time
-	asked          int64
-	unmet          error // too few replicas have confirmed it
+	lastRun        time.Time // without a reply: it may run until then
+	unmet          error     // too few replicas have confirmed it
 }
 
 // Ask implements wait.Taker.
@@ -223,35 +223,61 @@ func (a *acquisition) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Ans
 		}
 	}
 	own := [1]wait.QueueEntry{a.queueEntry()}
+	r, err := s.request(ctx, own[:], entry != nil, a)
+	if err != nil {
+		a.p.unheard.Store(!errors.Is(err, errs.ErrUnavailable))
+	}
+	return a.answer(&r, 0, err)
+}
+
+// RequestAll implements wait.Requester.
+func (a *acquisition) RequestAll(ctx context.Context, all []wait.QueueEntry, enqueue bool) (replies any, err error) {
+	r, err := a.s.request(ctx, all, enqueue, nil)
+	return &r, err
+}
+
+// Reply implements wait.Requester.
+func (a *acquisition) Reply(replies any, i int, err error) (wait.Answer, error) {
+	return a.answer(replies.(*requestReply), i, err)
+}
+
+// request makes a call for one or several acquisitions. own: for this one alone.
+func (s *Semaphore) request(ctx context.Context, all []wait.QueueEntry, enqueue bool,
+	own *acquisition) (r requestReply, err error) {
+	c := s.c
 	var sent time.Time
 	timed := script.Timed[acquireReply]{
 		Key: s.key,
 		Send: func(ctx context.Context, at time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 			sent = at
-			a.asks(at)
 			var room []string
-			if !a.tried { // a try that is given up may still read its own
-				a.tried, room = true, a.room[:0]
+			if own != nil && !own.tried { // a try that is given up may still read its own
+				own.tried, room = true, own.room[:0]
 			}
-			call := s.acquireCall(own[:], entry != nil, notAfter, room)
-			call.Late = a.late(at, entry != nil)
-			return s.c.confirmed(ctx, call)
+			call := s.acquireCall(all, enqueue, notAfter, room)
+			if own != nil {
+				call.Late = own.late(at, enqueue)
+			}
+			call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
+			return c.runner.Attempt(ctx, call)
 		},
-		Decode: func(m rueidis.RedisMessage) (acquireReply, error) { return s.decodeAcquire(m, 1) },
+		Decode: func(m rueidis.RedisMessage) (acquireReply, error) { return s.decodeAcquire(m, len(all)) },
 	}
-	t, err := s.run(ctx, &timed, &sent)
-	if err != nil {
-		a.unheard(err, sent.Add(timed.Runs))
-		return wait.Answer{}, err
+	reply, err := timed.Run(ctx, c.runner)
+	r = requestReply{acquireReply: reply, sent: sent, received: time.Now(), lastRun: sent.Add(timed.Runs)}
+	if errors.Is(err, errs.ErrNotReplicated) {
+		if r.status == acquireDone { // otherwise there is nothing that replicas need have
+			r.unmet = err
+		}
+		err = nil
 	}
-	t.asked = t.of(0)
-	return a.answer(t)
-}
-
-// unheard takes in the error of a call for this acquisition alone, which may run until runs.
-func (a *acquisition) unheard(err error, runs time.Time) {
-	a.p.unheard.Store(!errors.Is(err, errs.ErrUnavailable))
-	a.failed(err, runs, time.Now())
+	switch {
+	case err == nil:
+		s.served(r.served, sent)
+	case ctx.Err() == nil && !errors.Is(err, errs.ErrUnavailable):
+		c.waiters.PollAll(s.queueKey) // it may have served others of this process, which get no message
+	}
+	return r, err
 }
 
 // late takes in the reply to a try that was sent at sent and given up; place: it asked for a place in the queue. The
@@ -282,115 +308,44 @@ func (a *acquisition) failed(err error, runs, received time.Time) {
 	}
 }
 
-// RequestAll implements wait.Requester.
-func (a *acquisition) RequestAll(ctx context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
-	s := a.s
-	var sent time.Time
-	timed := script.Timed[acquireReply]{
-		Key: s.key,
-		Send: func(ctx context.Context, at time.Time, notAfter int64) (rueidis.RedisMessage, error) {
-			sent = at
-			return s.c.confirmed(ctx, s.acquireCall(all, enqueue, notAfter, nil))
-		},
-		Decode: func(m rueidis.RedisMessage) (acquireReply, error) { return s.decodeAcquire(m, len(all)) },
-	}
-	t, err := s.run(ctx, &timed, &sent)
-	if err != nil {
-		return nil, &unansweredError{err, sent, time.Now()}
-	}
-	replies := make([]any, len(all))
-	for i := range all {
-		own := t
-		own.asked = t.of(i)
-		replies[i] = &own
-	}
-	return replies, nil
-}
-
-// unansweredError is the error of a call for several, with its times.
-type unansweredError struct {
-	error
-	sent, received time.Time
-}
-
-func (e *unansweredError) Unwrap() error { return e.error }
-
-// confirmed sends a call once, whose grants are to be confirmed by replicas if the options say so.
-func (c *Client) confirmed(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
-	call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
-	return c.runner.Attempt(ctx, call)
-}
-
-// run makes the call of one or several acquisitions. sent is when it was last sent.
-func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply],
-	sent *time.Time) (t timedReply, err error) {
-	c := s.c
-	r, err := timed.Run(ctx, c.runner)
-	t = timedReply{acquireReply: r, sent: *sent, received: time.Now()}
-	switch {
-	case script.IsUnreplicated(err) && r.status == acquireDone:
-		t.unmet = err
-	case script.IsUnreplicated(err): // nothing that replicas need have
-	case err != nil:
-		if ctx.Err() == nil && !errors.Is(err, errs.ErrUnavailable) {
-			c.waiters.PollAll(s.made.queueKey) // it may have served others of this process, which get no message
-		}
-		return t, err
-	}
-	s.served(r.served, *sent)
-	return t, nil
-}
-
-// Reply implements wait.Requester.
-func (a *acquisition) Reply(reply any, err error) (wait.Answer, error) {
-	if err != nil {
-		var u *unansweredError
-		if errors.As(err, &u) {
-			a.asks(u.sent)
-			a.failed(err, u.sent.Add(a.s.c.opts.CallTimeout), u.received)
-			err = u.error
-		}
-		return wait.Answer{}, err
-	}
-	r := *reply.(*timedReply)
+// answer takes in what a call said of the i-th acquisition for which it requested, or its error.
+func (a *acquisition) answer(r *requestReply, i int, err error) (wait.Answer, error) {
+	s, asked := a.s, r.of(i)
 	a.asks(r.sent)
-	return a.answer(r)
-}
-
-// answer takes in what the server said.
-func (a *acquisition) answer(r timedReply) (wait.Answer, error) {
-	s := a.s
 	switch {
+	case err != nil:
+		a.failed(err, r.lastRun, r.received)
+		return wait.Answer{}, err
 	case r.status == acquireMismatch:
 		return wait.Answer{}, capacityMismatch(s.name, r.capacity, s.capacity)
-	case r.asked == askedTooMany:
+	case asked == askedTooMany:
 		if a.n > s.capacity && r.capacity == int64(s.capacity) {
 			return wait.Answer{}, s.badN(a.n, s.capacity)
 		}
 		return wait.Answer{}, capacityMismatch(s.name, r.capacity, a.n)
-	case r.asked == askedGranted && r.unmet != nil:
+	case asked == askedGranted && r.unmet != nil:
 		if _, e := a.p.release(context.Background(), a.entry); e != nil {
 			a.mayRun(time.Now()) // Abandon goes on with it
 		}
 		return wait.Answer{}, r.unmet
-	case r.asked == askedGranted && !r.received.Before(r.sent.Add(a.lease-lease.Margin(a.lease))):
+	case asked == askedGranted && !r.received.Before(r.sent.Add(a.lease-lease.Margin(a.lease))):
 		// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are never used again.
 		return a.renamed(r.received),
 			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, s.name, a.lease)
-	case r.asked == askedAgain:
+	case asked == askedAgain:
 		return wait.Answer{Left: -1, Again: true}, nil
 	case !a.trusted(a.since):
 		// Since its last answer it may have been served, and another that saw that for long enough may have taken it over, or
 		// is about to. It must not see the same ids again.
 		return a.renamed(r.received),
 			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", errs.ErrUnavailable, s.name)
-	case r.asked == askedGranted:
+	case asked == askedGranted:
 		a.sent, a.handed = r.sent, false
 		return wait.Answer{Granted: true}, nil
 	}
 	a.since = r.sent
 	a.watch()
-	return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: r.asked, Sent: r.sent}, nil
+	return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: asked, Sent: r.sent}, nil
 }
 
 // renamed has the acquisition go on under other ids. What it may have had under these is given back.

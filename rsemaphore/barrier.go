@@ -1,6 +1,7 @@
 package rsemaphore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -47,7 +48,7 @@ type CyclicBarrier struct {
 // number (ErrCapacityMismatch); the next generation may have another.
 func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
 	b := &CyclicBarrier{object: c.object(name), parties: parties}
-	b.refuse(session.CheckNumber("parties", int64(parties), 1, maxParties))
+	b.bad = cmp.Or(b.bad, c.session.Error(session.CheckNumber("parties", int64(parties), 1, maxParties)))
 	b.channel, b.key = keyname.Prefix("redlatch_barrier", b.key), keyname.Suffix(b.key, "barrier")
 	return b
 }
@@ -116,7 +117,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 
 // Inspect looks at the barrier.
 func (b *CyclicBarrier) Inspect(ctx context.Context) (BarrierState, error) {
-	r, err := ask(ctx, &b.object, (&party{b: b}).exchange("state", 0), b.c.runner.Do)
+	r, err := ask(ctx, b.c, b.bad, (&party{b: b}).exchange("state", 0), b.c.runner.Do)
 	if err != nil {
 		return BarrierState{}, err
 	}

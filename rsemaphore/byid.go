@@ -28,7 +28,7 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 			return err
 		})
 		if unsure { // it may have served waiters of this process, which only the lost reply names
-			s.c.waiters.PollAll(s.made.queueKey)
+			s.c.waiters.PollAll(s.queueKey)
 		}
 		switch {
 		case err != nil:
@@ -61,7 +61,7 @@ func (s *Semaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...strin
 	}
 	x := s.extendExchange(list, d)
 	x.Replicas, x.ReplicasWait = s.c.opts.MinReplicas, s.c.opts.ReplicaTimeout
-	held, err := ask(ctx, &s.object, x, s.c.runner.Do)
+	held, err := ask(ctx, s.c, s.bad, x, s.c.runner.Do)
 	if err == nil && !held {
 		err = s.c.session.Error(fmt.Errorf("extend on %q: %w", s.name, errs.ErrLost))
 	}
@@ -76,6 +76,6 @@ func (s *Semaphore) InspectIDs(ctx context.Context, ids ...string) ([]Holder, er
 	if err != nil {
 		return nil, err
 	}
-	state, err := ask(ctx, &s.object, s.inspectExchange(0, list...), s.c.runner.Do)
+	state, err := ask(ctx, s.c, s.bad, s.inspectExchange(0, list...), s.c.runner.Do)
 	return state.Permits, err
 }

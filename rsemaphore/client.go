@@ -9,7 +9,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -100,15 +99,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 // weightOf is how many permits a holding has.
 func weightOf(h *session.Holding) int { return int(h.Lease.Of.(*permit).weight.Load()) }
 
-// grants is the prefix of the channels on which processes learn of the permits of a key that they are handed.
-func (c *Client) grants(key string) string {
-	if c.clustered {
-		return keyname.Prefix("redlatch_grant", key) + ":"
-	}
-	return grantsOfAll
-}
-
-// grantsOfAll is the prefix of the channels of grants of all keys alike.
+// grantsOfAll is the prefix of the channels of grants where one server serves all keys.
 const grantsOfAll = "redlatch_grant:"
 
 // millis is a lease as the server is asked for it; the usual one's text is kept.

@@ -2,12 +2,14 @@ package rsemaphore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
@@ -72,9 +74,9 @@ func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script
 		of, known := number[a.s.key]
 		if !known {
 			of = strconv.Itoa(len(number))
-			number[a.s.key], keys = of, append(keys, a.s.made.all...)
+			number[a.s.key], keys = of, append(keys, a.s.allKeys...)
 		}
-		base, capacity := a.base, a.s.made.revised
+		base, capacity := a.base, a.s.revised
 		if a.s.interop {
 			capacity = "*" + capacity
 		}
@@ -98,17 +100,17 @@ func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done b
 	if notAfter == 0 {
 		return answer, false, nil
 	}
-	a.asks(sent)
 	done, err = c.coalescer.Do(ctx,
 		freeRequest{s: s, base: a.p.base(), lease: c.millis(a.lease), last: decimal(notAfter), of: a.p})
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
-		a.unheard(err, end)
-	case done:
-		answer, err = a.answer(timedReply{acquireReply: acquireReply{status: acquireDone}, sent: sent, received: time.Now(),
-			asked: askedGranted})
+		a.p.unheard.Store(!errors.Is(err, errs.ErrUnavailable))
+	case !done:
+		return answer, false, nil
 	}
+	answer, err = a.answer(&requestReply{acquireReply: acquireReply{status: acquireDone}, sent: sent,
+		received: time.Now(), lastRun: end}, 0, err)
 	return answer, done, err
 }
 
@@ -120,7 +122,7 @@ func (s *Semaphore) releaseShared(ctx context.Context, base string) (done bool, 
 	case err != nil:
 		return false, fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
 	case done:
-		s.c.waiters.Wake(s.made.queueKey)
+		s.c.waiters.Wake(s.queueKey)
 	}
 	return done, nil
 }

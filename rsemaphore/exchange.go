@@ -58,9 +58,9 @@ func timed[R script.Reply](key string, send sender,
 	}
 }
 
-// ask runs an exchange about an object for a caller whose ctx may have no deadline.
-func ask[R any](ctx context.Context, o *object, x exchange[R], send sender) (R, error) {
-	return session.Ask(ctx, o.c.session, o.bad, func(ctx context.Context) (R, error) { return x.by(ctx, send) })
+// ask runs an exchange for a caller whose ctx may have no deadline; bad: of an object that cannot be used.
+func ask[R any](ctx context.Context, c *Client, bad error, x exchange[R], send sender) (R, error) {
+	return session.Ask(ctx, c.session, bad, func(ctx context.Context) (R, error) { return x.by(ctx, send) })
 }
 
 // malformed is the error for a reply that none of our scripts gives.

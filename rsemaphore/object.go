@@ -1,6 +1,6 @@
 package rsemaphore
 
-// object is what semaphores, latches and barriers have in common: one name.
+// object is what latches and barriers have in common: one name.
 type object struct {
 	c                  *Client
 	name, key, channel string
@@ -11,11 +11,4 @@ type object struct {
 func (c *Client) object(name string) object {
 	key, bad := c.session.Key(name)
 	return object{c: c, name: name, key: key, bad: bad}
-}
-
-// refuse has every call return err, unless one returns something else already.
-func (o *object) refuse(err error) {
-	if o.bad == nil {
-		o.bad = o.c.session.Error(err)
-	}
 }

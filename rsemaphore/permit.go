@@ -42,7 +42,7 @@ type permit struct {
 func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration, renewed bool) *permit {
 	p := &permit{s: s, n: n}
 	p.weight.Store(int64(n))
-	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.made.renewed, Owner: s.c.newOwner(n, renewed),
+	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.renewKeys, Owner: s.c.newOwner(n, renewed),
 		Renew: s.store.renew, Untracked: true, Soon: true, Ctx: ctx, Longest: d}
 	if records := s.store.records(n); records > 1 {
 		p.Lease.Records = int32(records)
@@ -84,7 +84,7 @@ func (p *permit) Send(ctx context.Context, _ bool) (gone bool, err error) {
 		p.unheard.Store(true)
 	} else if p.unheard.Swap(false) {
 		// the one that was not answered may have run since the waiters were asked for
-		p.s.c.waiters.PollAll(p.s.made.queueKey)
+		p.s.c.waiters.PollAll(p.s.queueKey)
 	}
 	return !held, err
 }
@@ -104,7 +104,7 @@ func (p *permit) BatchKey() any {
 	if p.s.store.records(p.n) > mostBatched {
 		return nil
 	}
-	return batchKey{p.s.made.queueKey, p.s.store}
+	return batchKey{p.s.queueKey, p.s.store}
 }
 
 // SendAll implements session.Several.
@@ -126,7 +126,7 @@ func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
 		}
 	}
 	if again {
-		s.c.waiters.PollAll(s.made.queueKey) // as in Send
+		s.c.waiters.PollAll(s.queueKey) // as in Send
 	}
 	return err
 }
@@ -260,7 +260,7 @@ func (x *Permit) ReleasePart(ctx context.Context, n int) error {
 			return err
 		})
 		if unsure {
-			s.c.waiters.PollAll(s.made.queueKey)
+			s.c.waiters.PollAll(s.queueKey)
 		}
 		return held, err
 	})

@@ -34,7 +34,7 @@ var (
 
 // keys are those of the scripts that need neither the queue nor the record of a latch.
 func (s *Semaphore) keys() []string {
-	released := s.made.released
+	released := s.releaseKeys
 	return released[: len(released)-1 : len(released)-1]
 }
 
@@ -72,7 +72,7 @@ func (s *Semaphore) served(r served, sent time.Time) {
 	for i := range r.grants {
 		r.grants[i].Sent = sent
 	}
-	s.c.waiters.Served(s.made.queueKey, r.grants, r.dueIn)
+	s.c.waiters.Served(s.queueKey, r.grants, r.dueIn)
 }
 
 const (
@@ -119,12 +119,12 @@ func (s *Semaphore) acquireCall(all []wait.QueueEntry, enqueue bool, notAfter in
 	if n := acquireArgs + 2*len(all); cap(args) < n {
 		args = make([]string, 0, n)
 	}
-	args = append(args, s.made.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.interop),
+	args = append(args, s.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.interop),
 		s.grants, c.session.ID, flag(enqueue))
 	for i := range all {
 		args = append(args, all[i].Entry, c.millis(all[i].Lease))
 	}
-	return script.Call{Script: s.store.acquire, Keys: s.made.all, Args: args}
+	return script.Call{Script: s.store.acquire, Keys: s.allKeys, Args: args}
 }
 
 // acquireArgs is how many arguments there are besides those of each.
@@ -187,7 +187,7 @@ func (s *Semaphore) releaseCall(what string, kept int64, entry string, others ..
 	c := s.c
 	args := append([]string{what, decimal(kept), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID,
 		entry}, others...)
-	return script.Call{Script: s.store.release, Keys: s.made.released, Args: args}
+	return script.Call{Script: s.store.release, Keys: s.releaseKeys, Args: args}
 }
 
 // decodeRelease reads the reply.
@@ -238,12 +238,12 @@ func (s *Semaphore) runRelease(ctx context.Context, what string, kept int64, ent
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			s.c.waiters.PollAll(s.made.queueKey)
+			s.c.waiters.PollAll(s.queueKey)
 		}
 		return 0, err
 	}
 	s.served(r.served, sent)
-	s.c.waiters.Wake(s.made.queueKey)
+	s.c.waiters.Wake(s.queueKey)
 	return r.held, nil
 }
 
@@ -266,7 +266,7 @@ func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id stri
 		strconv.Itoa(n), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
 		s.channel, s.c.session.Inner.PublishCommand(), flag(s.interop), id, flag(relative),
 	}, s.self()...)
-	return exchange[resizeReply]{script.Call{Script: s.store.resize, Keys: s.made.all, Args: args}, s.decodeResize}
+	return exchange[resizeReply]{script.Call{Script: s.store.resize, Keys: s.allKeys, Args: args}, s.decodeResize}
 }
 
 func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err error) {

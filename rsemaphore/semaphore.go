@@ -1,6 +1,7 @@
 package rsemaphore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -17,51 +18,60 @@ import (
 // Semaphore describes a number of permits that processes share, or an amount ([Client.WeightedSemaphore]), and how to
 // acquire them. It is immutable and holds no state: share it, or make it anew for every use. What is held is a *Permit.
 type Semaphore struct {
-	object
-	permits, notes, queue string
-	latch                 string // the record that a latch of that name would have
-	grants                string // channels of grants, without the connection id; "": nothing is handed over
-	capacity              int
-	label                 string
-	interop               bool
-	revision              int64  // of the capacity; 0: none
-	fenced                bool   // see Fenced
+	*site
+	capacity int
+	revised  string // the capacity with its revision, as scripts take it
+	label    string
+	bad      error // what every call returns
+}
+
+// site is where a semaphore is, and how it is used: what its descriptions share that differ in capacity or label.
+type site struct {
+	c                     *Client
+	name                  string
+	key, channel, permits string
 	store                 *store // how it is kept on the server
-	made                  made
+
+	// The keys of most scripts. Those that must be refused where a latch has the name take its record.
+	allKeys     []string
+	releaseKeys []string
+	renewKeys   []string // without the first
+
+	queueKey        string // where the process's calls that wait for its permits stand
+	grants          string // the channels of grants, without the connection id
+	ownGrantChannel string // the channel of the grants of this process
+
+	interop bool // see Shared
+	fenced  bool // see Fenced
 }
 
-// made is what every call of a semaphore needs, and follows from its description: made once, with that.
-type made struct {
-	// the keys of most scripts; those that must be refused where a latch has the name take its record
-	all          []string
-	released     []string // of a release
-	renewed      []string // of a renewal, without the first
-	queueKey     string   // where the process's calls that wait for its permits stand
-	manner       string   // tells calls apart that cannot be made in one: the script gets one capacity
-	revised      string   // the capacity with its revision, as scripts take it
-	grantChannel string   // the channel of the grants of this process; "": there is none
-}
-
-// make makes what follows from the rest, in few pieces of memory: many programs describe a semaphore anew for every
+// semaphore makes the Semaphore in one piece of memory with its site: many programs describe a semaphore anew for every
 // use.
-func (s *Semaphore) make() *Semaphore {
-	m := &s.made
-	m.revised, m.queueKey = strconv.Itoa(s.capacity), "permits:"+s.key
-	if s.revision != 0 {
-		m.revised += ":" + decimal(s.revision)
+func (c *Client) semaphore(at site, capacity int, bad error) *Semaphore {
+	x := &struct {
+		Semaphore
+		site
+	}{site: at}
+	s := &x.Semaphore
+	*s = Semaphore{site: &x.site, capacity: capacity, revised: strconv.Itoa(capacity), bad: bad}
+	s.queueKey, s.grants, s.ownGrantChannel = "permits:"+s.key, grantsOfAll, c.grantChannel
+	if c.clustered {
+		s.grants = keyname.Prefix("redlatch_grant", at.key) + ":"
+		s.ownGrantChannel = s.grants + c.session.ID
 	}
-	m.manner = m.revised
-	if s.interop {
-		m.manner = "shared " + m.revised
-	}
-	switch s.grants {
-	case "":
-	case grantsOfAll:
-		m.grantChannel = s.c.grantChannel
-	default:
-		m.grantChannel = s.grants + s.c.session.ID
-	}
+	s.refuse(s.checkCapacity(capacity))
 	return s
+}
+
+// refuse has every call return err, unless one returns something else already.
+func (s *Semaphore) refuse(err error) { s.bad = cmp.Or(s.bad, s.c.session.Error(err)) }
+
+// manner tells calls apart that cannot be made in one: the script gets one capacity.
+func (s *Semaphore) manner() string {
+	if s.interop {
+		return "shared " + s.revised
+	}
+	return s.revised
 }
 
 // resizeKept is how long a capacity is remembered unused; the minute is for acquire.lua, which does not prolong it with
@@ -78,16 +88,13 @@ const unlimited time.Duration = -1
 // The name must not be that of a counting.Semaphore, a CountDownLatch or an rcounter.Counter, whose keys look alike:
 // see the package comment.
 func (c *Client) Semaphore(name string, capacity int) *Semaphore {
-	s := &Semaphore{object: c.object(name), store: ids, capacity: capacity}
-	s.refuse(keyname.CheckPair(s.key)) // for the permits out
-	s.refuse(s.checkCapacity(capacity))
-	s.permits, s.notes, s.latch = keyname.Suffix(s.key, "timeout"), keyname.Suffix(s.key, "notes"), keyname.Suffix(s.key,
-		"latch")
-	s.channel, s.queue = keyname.Prefix("redisson_sc", s.key), keyname.Prefix("redlatch_queue", s.key)
-	s.grants = c.grants(s.key)
-	keys := []string{s.key, s.permits, s.notes, s.latch, s.queue, s.key, s.permits, s.notes, s.queue}
-	s.made.all, s.made.released, s.made.renewed = keys[:5:5], keys[5:], keys[1:3:3]
-	return s.make()
+	key, bad := c.session.Key(name)
+	at := site{c: c, name: name, key: key, store: ids}
+	at.permits, at.channel = keyname.Suffix(key, "timeout"), keyname.Prefix("redisson_sc", key)
+	notes, queue := keyname.Suffix(key, "notes"), keyname.Prefix("redlatch_queue", key)
+	keys := []string{key, at.permits, notes, keyname.Suffix(key, "latch"), queue, key, at.permits, notes, queue}
+	at.allKeys, at.releaseKeys, at.renewKeys = keys[:5:5], keys[5:], keys[1:3:3]
+	return c.semaphore(at, capacity, cmp.Or(bad, c.session.Error(keyname.CheckPair(key)))) // for the permits out
 }
 
 func (s *Semaphore) checkCapacity(n int) error {
@@ -108,9 +115,9 @@ func (s *Semaphore) checkCapacity(n int) error {
 // Resize, a revision is remembered until the semaphore has not been used for seven days.
 func (s *Semaphore) WithRevision(revision int64) *Semaphore {
 	m := *s
-	m.revision = revision
+	m.revised = strconv.Itoa(s.capacity) + ":" + decimal(revision)
 	m.refuse(session.CheckNumber("revision", revision, 1, maxWeight))
-	return m.make()
+	return &m
 }
 
 // WithLabel returns the same semaphore whose permits carry a label, such as a job's name or a host, which Inspect shows
@@ -139,10 +146,10 @@ func (s *Semaphore) WithLabel(label string) *Semaphore {
 // as they are. It refuses a capacity that differs from its own, even where Java has changed it. It forgets a Resize if
 // the semaphore is not used for seven days.
 func (s *Semaphore) Shared() *Semaphore {
-	m := *s
+	m, at := *s, *s.site
+	m.site, at.interop = &at, true
 	m.refuseWeights("Shared")
-	m.interop = true
-	return m.make()
+	return &m
 }
 
 // Acquire acquires n permits, all or none, waiting until there are as many, or ctx ends.
@@ -292,7 +299,7 @@ func (s *Semaphore) resize(ctx context.Context, n int, relative bool) (resizeRep
 		r, err := call.Run(ctx, s.c.runner)
 		s.served(r.served, last)
 		// It may have run before, and served waiters of this process which did not hear of it: Do repeats in silence.
-		s.c.waiters.PollAll(s.made.queueKey)
+		s.c.waiters.PollAll(s.queueKey)
 		return r, err
 	})
 }
@@ -300,7 +307,7 @@ func (s *Semaphore) resize(ctx context.Context, n int, relative bool) (resizeRep
 // Available is how many permits can be acquired now; negative if a Resize left fewer than are held. All of the capacity
 // if the semaphore is not in use.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
-	state, err := ask(ctx, &s.object, s.inspectExchange(0), s.c.runner.Do)
+	state, err := ask(ctx, s.c, s.bad, s.inspectExchange(0), s.c.runner.Do)
 	return state.Available, err
 }
 
@@ -332,7 +339,7 @@ type Holder struct {
 // what it returns may be out of date when it is read. Its cost to the server grows with the number of permits out, and
 // it takes one more call for each client that holds some, 100 at most and 16 at a time. Available is cheaper.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
-	state, err := ask(ctx, &s.object, s.inspectExchange(-1), s.c.runner.Do)
+	state, err := ask(ctx, s.c, s.bad, s.inspectExchange(-1), s.c.runner.Do)
 	if err != nil {
 		return state, err
 	}

@@ -34,13 +34,13 @@ const tokenKept = 24 * time.Hour
 // All that use the resource have to acquire with Fenced: a permit of Redisson's, or without Fenced, has no token, and
 // does not make that of the holder before it stale. Each acquisition takes one call more.
 func (s *Semaphore) Fenced() *Semaphore {
-	m := *s
-	m.fenced = true
+	m, at := *s, *s.site
+	m.site, at.fenced = &at, true
 	m.refuseWeights("Fenced")
 	if s.capacity != 1 {
 		m.refuse(fmt.Errorf("%q: %w", s.name, errs.InvalidOption("capacity of a Fenced semaphore", s.capacity, "1")))
 	}
-	return m.make()
+	return &m
 }
 
 // Token returns the fencing token of the permit. ok is false if its semaphore is not Fenced.

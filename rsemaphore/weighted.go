@@ -17,14 +17,12 @@ import (
 // every other call must bring the same (ErrCapacityMismatch), until a Resize. A name or capacity that cannot be used is
 // reported by every call on it. Its keys are its own: another kind may have the same name.
 func (c *Client) WeightedSemaphore(name string, capacity int) *Semaphore {
-	s := &Semaphore{object: c.object(name), store: weights, capacity: capacity}
-	s.refuse(s.checkCapacity(capacity))
-	s.channel, s.grants = keyname.Prefix("redisson_sc", keyname.Own(s.key)), c.grants(s.key)
-	s.permits, s.key = keyname.Suffix(s.key, "weights"), keyname.Suffix(s.key, "weighted")
-	s.queue = keyname.Prefix("redlatch_queue", s.key)
-	keys := []string{s.key, s.permits, s.queue}
-	s.made.all, s.made.released, s.made.renewed = keys, keys, keys[1:2:2]
-	return s.make()
+	key, bad := c.session.Key(name)
+	at := site{c: c, name: name, key: keyname.Suffix(key, "weighted"), store: weights}
+	at.permits, at.channel = keyname.Suffix(key, "weights"), keyname.Prefix("redisson_sc", keyname.Own(key))
+	keys := []string{at.key, at.permits, keyname.Prefix("redlatch_queue", at.key)}
+	at.allKeys, at.releaseKeys, at.renewKeys = keys, keys, keys[1:2:2]
+	return c.semaphore(at, capacity, bad)
 }
 
 // refuseWeights refuses what a WeightedSemaphore cannot be.

@@ -61,8 +61,8 @@ func (b rareBuyer) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer
 	return a, err
 }
 
-func (b rareBuyer) Reply(reply any, err error) (wait.Answer, error) {
-	a, err := b.buyer.Reply(reply, err)
+func (b rareBuyer) Reply(replies any, i int, err error) (wait.Answer, error) {
+	a, err := b.buyer.Reply(replies, i, err)
 	a.Foreign = b.foreign
 	return a, err
 }

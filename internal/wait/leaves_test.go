@@ -57,8 +57,8 @@ func (l *leaver) Ask(context.Context, *wait.QueueEntry) (wait.Answer, error) {
 }
 
 // RequestAll answers at once, unless a leaver has an event: then the call takes some time, and ends with it.
-func (l *leaver) RequestAll(_ context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
-	replies := make([]any, len(all))
+func (l *leaver) RequestAll(_ context.Context, all []wait.QueueEntry, enqueue bool) (any, error) {
+	replies := make([]string, len(all))
 	for i, e := range all {
 		x := l.all[e.Owner]
 		x.mu.Lock()
@@ -82,7 +82,7 @@ func (l *leaver) RequestAll(_ context.Context, all []wait.QueueEntry, enqueue bo
 	return replies, nil
 }
 
-func (l *leaver) Reply(reply any, err error) (wait.Answer, error) {
+func (l *leaver) Reply(replies any, i int, err error) (wait.Answer, error) {
 	switch {
 	case errors.Is(err, errs.ErrUnknownOutcome):
 		l.owes(l.sent.Add(reach))
@@ -90,7 +90,7 @@ func (l *leaver) Reply(reply any, err error) (wait.Answer, error) {
 	case err != nil:
 		return wait.Answer{}, err
 	}
-	switch event, _ := reply.(string); event {
+	switch replies.([]string)[i] {
 	case "granted":
 		return wait.Answer{Granted: true}, nil
 	case "renamed":

@@ -14,15 +14,14 @@ import (
 type Requester interface {
 	Taker
 	// RequestAll requests for several waiters in one call, in their order. enqueue: the call enqueues each that cannot be
-	// served. Otherwise it serves none after a waiter that it cannot serve, because no queue keeps their order. It returns
-	// a reply for each, which Reply of that waiter reads, or an error for all. Grants to other waiters in the same reply go
-	// to Waiters.Served.
+	// served. Otherwise it serves none after a waiter that it cannot serve, because no queue keeps their order. Grants to
+	// other waiters in the same reply go to Waiters.Served.
 	//
 	// It is called on any Requester of the local queue, also while that waiter leaves: it uses nothing of a waiter but its
 	// QueueEntry.
-	RequestAll(ctx context.Context, all []QueueEntry, enqueue bool) (replies []any, err error)
-	// Reply returns what Ask would have returned for the waiter's reply, or for err.
-	Reply(reply any, err error) (Answer, error)
+	RequestAll(ctx context.Context, all []QueueEntry, enqueue bool) (replies any, err error)
+	// Reply returns what Ask would have returned for this waiter, the i-th in a call of RequestAll.
+	Reply(replies any, i int, err error) (Answer, error)
 }
 
 const (
@@ -377,7 +376,7 @@ func (l *localQueue) takeFirst() (callers []*waiter) {
 // replied reads the replies of a call for its waiters, none of which touches its Requester meanwhile. After a failure
 // the waiters are requested for again, in one call, before those that came later: an outage costs a process one request
 // at a time however many wait.
-func (q *Waiters) replied(l *localQueue, callers []*waiter, entries []QueueEntry, sent time.Time, replies []any,
+func (q *Waiters) replied(l *localQueue, callers []*waiter, entries []QueueEntry, sent time.Time, replies any,
 	err error) {
 	q.mu.Lock()
 	r := l.requests
@@ -403,20 +402,16 @@ func (q *Waiters) replied(l *localQueue, callers []*waiter, entries []QueueEntry
 	r.wanted = append(again, r.wanted...)
 	q.mu.Unlock()
 	for i, w := range callers {
-		switch {
-		case w == nil:
-		case err == nil:
-			w.read(replies[i], nil)
-		default:
-			w.read(nil, err)
+		if w != nil {
+			w.read(replies, i, err)
 		}
 	}
 }
 
 // read takes in what a call learned about the waiter.
-func (w *waiter) read(reply any, err error) {
+func (w *waiter) read(replies any, i int, err error) {
 	q, l := w.q, w.localQueue
-	answer, err := w.requester.Reply(reply, err)
+	answer, err := w.requester.Reply(replies, i, err)
 	w.learn(answer, err)
 	if answer.Renamed {
 		w.register(q.hearsGrants(w.r.Grants))

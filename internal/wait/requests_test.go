@@ -63,20 +63,17 @@ var errDown = fmt.Errorf("%w: down", errs.ErrUnavailable)
 
 func (b *buyer) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	replies, err := b.RequestAll(ctx, []wait.QueueEntry{{Owner: b.owner}}, entry != nil)
-	if err != nil {
-		return b.Reply(nil, err)
-	}
-	return b.Reply(replies[0], nil)
+	return b.Reply(replies, 0, err)
 }
 
-func (b *buyer) Reply(reply any, err error) (wait.Answer, error) {
+func (b *buyer) Reply(replies any, i int, err error) (wait.Answer, error) {
 	if err != nil {
 		return wait.Answer{}, err
 	}
-	return reply.(wait.Answer), nil
+	return replies.([]wait.Answer)[i], nil
 }
 
-func (b *buyer) RequestAll(_ context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
+func (b *buyer) RequestAll(_ context.Context, all []wait.QueueEntry, enqueue bool) (any, error) {
 	s, sent := b.s, time.Now()
 	s.mu.Lock()
 	s.calls++
@@ -98,7 +95,7 @@ func (b *buyer) RequestAll(_ context.Context, all []wait.QueueEntry, enqueue boo
 }
 
 func (s *store) run(all []wait.QueueEntry, enqueue bool,
-	sent time.Time) (replies []any, back, due time.Duration, err error) {
+	sent time.Time) (replies []wait.Answer, back, due time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
@@ -424,6 +421,6 @@ type failing struct {
 	err error
 }
 
-func (f *failing) RequestAll(context.Context, []wait.QueueEntry, bool) ([]any, error) {
+func (f *failing) RequestAll(context.Context, []wait.QueueEntry, bool) (any, error) {
 	return nil, f.err
 }
