@@ -13,11 +13,11 @@ type Call struct {
 	Script     *Script
 	Keys, Args []string
 	// Command, if set, makes a command that only reads, which is sent in place of the script; the script's name still
-	// stands in errors (see Plain). It is called for every attempt, and its commands are never recycled (see send).
-	// rueidis repeats such a command by itself when its connection is lost, so it is not made in place.
+	// stands in errors (see Plain). Every attempt calls Command, and its commands are never recycled (see send). rueidis
+	// repeats such a command by itself when its connection is lost, so the call is not made in place.
 	Command func(b rueidis.Builder) rueidis.Completed
-	// Cached, if CachedFor is set, is a command that is read through the client's cache in place of the script, and kept
-	// there for that long. It is pinned.
+	// Cached, if CachedFor is set, is a pinned command that is read through the client's cache in place of the script, and
+	// kept there for that long.
 	Cached    rueidis.Cacheable
 	CachedFor time.Duration
 	// Tracked, if set, is a connection on which the server is to remember the keys that the script reads.
@@ -28,19 +28,18 @@ type Call struct {
 	ReplicasWait time.Duration
 	// Once: the script must not run twice, so an attempt of unknown outcome ends the call.
 	Once bool
-	// Patient: the reply is awaited until ctx ends, however much later than the call timeout that is. Such a call is never
-	// made in place, where a reply that comes after its caller has left is dropped.
+	// Patient: the reply is awaited until ctx ends, however much later than the call timeout. The call is never made in
+	// place then, because a reply that came after its caller has left would be dropped there.
 	Patient bool
-	// Late, if set, gets the reply of an attempt that was given up and answered after all. It runs on a goroutine of the
-	// runner.
+	// Late, if set, gets the reply of an attempt that was given up and answered after all, on a goroutine of the runner.
 	Late func(rueidis.RedisResult)
 
 	byText bool          // the script's text is sent, not its hash
 	start  time.Duration // when the attempt begins, after the runner's base; 0: now
 }
 
-// Conn sends several commands in a row over one connection. It is a dedicated client, or a client if the commands are
-// of one slot.
+// Conn sends several commands in a row over one connection: a dedicated client, or a client if the commands are of one
+// slot.
 type Conn interface {
 	B() rueidis.Builder
 	DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult

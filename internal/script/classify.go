@@ -12,24 +12,24 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// fate is what an error proves about the run of a script.
-type fate int
+// outcome is what an error proves about the run of a script.
+type outcome int
 
 const (
-	answered fate = iota // the server replied; sending again would get the same reply
-	notRun               // nothing happened on the server
-	unknown              // it may have run, or may run yet
+	answered outcome = iota // the server replied; sending again would get the same reply
+	notRun                  // nothing happened on the server
+	unknown                 // the script may have run, or may run yet
 )
 
-// refusals are the error replies by which a server says that it did not begin, or that nothing was written: the first
-// write of a script is refused before it happens, and our scripts decide before they write.
+// refusals are the error replies by which a server says that it did not begin, or that nothing was written: the server
+// refuses the first write of a script before it happens, and our scripts decide before they write.
 var refusals = []string{
 	"LOADING ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "MASTERDOWN ", "NOREPLICAS ", "MOVED ", "ASK ", "BUSY ", "OOM ",
 	"MISCONF ", "NOSCRIPT ",
 }
 
 // passing reports whether err is one of the refusals. ErrNoCache is rueidis' error for any refusal of CLIENT TRACKING
-// at a connection's start, with the server's text in front: also for that of a busy server, which answers HELLO.
+// at a connection's start, with the server's text in front: also for the refusal of a busy server, which answers HELLO.
 func passing(err error) bool {
 	text := err.Error()
 	return slices.ContainsFunc(refusals, func(p string) bool { return strings.HasPrefix(text, p) })
@@ -38,14 +38,15 @@ func passing(err error) bool {
 // saysBusy reports whether the server refused a command because it is busy with a script.
 func saysBusy(err error) bool { return err != nil && strings.Contains(err.Error(), "BUSY ") }
 
-func classify(err error) fate {
-	// First the ends of a context. Their causes are the caller's, maybe errors of another call: an errgroup ends all of its
-	// calls with the first error. They prove nothing of this call (TestAttempt_CauseOfAnotherCall_ProvesNothing).
-	switch err.(type) { //nolint:errorlint // as the runner returns it: a wrapped one is that of another call
-	case errNotSent:
+func classify(err error) outcome {
+	// The runner's own error comes first, because it wraps the cause of the caller's context. An errgroup ends the
+	// contexts of all its calls with the error of one call, which proves nothing about the others
+	// (TestAttempt_CauseOfAnotherCall_ProvesNothing). A wrapped gaveUp is of another call, too.
+	if end, ok := err.(gaveUp); ok { //nolint:errorlint // see above
+		if end.sent {
+			return unknown
+		}
 		return notRun
-	case errInFlight:
-		return unknown
 	}
 	if err == nil || rueidis.IsRedisNil(err) || errors.Is(err, errs.ErrNotReplicated) {
 		return answered
@@ -70,9 +71,9 @@ func classify(err error) fate {
 	if errors.As(err, &dns) {
 		return notRun
 	}
-	// rueidis.ErrClosing, EOF, resets, time-outs: the bytes may have left. A deadline error here may be rueidis' own,
-	// because a new connection's HELLO has a timeout even if the caller has none; it cannot be distinguished from that of
-	// a call under way.
+	// rueidis.ErrClosing, EOF, resets, time-outs: the bytes may have left. A deadline error may be rueidis' own, because
+	// the HELLO of a new connection has a timeout even if the caller has none. Such an error looks like that of a call
+	// under way.
 	return unknown
 }
 
@@ -96,7 +97,8 @@ func Explain(command string, err error) error {
 	return wrap(Call{Script: Plain(command), Keys: []string{""}}, err)
 }
 
-// Refusal is the error of a script that replies, for one of its keys, the text with which the server refused a command.
+// Refusal is the error of a script whose reply carries, for one of its keys, the text with which the server refused a
+// command.
 func (s *Script) Refusal(key, text string) error { return answeredError(s, key, errors.New(text)) }
 
 func answeredError(s *Script, key string, err error) error {
@@ -111,13 +113,12 @@ func answeredError(s *Script, key string, err error) error {
 	return fmt.Errorf("%s on %q: %w", s.name, key, err)
 }
 
-// raised is an error that a script ended with. Its text is without the name and the line of the script, which the
-// server adds, and says nothing of Lua; the server's own is what it wraps.
+// raised is an error that a script ended with. Its text leaves out the name and the line of the script, which the
+// server adds, and Lua. It wraps the server's own error.
 type raised struct {
 	err  error
 	text string
-	// of Lua, not of a command: the script read what it takes for nothing that it or any other program of ours has written
-	lua bool
+	lua  bool // Lua raised the error, not a command: the script read a value that no program of ours writes
 }
 
 func (r *raised) Error() string { return r.text }
@@ -126,7 +127,7 @@ func (r *raised) Unwrap() error { return r.err }
 // inScript is in the texts of all errors that a script ends with.
 const inScript = "user_script"
 
-// plainly is err as raised, if a script ended with it.
+// plainly returns err as raised, if a script ended with it.
 func plainly(err error) error {
 	text := err.Error()
 	if !strings.Contains(text, inScript) {
@@ -139,26 +140,26 @@ func plainly(err error) error {
 	return &raised{err, said, false}
 }
 
-// notTaken are the texts by which a command of a script says that it cannot count with a value that is there. Scripts
-// check what they are given, so it is none of theirs.
-var notTaken = []string{"is not an integer", "is not a valid float", "is not a float", "would overflow",
+// unreadableTexts are the texts by which a command of a script says that it cannot count with a value that is there.
+// The value is not an argument of the script, because scripts check their arguments.
+var unreadableTexts = []string{"is not an integer", "is not a valid float", "is not a float", "would overflow",
 	"invalid expire time", "not a number (NaN)"}
 
-// unreadable reports whether err says that a key has something else in it: it is of another type, or a value is that no
-// program of ours writes. A script looks at what it needs before it writes.
+// unreadable reports whether err says that a key has another type, or a value that no program of ours writes. A script
+// looks at what it needs before it writes.
 func unreadable(err error) bool {
 	text := err.Error()
 	if strings.Contains(text, "WRONGTYPE") {
 		return true
 	}
 	var r *raised
-	return errors.As(err, &r) && (r.lua || slices.ContainsFunc(notTaken, func(s string) bool {
+	return errors.As(err, &r) && (r.lua || slices.ContainsFunc(unreadableTexts, func(s string) bool {
 		return strings.Contains(text, s)
 	}))
 }
 
-// NotAnswered reports whether err says that the server could not be asked, so that asking again may help: it wraps
-// ErrUnavailable or ErrUnknownOutcome.
+// NotAnswered reports whether err says that the server could not be asked, so that asking again may help. Such an error
+// wraps ErrUnavailable or ErrUnknownOutcome.
 func NotAnswered(err error) bool {
 	return errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknownOutcome)
 }
@@ -169,8 +170,8 @@ func IsUnreplicated(err error) bool {
 	return errors.Is(err, errs.ErrNotReplicated) && !NotAnswered(err)
 }
 
-// Unsure is for a call of which an earlier try may have run. err says that the last try surely did not run; what it
-// returns says ErrUnknownOutcome, and no longer ErrUnavailable.
+// Unsure is for a call of which an earlier try may have run, though its last try surely did not, as err says. The error
+// that Unsure returns is ErrUnknownOutcome, and no longer ErrUnavailable.
 func Unsure(err error) error {
 	if !errors.Is(err, errs.ErrUnavailable) {
 		return err
@@ -195,7 +196,7 @@ type unsureError struct {
 func (e unsureError) Error() string   { return e.text }
 func (e unsureError) Unwrap() []error { return e.is }
 
-// Integer reads a reply that is one number. what is for Unexpected.
+// Integer reads a reply that is one number. The name what stands in the error of another reply (see Unexpected).
 func Integer(what string, m rueidis.RedisMessage) (int64, error) {
 	n, err := m.AsInt64()
 	if err != nil {
@@ -204,8 +205,8 @@ func Integer(what string, m rueidis.RedisMessage) (int64, error) {
 	return n, nil
 }
 
-// Unexpected is the error of a reply that a script does not return. err is what reading it said; nil: it was read, and
-// has other values.
+// Unexpected is the error of a reply that a script does not return. err is the error of reading the reply; nil: reading
+// succeeded, and the values are wrong.
 func Unexpected(what string, reply any, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: unexpected reply: %w", what, err)

@@ -12,8 +12,8 @@ import (
 // time and the monotonic instant at which it was current, and only differences are added to it.
 type Clock struct {
 	mu      sync.Mutex
-	samples map[uint16]Estimate // by hash slot: which node serves a slot need not be known here
-	apart   func() bool         // see Runner.Apart: there are nodes, each with a clock of its own
+	samples map[uint16]Estimate // by hash slot, because nothing here knows the nodes of slots
+	apart   func() bool         // see Runner.Apart: each slot may have a node with a clock of its own
 }
 
 // Estimate is what a Clock knows of a server.
@@ -40,58 +40,59 @@ const sampleAge = 30 * time.Second
 
 // Learn records that the server of key said ms in a reply to a request sent at sent and received at received.
 func (c *Clock) Learn(key string, ms int64, sent, received time.Time) {
-	s := Estimate{Server: ms, At: received, Spread: received.Sub(sent)}
+	sample := Estimate{Server: ms, At: received, Spread: received.Sub(sent)}
 	slot := c.slot(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old, ok := c.samples[slot]; ok && s.Spread > 2*old.Spread+time.Millisecond && received.Sub(old.At) < sampleAge {
+	old, known := c.samples[slot]
+	if known && sample.Spread > 2*old.Spread+time.Millisecond && received.Sub(old.At) < sampleAge {
 		return
 	}
-	c.samples[slot] = s
+	c.samples[slot] = sample
 }
 
-// Relearn is Learn for a reply that proved the estimate wrong: it replaces whatever is known.
+// Relearn is Learn for a reply that proved the estimate wrong, and replaces whatever is known.
 func (c *Clock) Relearn(key string, ms int64, sent, received time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.samples[c.slot(key)] = Estimate{Server: ms, At: received, Spread: received.Sub(sent)}
 }
 
-// Trip returns how long a request to the server of key took, one of the quickest of late; 0 if none is known of.
+// Trip returns how long one of the quickest recent requests to the server of key took, or 0 if none is known.
 func (c *Clock) Trip(key string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.samples[c.slot(key)].Spread
 }
 
-// At returns the server's time at the monotonic instant t, in ms, or 0 if nothing is known of that server yet. It errs
-// to the early side, by at most the round trip of the sample (TestClock_Estimate_IsNeverLate). A request that names
-// it as its not-after may run for the rest of that millisecond: see LastRun.
+// At returns the server's time at the monotonic instant t, in ms, or 0 if nothing is known of that server yet. The
+// estimate errs to the early side, by at most the round trip of the sample (TestClock_Estimate_IsNeverLate). A request
+// that names it as its not-after may run for the rest of that millisecond: see LastRun.
 func (c *Clock) At(key string, t time.Time) int64 {
 	c.mu.Lock()
-	s, ok := c.samples[c.slot(key)]
+	sample, known := c.samples[c.slot(key)]
 	c.mu.Unlock()
-	if !ok {
+	if !known {
 		return 0
 	}
-	d := t.Sub(s.At)
-	if d < 0 { // a sample came while t was computed; division rounds towards zero, and that is the late side then
-		d -= time.Millisecond - 1
+	later := t.Sub(sample.At)
+	if later < 0 { // a sample came while t was computed; division rounds towards zero, and that is the late side then
+		later -= time.Millisecond - 1
 	}
-	return s.Server + d.Milliseconds()
+	return sample.Server + later.Milliseconds()
 }
 
 // near is how soon a waiter leaves that is sent to the server.
 const near = time.Second
 
 // Leaves returns the server's time at t, at which a waiter in a queue on the server gives up, for its entry there: from
-// then on nothing is handed to it. What was handed to it before, and has yet to reach this process, would be released
-// again, a round trip later; and the first in a queue is the one that has waited for longest, so in a crowd with little
-// patience nearly all would be. At errs to the early side, by about as much as the message takes.
+// then on nothing is handed to the waiter. A grant that was handed to it before, and has yet to reach this process,
+// would be released again, a round trip later. The first in a queue has waited for longest, so in a crowd with little
+// patience nearly all grants would be. At errs to the early side, by about as much as the message takes.
 //
-// 0: t is zero, which is never, or more than a second away, or nothing is known of that server yet. Then none is
-// sent: of those who have that much patience few leave, and a server whose clock is stepped forward must not take all
-// that wait for gone.
+// Leaves returns 0, so that no instant is sent, in three cases: t is zero, which is never; t is more than a second
+// away; or nothing is known of that server yet. Few waiters with that much patience leave, and a server whose clock is
+// stepped forward must not take all waiters for gone.
 func (c *Clock) Leaves(key string, t time.Time) int64 {
 	if t.IsZero() || time.Until(t) > near {
 		return 0
@@ -99,22 +100,22 @@ func (c *Clock) Leaves(key string, t time.Time) int64 {
 	return c.At(key, t)
 }
 
-// tick is what the server's time is counted in where instants are compared: whole milliseconds. Whatever lasts until an
-// instant has its millisecond wholly: see lua/clock.lua. So an instant that this machine has from the server, or has
-// named to it, is over there up to one tick later than here. A holder that stops at its instant stops in time. Who
-// waits until it is over adds the tick, by the two functions below and nowhere else.
+// tick is the unit of the server's time where instants are compared: whole milliseconds. A hold that lasts until an
+// instant has the millisecond of the instant wholly: see lua/clock.lua. So an instant that this machine has from the
+// server, or has named to it, is over there up to one tick later than here. A holder that stops at its instant stops in
+// time. A caller that waits until the instant is over adds the tick, by the two functions below and nowhere else.
 const tick = time.Millisecond
 
 // LastRun returns until when a request may run that the server refuses after the instant notAfter: for the rest of that
-// millisecond. What is to come after every run of such a request is sent no earlier.
+// millisecond. A request that has to come after every run of it is sent no earlier.
 func LastRun(notAfter time.Time) time.Time { return notAfter.Add(tick) }
 
-// Expiry returns how long after a reply that says that a lease is left for that long a request finds it expired.
+// Expiry returns how long after a reply with the time left of a lease a request finds the lease expired.
 func Expiry(left time.Duration) time.Duration { return left + tick }
 
-// Left returns how long something is left that ends in the server's millisecond end, where now is, for those that only
-// look: 0 if that has expired, and otherwise a millisecond at least. A holder trusts end-now, which may be 0 when it
-// has not.
+// Left returns how long something is left at now that ends in the server's millisecond end, for people who look: 0 if
+// it has expired, and otherwise a millisecond at least. A holder trusts end-now, which may be 0 before the lease has
+// expired.
 func Left(end, now int64) time.Duration {
 	if now > end {
 		return 0
@@ -124,13 +125,13 @@ func Left(end, now int64) time.Duration {
 
 // Newest returns the newest of the estimates, and how many there are: one for each slot of a Cluster that was asked
 // about, else one.
-func (c *Clock) Newest() (e Estimate, of int) {
+func (c *Clock) Newest() (newest Estimate, count int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.samples {
-		if s.At.After(e.At) {
-			e = s
+	for _, sample := range c.samples {
+		if sample.At.After(newest.At) {
+			newest = sample
 		}
 	}
-	return e, len(c.samples)
+	return newest, len(c.samples)
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Refused returns err as an ErrDenied, if it says that the server does not know the user or that the user lacks a
-// right, or as an ErrInvalidOption, if it says that the server does not take an option of the client. It returns nil if
-// err says neither.
+// Refused returns err as an ErrDenied, if err says that the server does not know the user or that the user lacks a
+// right, and as an ErrInvalidOption, if err says that the server does not take an option of the client. For another err
+// the result is nil.
 func Refused(err error) error {
 	if why, kind := refusal("", err); kind != nil {
 		return fmt.Errorf("%w: %s: %w", kind, why, err)
@@ -48,15 +48,15 @@ func refusal(src string, err error) (why string, kind error) {
 	return "", nil
 }
 
-// BrokenOff reports whether err denies a command inside a script. The script had begun then, and what it wrote before
-// stands. A call that was denied as a whole has done nothing.
+// BrokenOff reports whether err denies a command inside a script. The writes of the script before that command stand. A
+// call that was denied as a whole has done nothing.
 func BrokenOff(err error) bool {
 	var r *raised
 	return errors.Is(err, errs.ErrDenied) && errors.As(err, &r)
 }
 
-// noRight are the texts by which a server says that a right is missing, for a command or for one inside a script. Those
-// about scripts are of Redis before 7.2; later versions, and Valkey, use the same text as for other commands.
+// noRight are the texts by which a server says that a right is missing, for a command or for one inside a script. The
+// texts about scripts are of Redis before 7.2; later versions, and Valkey, use the same text as for other commands.
 var noRight = []string{
 	"NOPERM ",
 	"The user executing the script can't ",

@@ -4,22 +4,22 @@
 //
 //	answered   the server replied, with a result or with an error of the script's own
 //	not run    nothing happened on the server (errs.ErrUnavailable): anything may be sent again
-//	unknown    the request was sent, and no reply was seen (errs.ErrUnknownOutcome): it may have run, or may run later;
-//	           only a script that may run twice can be sent again
+//	unknown    the request was sent, and no reply was seen (errs.ErrUnknownOutcome), so the script may have run, or may
+//	           run later; only a script that may run twice can be sent again
 //
 // # A request
 //
-//  1. An attempt gets a goroutine of its own, which calls rueidis with a deadline of 15 s. The caller waits for it
-//     for the reply, for the call timeout or for the end of its ctx. If the server answered within the last 25 ms, no
-//     connection was begun since, and ctx leaves the call its whole call timeout, the call is made in place: a
-//     cancellation may then go unnoticed until that timeout, if the server falls silent in that very call.
-//  2. EVALSHA is sent; after NOSCRIPT, and after nothing else, EVAL.
-//  3. An error is classified by what it proves: answered; not run (refused before the first write, connection refused,
-//     never sent); unknown.
-//  4. Attempt returns that. Do repeats what did not run, and what is unknown unless Call.Once is set, until its context
-//     ends, with pauses of 2 ms doubled to 256 ms, half of each random.
+//  1. Attempt makes the call in flight: a goroutine calls rueidis with a deadline of 15 s. The caller waits for the
+//     reply, for the call timeout or for the end of its ctx. If the server replied within the last 25 ms, no connection
+//     was begun since, and ctx leaves the call its whole call timeout, Attempt makes the call in place: a cancellation
+//     may then go unnoticed until that timeout, if the server falls silent in that very call.
+//  2. send sends EVALSHA and, after NOSCRIPT and after nothing else, EVAL.
+//  3. classify says what an error proves: answered; not run (refused before the first write, connection refused, never
+//     sent); unknown.
+//  4. Attempt returns the error of that class. Do repeats a call that did not run, and a call of unknown outcome unless
+//     Call.Once is set. The pauses grow from 2 ms to 256 ms, half of each random, and ctx ends the repetition.
 //
-// A caller that has left hears of a grant that comes late by Call.Late, and gives it back:
+// A caller that has left learns of a late grant by Call.Late, and releases it:
 //
 //	caller                          attempt's goroutine       server
 //	Attempt ----------------------> EVALSHA ----------------> (slow)

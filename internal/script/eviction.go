@@ -23,8 +23,8 @@ func (r *Runner) EvictionPolicy(ctx context.Context) string {
 	return policy
 }
 
-// EvictionPolicy returns the first policy other than noeviction among the nodes, and "" if there is none or none of
-// them says so before ctx ends. err is a refusal to say; or why none of them answered.
+// EvictionPolicy returns the first policy other than noeviction among the nodes. It is "" if all nodes have noeviction,
+// or no node says its policy before ctx ends. err is a refusal to say it, or the reason why no node answered.
 func EvictionPolicy(ctx context.Context, client rueidis.Client) (policy string, err error) {
 	silent := eachInfo(ctx, client, []string{"memory"}, func(info map[string]string, refusal error) bool {
 		if p := info["maxmemory_policy"]; refusal == nil && p != "noeviction" {
@@ -40,16 +40,16 @@ func EvictionPolicy(ctx context.Context, client rueidis.Client) (policy string, 
 // Setting is a setting of a server that lets it forget what it has confirmed.
 type Setting struct {
 	Name, Value string
-	Must        string // what it is to be
+	Must        string // the value that it needs
 }
 
-// Forgetful returns the first setting among the nodes by which a server may forget what it has confirmed, and nil if
-// there is none. A node that refuses to say is taken for one, because a promise depends on it. One that cannot be
-// reached is passed over: a node of a Cluster may be down at any time. err is why none of them answered.
+// Forgetful returns the first setting among the nodes by which a server may forget what it has confirmed, or nil. A
+// node that refuses to say its settings counts as one, because a promise depends on it. A node that cannot be reached
+// is passed over, because a node of a Cluster may be down at any time. err is the reason why no node answered.
 //
 // A server without an append-only file begins with its last snapshot, or with nothing, when it is started again; and
 // its replicas begin likewise, if that is done before one of them was promoted. A primary that does not need its
-// replicas to be there goes on when it was cut off from them, and grants what the one that was promoted grants, too.
+// replicas to be there goes on when it was cut off from them, and grants again what the promoted replica has granted.
 func Forgetful(ctx context.Context, client rueidis.Client) (found *Setting, err error) {
 	err = eachInfo(ctx, client, []string{"persistence", "replication"}, func(info map[string]string, err error) bool {
 		switch {
@@ -57,7 +57,7 @@ func Forgetful(ctx context.Context, client rueidis.Client) (found *Setting, err 
 			found = &Setting{"INFO", err.Error(), "allowed, to see the server's settings"}
 		case info["aof_enabled"] != "1":
 			found = &Setting{"appendonly", "no", "yes"}
-		case info["role"] == "master" && info["min_slaves_good_slaves"] == "": // it says so only where it needs them
+		case info["role"] == "master" && info["min_slaves_good_slaves"] == "": // the field is there if replicas are needed
 			found = &Setting{"min-replicas-to-write", "0", "1 or more"}
 		}
 		return found == nil
@@ -65,10 +65,10 @@ func Forgetful(ctx context.Context, client rueidis.Client) (found *Setting, err 
 	return found, err
 }
 
-// eachInfo calls f with what INFO says of each node that answers, or its refusal, until f returns false or ctx ends.
-// silent is the last error if none of them answered. INFO is allowed where CONFIG is forbidden. It asks on connections
-// of its own: two calls at a time make rueidis pipeline on that connection from then on, which is slower for a single
-// caller.
+// eachInfo calls f with the INFO of each node that answers, or with its refusal, until f returns false or ctx ends.
+// silent is the last error if no node answered. INFO is allowed where CONFIG is forbidden. Each node is asked on a
+// connection of its own: two calls at a time make rueidis pipeline on a connection from then on, which is slower for a
+// single caller.
 func eachInfo(ctx context.Context, client rueidis.Client, sections []string,
 	f func(info map[string]string, refusal error) bool) (silent error) {
 	answered := false

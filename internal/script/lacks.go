@@ -13,9 +13,9 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// without are the words by which servers and proxies say that they do not do a command: those of Redis, Valkey and
-// Dragonfly, of Redis Software, of Envoy, of Alibaba Cloud, and of other proxies. package profiles has the whole texts.
-var without = []string{"unknown command", "unknown subcommand", "unsupported", "not supported", "not support ",
+// unsupportedTexts are the words by which servers and proxies say that they do not do a command: Redis, Valkey and
+// Dragonfly, Redis Software, Envoy, Alibaba Cloud, and other proxies. Package profiles has the whole texts.
+var unsupportedTexts = []string{"unknown command", "unknown subcommand", "unsupported", "not supported", "not support ",
 	"not allowed", "not available", "disallowed", "disabled"}
 
 // Unsupported reports whether err is the answer of a server, or of a proxy before it, that does not do the command, or
@@ -31,16 +31,17 @@ func Unsupported(err error) bool {
 	if strings.HasPrefix(text, "noperm ") {
 		return strings.Contains(text, " run the ") && !strings.Contains(text, inScript) // not a key, nor a channel
 	}
-	return slices.ContainsFunc(without, func(words string) bool { return strings.Contains(text, words) }) &&
+	return slices.ContainsFunc(unsupportedTexts, func(words string) bool { return strings.Contains(text, words) }) &&
 		!strings.Contains(text, "script") && !strings.HasPrefix(text, "section ") // of INFO, as miniredis says
 }
 
-// noEvalsha reports whether err refuses EVALSHA, and so proves that nothing ran. A user who lacks the right to it is
-// denied: that can be granted, and the error names it.
+// noEvalsha reports whether err refuses EVALSHA, and so proves that nothing ran. A user who lacks the right to EVALSHA
+// is denied: the error names the right, which can be granted.
 func noEvalsha(err error) bool { return Unsupported(err) && !strings.HasPrefix(err.Error(), "NOPERM ") }
 
-// CanWait returns why MinReplicas cannot be so many on a server: ErrInvalidOption if it refuses WAIT, ErrUnavailable if
-// it does not answer that within limit. A refusal that passes, as of a server that is loading, is none.
+// CanWait returns why MinReplicas cannot be so many on a server: ErrInvalidOption if the server refuses WAIT,
+// ErrUnavailable if it does not answer WAIT within limit. A refusal that passes, as of a server that is loading, does
+// not count.
 func CanWait(ctx context.Context, client rueidis.Client, limit time.Duration, replicas int) error {
 	if replicas == 0 {
 		return nil
@@ -60,7 +61,7 @@ func CanWait(ctx context.Context, client rueidis.Client, limit time.Duration, re
 	return fmt.Errorf("%w: MinReplicas is %d, and the server does not answer WAIT: %w", errs.ErrUnavailable, replicas, err)
 }
 
-// NotConfirmed is the error of what MinReplicas is set for, on a server that refuses WAIT.
+// NotConfirmed is the error of a call that replicas are to confirm (MinReplicas), on a server that refuses WAIT.
 func NotConfirmed(replicas int, refusal error) error {
 	return errs.InvalidOption("MinReplicas", replicas, "0: the server refuses WAIT: "+refusal.Error())
 }

@@ -17,15 +17,15 @@ import (
 //	-- uses: clock, owners
 //
 // which names the libraries whose functions it calls. A library consists of local functions and local constants, each
-// of which begins in the first column. It may use other libraries.
+// of which begins in the first column. A library may use other libraries.
 //
-// What is sent is the script with those functions and constants of its libraries that it uses, directly or through
-// others. The server makes every function anew in each run, so only functions that are used are sent. They stand after
-// the script's header, or where the script has the line
+// The text that is sent is the script with the functions and constants of its libraries that it uses, directly or
+// through others. The server makes every function anew in each run, so functions that are not used are left out. The
+// libraries stand after the script's header, or where the script has the line
 //
 //	-- libraries
 //
-// if it has one. The most frequent path stands before that line, and costs no function at all.
+// The most frequent path stands before that line, and costs no function at all.
 //
 // A function of a library may have that line too. Values that only this function uses stand below it, so they
 // are made when the function is called: use it for functions that a script seldom needs.
@@ -36,10 +36,10 @@ var libraries embed.FS
 // marker is the line where libraries stand.
 const marker = "-- libraries\n"
 
-// Load makes a script of the file lua/<file>.lua in files, with what it uses of its libraries. name stands in error
-// texts. Load panics if there is no such file. The text is put together when the script is first sent, so that a
-// program pays at its start for no script; that panics if a library is missing, or if one is not laid out as libraries
-// are. No program gets there (TestScripts_Libraries_AreDeclared puts every file together).
+// Load makes a script of the file lua/<file>.lua in files, with the libraries that the file uses. name stands in error
+// texts. Load panics if the file is missing. The text is put together when the script is first sent, so that a program
+// pays at its start for no script. Sending panics if a library is missing or is not laid out as a library, which no
+// released program does (TestScripts_Libraries_AreDeclared puts every file together).
 func Load(name string, files fs.FS, file string) *Script {
 	if _, err := fs.Stat(files, "lua/"+file+".lua"); err != nil {
 		panic("script: " + err.Error())
@@ -174,7 +174,7 @@ func defined(line string) (names []string) {
 }
 
 // pick returns the texts of the parts that a text uses, directly or through others, in their order. Two parts do not
-// define the same name. What only a part with the marker uses is put there.
+// define the same name. A part that only one part with the marker uses stands inside that part, at the marker.
 func pick(parts []part, text string) (texts []string) {
 	of := map[string]int{}
 	for i, p := range parts {
@@ -205,8 +205,8 @@ func pick(parts []part, text string) (texts []string) {
 	return texts
 }
 
-// used is which of the parts a text uses, but for what only the part with the number but uses. of are their numbers by
-// their names.
+// used returns which of the parts a text uses. Parts that only the part with the number but uses are left out. of are
+// the numbers of the parts by their names.
 func used(parts []part, of map[string]int, text string, but int) []bool {
 	taken := make([]bool, len(parts))
 	for todo := []string{text}; len(todo) > 0; {
@@ -223,8 +223,8 @@ func used(parts []part, of map[string]int, text string, but int) []bool {
 	return taken
 }
 
-// identifiers are the names in a piece of Lua, but for fields and for what stands in comments and strings. It is
-// written out because a regular expression takes ten times as long, which the first call of each script would.
+// identifiers are the names in a piece of Lua, without fields, comments and strings. A regular expression would take
+// ten times as long at the first call of each script.
 func identifiers(text string) iter.Seq[string] {
 	return func(yield func(string) bool) { eachIdentifier(text, yield) }
 }

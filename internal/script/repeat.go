@@ -17,8 +17,8 @@ func (r *Runner) Do(ctx context.Context, c Call) (reply rueidis.RedisMessage, er
 	return r.DoWithin(ctx, c, 0, nil)
 }
 
-// DoWithin is Do that ends after bound, with cause why, if bound is not 0. bound is no shorter than the call timeout.
-// So the first attempt, which is the only one of nearly every call, needs no context of its own.
+// DoWithin is Do that ends after bound, with cause why, if bound is not 0. A bound is at least the call timeout, so the
+// first attempt, which is the only one of nearly every call, needs no context of its own.
 func (r *Runner) DoWithin(ctx context.Context, c Call, bound time.Duration, why error) (rueidis.RedisMessage, error) {
 	start := r.elapsed()
 	c.start = start
@@ -74,16 +74,16 @@ func Repeat(ctx context.Context, once bool, try func() error) (unsure bool, err 
 // Backoff is the pause after the n-th failed attempt in a row: 2 ms doubled to 256 ms, half of it random, so that
 // the clients of a server that comes back do not arrive together.
 func Backoff(n int) time.Duration {
-	d := 2 * time.Millisecond << min(n, 7)
-	return d/2 + rand.N(d/2)
+	longest := 2 * time.Millisecond << min(n, 7)
+	return longest/2 + rand.N(longest/2)
 }
 
 // Pause waits for d and reports whether ctx lasted that long.
 func Pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-t.C:
+	case <-timer.C:
 		return true
 	case <-ctx.Done():
 		return false

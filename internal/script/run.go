@@ -49,10 +49,10 @@ func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	return r
 }
 
-// Late has the error of a call that got no reply in time wrap err, where the time is not that of Options.CallTimeout.
+// Late sets the error of a call without a reply in time, where the time is not that of Options.CallTimeout.
 func (r *Runner) Late(err error) { r.late = err }
 
-// HeedDials tells the runner of the connections that the client makes. It is called before the first call. Without it a
+// HeedDials gives the runner the count of the connections that the client makes, before the first call. Without it a
 // connection that is lost and cannot be made anew may keep calls for rueidis' Dialer.Timeout that were made within
 // freshFor of the last reply.
 func (r *Runner) HeedDials(dials *errs.Dials) { r.dials = dials }
@@ -62,9 +62,9 @@ func (r *Runner) HeedDials(dials *errs.Dials) { r.dials = dials }
 func (r *Runner) Dials() int64 { return r.dials.Begun() }
 
 // Attempt sends the call once and waits for its reply until ctx ends, and for no longer than the call timeout unless it
-// is Patient. It outlasts neither, whatever rueidis and the server do.
+// is Patient, whatever rueidis and the server do.
 //
-// In general the call gets a goroutine of its own (see inFlight). That costs two switches of goroutines, more than all
+// In general the call gets a goroutine of its own (see inFlight). The two switches of goroutines cost more than all
 // else that is added to a call. A server that replied a moment ago has no full ring, so then the call is made in place
 // if ctx leaves it its whole call timeout.
 func (r *Runner) Attempt(ctx context.Context, c Call) (reply rueidis.RedisMessage, err error) {
@@ -76,7 +76,7 @@ func (r *Runner) Attempt(ctx context.Context, c Call) (reply rueidis.RedisMessag
 	limit := r.base.Add(start + r.timeout)
 	switch {
 	case ctx.Err() != nil:
-		err = errNotSent{r.explained(c, errs.Cut(errs.Ended(ctx)))}
+		err = gaveUp{r.explained(c, errs.Cut(errs.Ended(ctx))), false}
 	case c.fitsInPlace() && last.isFresh(start, dials) && outlasts(ctx, limit):
 		reply, err = r.inPlace(ctx, c, limit)
 	default:
@@ -95,8 +95,8 @@ func (r *Runner) Attempt(ctx context.Context, c Call) (reply rueidis.RedisMessag
 	return reply, err
 }
 
-// elapsed is the monotonic time since base. It is read seldom, because that costs as much as the rest of a call that is
-// made in place.
+// elapsed returns the monotonic time since base. Reading the clock costs as much as the rest of a call that is made in
+// place, so it is read twice for a call.
 func (r *Runner) elapsed() time.Duration { return time.Since(r.base) }
 
 // outlasts reports whether ctx leaves the call as much time as limit does. A nearer deadline would be set on the
@@ -121,14 +121,14 @@ func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time) (rueidis.
 		if err = errs.Cut(errs.Ended(ctx)); err == nil {
 			err = r.late
 		}
-		err = errInFlight{err}
+		err = gaveUp{err, true}
 	}
 	return reply, err
 }
 
 // inFlight makes the call on a goroutine of its own, and waits for it.
 //
-// rueidis does not heed the caller's ctx everywhere: it ignores ctx while its ring is full (its issue 858), and on a
+// rueidis does not heed the caller's ctx everywhere. While its ring is full (its issue 858) it ignores ctx, and on a
 // connection that is not pipelining it looks at the deadline and never at cancellation. The caller would wait too long.
 // rueidis also drops a reply that comes late, so that a grant which arrives after the caller has left would never be
 // released. So the flight gets a deadline far away, and the caller leaves when its own patience ends
@@ -140,23 +140,23 @@ func (r *Runner) inFlight(ctx context.Context, c Call) (rueidis.RedisMessage, er
 	if !c.Patient {
 		timer.Reset(r.timeout)
 	}
-	var gaveUp error
+	var why error
 	select {
 	case <-f.done:
 	case <-ctx.Done():
-		gaveUp = errs.Cut(errs.Ended(ctx))
+		why = errs.Cut(errs.Ended(ctx))
 	case <-timer.C:
-		gaveUp = r.late
+		why = r.late
 	}
 	timer.Stop()
 	r.timers.Put(timer)
-	if gaveUp != nil {
-		gaveUp = r.explained(c, gaveUp)
+	if why != nil {
+		why = r.explained(c, why)
 		if f.state.CompareAndSwap(boarding, abandoned) {
-			return rueidis.RedisMessage{}, errNotSent{gaveUp}
+			return rueidis.RedisMessage{}, gaveUp{why, false}
 		}
 		if f.state.CompareAndSwap(flying, abandoned) {
-			return rueidis.RedisMessage{}, errInFlight{gaveUp}
+			return rueidis.RedisMessage{}, gaveUp{why, true}
 		}
 	}
 	<-f.done
@@ -167,25 +167,25 @@ func (r *Runner) inFlight(ctx context.Context, c Call) (rueidis.RedisMessage, er
 	return reply, err
 }
 
-// explained is gaveUp with the reason why no connection could be made. rueidis repeats a read by itself, without a
-// word, for as long as it may.
-func (r *Runner) explained(c Call, gaveUp error) error {
-	if why := r.dials.Failure(); why != nil && c.repeats() {
-		return fmt.Errorf("%w: %w", gaveUp, why)
+// explained adds to why the reason why no connection could be made. rueidis repeats a read by itself, without a word,
+// for as long as it may.
+func (r *Runner) explained(c Call, why error) error {
+	if failure := r.dials.Failure(); failure != nil && c.repeats() {
+		return fmt.Errorf("%w: %w", why, failure)
 	}
-	return gaveUp
+	return why
 }
 
 var errCallTimeout = errors.New("no reply within the call timeout")
 
-// errNotSent: the context had ended before anything was sent. errInFlight: it ended while a reply was awaited.
-type (
-	errNotSent  struct{ error }
-	errInFlight struct{ error }
-)
+// gaveUp is the error of a call whose caller no longer waits for it: before the call was sent, or while it awaited the
+// reply. It wraps the reason.
+type gaveUp struct {
+	error
+	sent bool
+}
 
-func (e errNotSent) Unwrap() error  { return e.error }
-func (e errInFlight) Unwrap() error { return e.error }
+func (e gaveUp) Unwrap() error { return e.error }
 
 const (
 	boarding int32 = iota // its goroutine has yet to run
@@ -194,9 +194,9 @@ const (
 	abandoned
 )
 
-// flight is one attempt on its own goroutine. One whose caller has left by the time that goroutine runs is not sent any
-// more: it would run on the server after what that caller sends to take it back, and on a busy machine many would
-// (TestAttempt_SaysNotSent_IsNeverSent).
+// flight is one attempt on its own goroutine. If its caller has left by the time that goroutine runs, the call is not
+// sent any more: otherwise it would run on the server after the request by which that caller takes it back, and on a
+// busy machine many would (TestAttempt_SaysNotSent_IsNeverSent).
 type flight struct {
 	r      *Runner
 	values context.Context

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Script is one Lua script. Its text is an embedded .lua file, so that the text and its SHA never depend on arguments.
-// It is safe for concurrent use.
+// Script is one Lua script, for concurrent use. Its text is an embedded .lua file, so that the text and its SHA never
+// depend on arguments.
 type Script struct {
 	name  string
 	plain string      // the command, of one that is sent as it is
@@ -24,8 +24,8 @@ func New(name, src string) *Script {
 	return lazy(name, func() string { return src })
 }
 
-// Plain returns a command that is sent as it is, with the keys and then the arguments of the call. One that only reads
-// is a name for errors: see Call.Command.
+// Plain returns a command that is sent as it is, with the keys and then the arguments of the call. For a command that
+// only reads, it is a name for errors: see Call.Command.
 func Plain(name string) *Script { return &Script{name: name, plain: strings.ToUpper(name)} }
 
 // Reads returns s for calls that only read. Such a call has no outcome: without a reply it is as if it had not run. The

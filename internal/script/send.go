@@ -17,10 +17,11 @@ func (r *Runner) send(ctx context.Context, c Call) (result rueidis.RedisResult, 
 	case c.CachedFor > 0:
 		return r.client.DoCache(ctx, c.Cached, c.CachedFor), nil
 	case c.Command != nil:
-		// A command that only reads is pinned, so that rueidis (1.0.79) does not recycle it: it is sent again by rueidis
-		// itself, on another connection, when its own ends. It is recycled when that one answers, while the writer of the
-		// connection that has ended may still be reading its words: they would be those of the next command that is built, in
-		// part (TestRead_RepeatedByRueidis_IsNotRecycled). Other commands and scripts are never sent again so.
+		// A command that only reads is pinned, so that rueidis (1.0.79) does not recycle it. rueidis itself sends such a
+		// command again, on another connection, when its own ends. It would recycle the command when the other connection
+		// answers, while the writer of the ended connection may still be reading its words, and would write words of the next
+		// command that is built (TestRead_RepeatedByRueidis_IsNotRecycled). Other commands and scripts are never sent again
+		// so.
 		return r.client.Do(ctx, c.Command(r.client.B()).Pin()), nil
 	case c.Tracked == nil && c.Replicas == 0:
 		result = r.client.Do(ctx, c.command(r.client.B()))
@@ -61,7 +62,7 @@ const redirects = 3
 // the script alone: the WAIT is answered by the node where nothing was written. (At an ASK rueidis panics.) So the
 // redirections are followed here, each time with both.
 func (r *Runner) sendToPrimary(ctx context.Context, c Call) (result rueidis.RedisResult, unmet error) {
-	conn, release := r.client.Dedicate() // which follows none
+	conn, release := r.client.Dedicate() // a dedicated connection follows no redirection
 	busy := false
 	defer func() {
 		if busy { // rueidis (1.0.79) would unsubscribe on it, and panic when that is refused, too: see pubsub

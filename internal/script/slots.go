@@ -12,20 +12,20 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// A Cluster takes the keys of a script only from one slot. A client of the Cluster knows that. One that sees it as one
-// server, behind a proxy, learns it by the first call that is refused: from then on what it gathers for one call, as
-// renewals, is of one slot, as for a Cluster (Apart).
+// A Cluster takes the keys of a script only from one slot. A client of the Cluster knows that. A client that sees the
+// Cluster as one server, behind a proxy, learns it by the first call that is refused: from then on each call that
+// carries several objects, such as a renewal, is of one slot, as for a Cluster (Apart).
 //
-// The call that was refused is made at once in parts, by who made it (AcrossSlots, BySlot):
+// The caller makes the refused call again at once, in parts (AcrossSlots, BySlot):
 //
 //	client                              proxy, or the node behind it
 //	one call for a, b and c ----------> looks at the slots of KEYS before the script begins: refused, nothing has run
 //	a and c, of one slot   ----------> run
 //	b                      ----------> runs
 //
-// That a refusal proves that nothing has run is assumed of proxies, too. They have the whole call when they answer, and
-// none is known to run a script in parts. A proxy that asks no one, and has the server of the first key run the call,
-// is found out only by that server, if it is a node of a Cluster. If it is not, the script runs on keys of which others
+// Proxies are assumed to refuse before anything has run. A proxy has the whole call when it answers, and no known proxy
+// runs a script in parts. A proxy that does not look at slots, and has the server of the first key run the call, is
+// found out only by that server, if it is a node of a Cluster. Otherwise the script runs on keys of which other servers
 // know nothing, and no client can see that: see docs/operations.md.
 
 // apartTexts are what is in the texts of Redis ("CROSSSLOT Keys in request don't hash to the same slot"), Alibaba Cloud
@@ -33,8 +33,8 @@ import (
 // supported for this command"), in small letters.
 var apartTexts = []string{"crossslot", "cross-slot", "same slot"}
 
-// wantsOneSlot reports whether err refuses a call because of the slots of its keys. What a script ends with is not
-// meant: the script had begun.
+// wantsOneSlot reports whether err refuses a call because of the slots of its keys. The error with which a script ended
+// does not count, because the script had begun.
 func wantsOneSlot(err error) bool {
 	re, answered := rueidis.IsRedisErr(err)
 	if !answered || passing(re) {
@@ -57,8 +57,9 @@ func AcrossSlots(err error) bool {
 	return errors.As(err, &e)
 }
 
-// refusedSlots is the error of a call with these keys whose answer was answer, and notes that the server wants one slot
-// in each call, if it says so. The keys of one slot it refused for another reason, which no parts would help.
+// refusedSlots returns the error err of a call with these keys as acrossSlots, if the server's answer refuses the call
+// for the slots of its keys, and notes that the server wants one slot in each call. A refusal of keys that are all of
+// one slot has another reason, which parts would not help.
 func (r *Runner) refusedSlots(keys []string, answer, err error) error {
 	if !wantsOneSlot(answer) || !slices.ContainsFunc(keys[1:], func(key string) bool {
 		return keyname.Slot(key) != keyname.Slot(keys[0])

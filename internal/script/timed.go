@@ -22,7 +22,7 @@ type Reply interface {
 // Deadlines cannot do that: a request that was sent may run at any time later.
 //
 // The instant, not after, is in the server's own time, which this client estimates from earlier replies (see Clock).
-// The first call to a server has none.
+// The first call to a server has no such instant.
 //
 //	this client                                 server
 //	estimates that the server's clock is at T
@@ -36,26 +36,26 @@ type Reply interface {
 // After a second LATE the estimate is not to blame: requests take too long to arrive. The caller learns that nothing
 // was done, and may try again later (TestTimed_LateReply_LearnsTheClockAndRepeats).
 type Timed[R Reply] struct {
-	Key string // whose server's clock counts
+	Key string // its server's clock counts
 	// GiveUp is how long after sending the caller gives up on the request. Zero: the runner's call timeout, as is right
 	// for one attempt. If the deadline of the caller's context is sooner, the caller gives up then.
 	GiveUp time.Duration
 	// Beyond is how long after that deadline the caller still waits for the reply.
 	Beyond time.Duration
-	// Send makes the call. It is called again, with another sent and notAfter, for the one retry. notAfter is the
-	// server's time in ms, 0 for none. What is written on the server holds from sent on, at the earliest.
+	// Send makes the call, and is called again for the one retry, with another sent and notAfter. notAfter is the server's
+	// time in ms, 0 for none. The script's writes hold from sent on, at the earliest.
 	Send func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error)
 	// Decode reads the reply.
 	Decode func(rueidis.RedisMessage) (R, error)
 
 	// Runs is set by Run: how long after its send the last request may run if it was not answered, which is until its
-	// not-after. Where the server's time is not known nothing refuses it; then it is when it has arrived in all
+	// not-after. Where the server's time is not known nothing refuses the request, and Runs is when it has arrived in all
 	// likelihood. (A time would put t on the heap.)
 	Runs time.Duration
 }
 
-// Run makes the call. A reply is returned if the error is nil, and with an errs.ErrNotReplicated. ErrUnavailable: the
-// request came too late, or Send said so. Other errors are those of Send and Decode.
+// Run makes the call. The reply is valid if the error is nil, and with IsUnreplicated. ErrUnavailable: the request came
+// too late, or Send said so. Other errors are those of Send and Decode.
 func (t *Timed[R]) Run(ctx context.Context, r *Runner) (reply R, err error) {
 	for again := false; ; again = true {
 		sent := time.Now()

@@ -16,19 +16,19 @@ func scaled(n int64, unit time.Duration) time.Duration {
 	return time.Duration(max(-most, min(most, n))) * unit
 }
 
-// Millis returns d as an argument of a script: in whole milliseconds, rounded up. It is for durations: leases, the ends
-// of keys, and times for which something is remembered or waited for. Rounded up,
+// Millis returns d as an argument of a script: in whole milliseconds, rounded up. Durations are leases, the ends of
+// keys, and times for which something is remembered or waited for. Rounded up,
 //
 //   - a lease lasts on the server no shorter than its holder believes, which counts in nanoseconds;
 //   - a key that is to exist for d exists for d;
 //   - and no bound becomes 0, which PEXPIRE takes for "now", WAIT for "forever" and scripts for "none".
 //
-// It is not for instants: one after which a request is refused is rounded down (Clock.At, NotAfter).
+// An instant after which a request is refused is rounded down instead (Clock.At, NotAfter).
 func Millis(d time.Duration) string { return strconv.FormatInt(millis(d), 10) }
 
 // NotAfter returns the instant at which the wait of a caller ends that still waits for d, in the server's ms, where
-// server is the time of its last reply. A request that says so is not done later. It is rounded down, and the server's
-// time has gone on since the reply, so it is never later than the end of d.
+// server is the time of its last reply. The server does nothing for a request with that instant later. The instant is
+// rounded down, and the server's time has gone on since the reply, so the instant is never later than the end of d.
 func NotAfter(server int64, d time.Duration) string {
 	return strconv.FormatInt(server+d.Milliseconds(), 10)
 }
