@@ -265,7 +265,7 @@ func (s *Semaphore) request(ctx context.Context, all []wait.QueueEntry, enqueue 
 	}
 	reply, err := timed.Run(ctx, c.runner)
 	r = requestReply{acquireReply: reply, sent: sent, received: time.Now(), lastRun: sent.Add(timed.Runs)}
-	if errors.Is(err, errs.ErrNotReplicated) {
+	if script.IsUnreplicated(err) {
 		if r.status == acquireDone { // otherwise there is nothing that replicas need have
 			r.unmet = err
 		}
