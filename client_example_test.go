@@ -29,6 +29,32 @@ func ExampleSafety() {
 	// Output: true
 }
 
+// One observer for all packages, here of what takes and what counts.
+func ExampleObserver() {
+	defer serve()()
+	ctx := context.Background()
+	var observe redlatch.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+		switch e.Kind {
+		case redlatch.EventAcquired, redlatch.EventReleased, redlatch.EventWritten:
+			fmt.Println(e.Package, e.Kind, e.Name, e.Err)
+		}
+		return ctx
+	}
+	red, err := redlatch.Open(ctx, option, redlatch.Options{CallTimeout: 10 * time.Second, Observer: observe})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer red.Close(ctx)
+	red.Locks().Reentrant("report").Do(ctx, func(ctx context.Context) error {
+		_, err := red.Counters().Counter("reports", rcounter.CounterOptions{}).Incr(ctx)
+		return err
+	})
+	// Output:
+	// rlock acquired report <nil>
+	// rcounter written reports <nil>
+	// rlock released report <nil>
+}
+
 // Every package through one door. An error is answered with what the package says of it; here it ends the program.
 func ExampleClient() {
 	defer serve()()

@@ -25,7 +25,7 @@ import (
 
 // Options of Open. The zero value is good.
 //
-// The first eight fields are for all packages: they are set in the options of each package that has a field of that
+// The first nine fields are for all packages: they are set in the options of each package that has a field of that
 // name. The functions then get these options, to set what differs from package to package, and to take back what is set
 // for all:
 //
@@ -56,6 +56,9 @@ type Options struct {
 	Process string
 	// Logger gets the lines of all packages. Defaults to slog.Default().
 	Logger *slog.Logger
+	// Observer is called with the events of all packages. If a function below sets an Observer for its package, that one
+	// is called first. Defaults to none.
+	Observer Observer
 
 	// Hub can set NewClient, a constructor of the rueidis client that adds tracing or hooks.
 	Hub        func(*pubsub.Options)
@@ -127,7 +130,7 @@ type packages struct {
 
 // packages calls the functions of o, each once.
 func (o *Options) packages() packages {
-	return packages{
+	p := packages{
 		hub: with(o.Hub, pubsub.Options{CallTimeout: o.CallTimeout, Logger: o.Logger}),
 		locks: with(o.Locks, rlock.Options{
 			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
@@ -156,6 +159,11 @@ func (o *Options) packages() packages {
 			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger,
 		}),
 	}
+	for _, own := range []*Observer{&p.hub.Observer, &p.locks.Observer, &p.elections.Observer, &p.semaphores.Observer,
+		&p.counters.Observer, &p.stocks.Observer, &p.packets.Observer, &p.limiters.Observer} {
+		*own = own.And(o.Observer)
+	}
+	return p
 }
 
 // clients makes the client of every package. They are returned also with an error, to be closed.

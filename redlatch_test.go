@@ -60,6 +60,32 @@ func TestOpen_OptionOfOnePackage_TakesBackTheCommonOne(t *testing.T) {
 	require.True(t, server.Embedded.Exists("hits"))
 }
 
+func TestOpen_ObserverOfAllAndOfOnePackage_AreBothCalled(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	var steps redistest.Steps
+	red := open(t, redistest.Embedded(t), redlatch.Options{CallTimeout: 20 * time.Second,
+		Observer: func(ctx context.Context, e redlatch.Event) context.Context {
+			steps.Note("all: %s %s %s %v", e.Package, e.Kind, e.Name, ctx.Value(key{}))
+			return nil
+		},
+		Locks: func(o *rlock.Options) {
+			o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+				steps.Note("one: %s %s", e.Kind, e.Name)
+				return context.WithValue(ctx, key{}, "of the first")
+			}
+		}})
+	_, err := red.Locks().Reentrant("report").TryLock(t.Context(), 0, time.Minute)
+	require.NoError(t, err)
+	_, err = red.Counters().Counter("hits", rcounter.CounterOptions{}).Incr(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"one: acquiring report", "all: rlock acquiring report of the first",
+		"one: acquired report", "all: rlock acquired report of the first",
+		"all: rcounter written hits <nil>",
+	}, steps.Take())
+}
+
 func TestOpen_ContextEnds_NamesTheCause(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // its backlog takes connections, and nothing answers

@@ -7,6 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -83,14 +84,15 @@ func ExampleNew() {
 	defer client.Close()
 	ctx := context.Background()
 	var hub *pubsub.Hub
-	events := map[pubsub.EventKind]int{}
-	var news pubsub.Observer = func(e pubsub.Event) {
-		if events[e.Kind]++; e.Kind == pubsub.EventSubscribed {
-			fmt.Println("subscribed to", e.Channel)
+	events := map[redlatch.EventKind]int{}
+	var news pubsub.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+		if events[e.Kind]++; e.Kind == redlatch.EventSubscribed {
+			fmt.Println("subscribed to", e.Name)
 		}
-		if e.Kind == pubsub.EventLost {
+		if e.Kind == redlatch.EventLost {
 			fmt.Println("cut off:", e.Err)
 		}
+		return ctx
 	}
 	hub, err = pubsub.New(client, pubsub.Options{Observer: news})
 	if err != nil {

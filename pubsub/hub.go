@@ -60,6 +60,10 @@ type Options struct {
 	lacks *errs.Lacks    // likewise
 }
 
+// Observer is called with what happens to the subscriptions of a client. It is redlatch.Observer, which is one type
+// for all packages.
+type Observer = errs.Observer
+
 // Hub receives push messages for the whole process. A process needs one for each server. It is safe for concurrent use.
 type Hub struct {
 	client   rueidis.Client

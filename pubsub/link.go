@@ -94,7 +94,7 @@ func (l *link) disconnected(err error) (lost bool) {
 	lost = err != nil && len(l.want) > 0 && !h.closed // without an error nothing was wanted when it ended
 	h.lost = h.lost || lost
 	if lost {
-		h.observe(Event{Kind: EventLost, Node: l.addr, Err: err})
+		h.observe(errs.Event{Kind: errs.EventLost, Name: l.addr, Err: err})
 	}
 	return lost
 }
@@ -472,7 +472,7 @@ func (l *link) refused(name string, err error) bool {
 		l.wake()
 		return false
 	}
-	h.observe(Event{Kind: EventRefused, Channel: name, Err: err})
+	h.observe(errs.Event{Kind: errs.EventRefused, Name: name, Err: err})
 	if script.Unsupported(err) {
 		h.lacks.Note(errs.LackSubscribe, err) // the line below is its own
 	}

@@ -1,55 +1,27 @@
 package pubsub
 
-// Observer is called with what happens to a hub's subscriptions, for metrics. It runs on the goroutine where that
-// happens, mostly the connection's reader, so it must return at once and call nothing that waits for the server, such
-// as Subscribe. One event comes after the other; a call of Subscribe returns after the event that it waits for. A panic
-// in it is logged and otherwise ignored. It gets no context, because no caller causes these events.
-type Observer func(e Event)
+import (
+	"context"
 
-// Event is something that happened to a hub's subscriptions. Its Kind says which fields are set.
-type Event struct {
-	Kind EventKind
-	// Channel is the channel. Of all but EventLost.
-	Channel string
-	// Again: the channel had been confirmed before, and was down meanwhile. Of EventSubscribed.
-	Again bool
-	// Node is the address of the connection's node in a Cluster; "" elsewhere. Of EventLost.
-	Node string
-	// Err is the server's refusal, or why the connection ended; never nil. Of EventRefused and EventLost.
-	Err error
-}
-
-// EventKind is the kind of an Event, in words.
-type EventKind string
-
-// The kinds of events.
-const (
-	// EventSubscribed: the server confirmed a channel (Channel, Again).
-	EventSubscribed EventKind = "subscribed"
-	// EventRefused: the server refused to subscribe a channel (Channel, Err).
-	EventRefused EventKind = "refused"
-	// EventLost: a connection with subscriptions ended, or could not be made (Node, Err). The hub tries another.
-	EventLost EventKind = "lost"
-	// EventDropped: a message was dropped, because Options.Buffer others waited for a subscriber (Channel). A Gap stands
-	// in its place.
-	EventDropped EventKind = "dropped"
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // note is what is left to do when mu is let go of: the observer gets an event, or an answer is given.
 type note struct {
-	Event
+	errs.Event
 	answer *answer
 }
 
 // observe has unlock give e to the observer. What goes wrong is also kept for the debug page. Called with mu held.
-func (h *Hub) observe(e Event) {
+func (h *Hub) observe(e errs.Event) {
 	switch e.Kind {
-	case EventRefused:
-		h.recent.Add("subscribe", e.Channel, e.Err)
-	case EventLost:
-		h.recent.Add("subscriptions", e.Node, e.Err)
+	case errs.EventRefused:
+		h.recent.Add("subscribe", e.Name, e.Err)
+	case errs.EventLost:
+		h.recent.Add("subscriptions", e.Name, e.Err)
 	}
 	if h.observer != nil {
+		e.Package = "pubsub"
 		h.notes = append(h.notes, note{Event: e})
 	}
 }
@@ -92,10 +64,5 @@ func (h *Hub) see(n note) {
 		close(n.answer.given)
 		return
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			h.log.Error("redlatch: observer panicked", "panic", p)
-		}
-	}()
-	h.observer(n.Event)
+	errs.Tell(context.Background(), h.observer, n.Event, h.log)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -183,18 +184,20 @@ func TestSubscription_LostConnection_IsAGapAndSubscribedAgain(t *testing.T) {
 	admin := s.Client(t)
 	var book redistest.Logbook
 	var first, again, lost atomic.Int64
-	h := newHub(t, s.Client(t), pubsub.Options{Logger: book.Logger(), Observer: func(e pubsub.Event) {
-		switch {
-		case e.Kind == pubsub.EventLost:
-			lost.Add(1)
-			panic("an observer")
-		case e.Kind != pubsub.EventSubscribed:
-		case e.Again:
-			again.Add(1)
-		default:
-			first.Add(1)
-		}
-	}})
+	h := newHub(t, s.Client(t), pubsub.Options{Logger: book.Logger(),
+		Observer: func(_ context.Context, e redlatch.Event) context.Context {
+			switch {
+			case e.Kind == redlatch.EventLost:
+				lost.Add(1)
+				panic("an observer")
+			case e.Kind != redlatch.EventSubscribed:
+			case e.Again:
+				again.Add(1)
+			default:
+				first.Add(1)
+			}
+			return nil
+		}})
 	subs := []*pubsub.Subscription{subscribe(t, h, "a"), subscribe(t, h, "b"), subscribe(t, h, "c")}
 	require.EqualValues(t, 3, first.Load())
 	require.Zero(t, book.Count("redlatch:"))
@@ -236,11 +239,13 @@ func TestSubscription_Slow_HasAGapAndDelaysNoOther(t *testing.T) {
 	s := redistest.Embedded(t)
 	for buffer, want := range map[int]int{0: 127, 2: 1, 149: 148, 150: 150} {
 		var dropped atomic.Int64
-		h := newHub(t, s.Client(t), pubsub.Options{Buffer: buffer, Observer: func(e pubsub.Event) {
-			if e.Kind == pubsub.EventDropped && e.Channel == "c" {
-				dropped.Add(1)
-			}
-		}})
+		h := newHub(t, s.Client(t), pubsub.Options{Buffer: buffer,
+			Observer: func(_ context.Context, e redlatch.Event) context.Context {
+				if e.Kind == redlatch.EventDropped && e.Name == "c" {
+					dropped.Add(1)
+				}
+				return nil
+			}})
 		slow, quick := subscribe(t, h, "c"), subscribe(t, h, "c")
 		for i := range 150 {
 			publish(t, h, "c", strconv.Itoa(i))
@@ -269,17 +274,19 @@ func TestObserver_Events_ComeOneAfterTheOther(t *testing.T) {
 	var inside atomic.Int32
 	var mu sync.Mutex
 	told := map[string]int{}
-	h = newHub(t, s.Client(t), pubsub.Options{Buffer: 2, Observer: func(e pubsub.Event) {
-		<-made
-		if inside.Add(1) > 1 {
-			t.Error("two events at once")
-		}
-		defer inside.Add(-1)
-		h.Stats()
-		mu.Lock()
-		defer mu.Unlock()
-		told[string(e.Kind)+" "+e.Channel]++
-	}})
+	h = newHub(t, s.Client(t), pubsub.Options{Buffer: 2,
+		Observer: func(_ context.Context, e redlatch.Event) context.Context {
+			<-made
+			if inside.Add(1) > 1 {
+				t.Error("two events at once")
+			}
+			defer inside.Add(-1)
+			h.Stats()
+			mu.Lock()
+			defer mu.Unlock()
+			told[string(e.Kind)+" "+e.Name]++
+			return nil
+		}})
 	close(made)
 	count := func(what string) int {
 		mu.Lock()
@@ -340,11 +347,13 @@ func TestSubscribe_Refused_SaysWhyAndIsNotRemembered(t *testing.T) {
 	c, acl := app(t, redistest.Start(t), "resetchannels", "&open")
 	var book redistest.Logbook
 	var refused atomic.Int64
-	h := newHub(t, c, pubsub.Options{Logger: book.Logger(), Observer: func(e pubsub.Event) {
-		if e.Kind == pubsub.EventRefused && e.Channel == "shut" && e.Err != nil {
-			refused.Add(1)
-		}
-	}})
+	h := newHub(t, c, pubsub.Options{Logger: book.Logger(),
+		Observer: func(_ context.Context, e redlatch.Event) context.Context {
+			if e.Kind == redlatch.EventRefused && e.Name == "shut" && e.Err != nil {
+				refused.Add(1)
+			}
+			return nil
+		}})
 	denied := func() {
 		t.Helper()
 		_, err := h.Subscribe(within(t), "shut")
@@ -971,11 +980,13 @@ func TestDiscard_WantedDuringAnothersCall_IsConfirmedAnew(t *testing.T) {
 func TestHub_ConnectionDoneWith_IsNoLoss(t *testing.T) {
 	t.Parallel()
 	var losses atomic.Int32
-	h := newHub(t, redistest.Start(t).Client(t), pubsub.Options{Grace: time.Nanosecond, Observer: func(e pubsub.Event) {
-		if e.Kind == pubsub.EventLost {
-			losses.Add(1)
-		}
-	}})
+	h := newHub(t, redistest.Start(t).Client(t), pubsub.Options{Grace: time.Nanosecond,
+		Observer: func(_ context.Context, e redlatch.Event) context.Context {
+			if e.Kind == redlatch.EventLost {
+				losses.Add(1)
+			}
+			return nil
+		}})
 	for i := range 100 {
 		s := subscribe(t, h, "c")
 		s.Close()

@@ -122,7 +122,7 @@ func (t *topic) up() {
 		h.lost = false
 		h.log.Info("redlatch: subscriptions are back")
 	}
-	h.observe(Event{Kind: EventSubscribed, Channel: t.name, Again: again})
+	h.observe(errs.Event{Kind: errs.EventSubscribed, Name: t.name, Again: again})
 	t.resolve(nil)
 }
 
@@ -213,7 +213,7 @@ func (s *Subscription) push(m Message) {
 	}
 	s.mu.Unlock()
 	for range dropped {
-		h.observe(Event{Kind: EventDropped, Channel: s.topic.name})
+		h.observe(errs.Event{Kind: errs.EventDropped, Name: s.topic.name})
 	}
 	select {
 	case s.ready <- struct{}{}:

@@ -13,10 +13,9 @@ import (
 // Client makes counters on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no
 // connection and no goroutine of its own, and nothing for a name that is not used.
 type Client struct {
-	calls    *session.Session
-	observer Observer
-	adds     *batch.Slots[addition, int64]
-	tally    batch.Tally
+	calls *session.Session
+	adds  *batch.Slots[addition, int64]
+	tally batch.Tally
 }
 
 func init() { accessor.Register(func(c *Client) *session.Session { return c.calls }) }
@@ -26,11 +25,12 @@ func init() { accessor.Register(func(c *Client) *session.Session { return c.call
 // for a closed hub.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
 	calls, err := session.New(h, "rcounter", "counters",
-		session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger})
+		session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger,
+			Observer: o.Observer})
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{calls: calls, observer: o.Observer}
+	c := &Client{calls: calls}
 	c.adds = batch.NewSlots(calls.Runner.Apart, shareSlots, c.newAdds)
 	return c, nil
 }

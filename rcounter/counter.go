@@ -160,7 +160,7 @@ func (k *Counter) Add(ctx context.Context, d int64) (v int64, err error) {
 		return 0, err
 	}
 	adds := k.c.adds.Of(k.key)
-	if k.c.observer == nil { // no closure is made without an observer
+	if k.c.calls.Observer == nil { // no closure is made without an observer
 		return adds.Do(ctx, addition{k, d})
 	}
 	var sum int64

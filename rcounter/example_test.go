@@ -252,9 +252,10 @@ func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
 	events := 0
-	var metrics rcounter.Observer = func(_ context.Context, e rcounter.Event) {
+	var metrics rcounter.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
 		events++
 		fmt.Println(e.Name, e.Took > 0, e.Err)
+		return ctx
 	}
 	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: 10 * time.Second, Observer: metrics})
 	if err != nil {

@@ -3,6 +3,8 @@ package rcounter
 import (
 	"log/slog"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // Options of a Client. The zero value is good.
@@ -20,3 +22,7 @@ type Options struct {
 	// Observer is called with what happens, for metrics. Defaults to none.
 	Observer Observer
 }
+
+// Observer is called with what happens to the counters of a client. It is redlatch.Observer, which is one type
+// for all packages.
+type Observer = errs.Observer

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -71,34 +70,31 @@ func (l *ledger) unreleased(earlier []string) error {
 // watch has the clients of o tell what they hold.
 func (l *ledger) watch(o *redlatch.Options) {
 	o.Locks = after(o.Locks, func(o *rlock.Options) {
-		prefix := o.KeyPrefix
-		o.Observer = session.Chain(func(_ context.Context, e rlock.Event) context.Context {
-			l.enter(string(e.Kind), prefix+e.Name, e.Err)
-			return nil
-		}, o.Observer)
+		o.Observer = l.observer(o.KeyPrefix).And(o.Observer)
 	})
 	o.Semaphores = after(o.Semaphores, func(o *rsemaphore.Options) {
-		prefix := o.KeyPrefix
-		o.Observer = session.Chain(func(_ context.Context, e rsemaphore.Event) context.Context {
-			l.enter(string(e.Kind), prefix+e.Name, e.Err)
-			return nil
-		}, o.Observer)
+		o.Observer = l.observer(o.KeyPrefix).And(o.Observer)
 	})
 }
 
-// enter enters an event of a lock or a semaphore; both packages name the kinds alike.
-func (l *ledger) enter(kind, key string, err error) {
-	switch rlock.EventKind(kind) {
-	case rlock.EventAcquired:
-		l.add(key, 1)
-	case rlock.EventReleasing:
-		l.release(key, 1)
-	case rlock.EventReleased:
-		l.release(key, -1)
-	case rlock.EventEnded:
-		if !errors.Is(err, redlatch.ErrClosed) { // what was lost is given back, what Close has ended is still held
-			l.add(key, -1)
+// observer enters the events of the locks or semaphores of a client with that prefix.
+func (l *ledger) observer(prefix string) redlatch.Observer {
+	return func(_ context.Context, e redlatch.Event) context.Context {
+		key := prefix + e.Name
+		switch e.Kind {
+		case redlatch.EventAcquired:
+			l.add(key, 1)
+		case redlatch.EventReleasing:
+			l.release(key, 1)
+		case redlatch.EventReleased:
+			l.release(key, -1)
+		case redlatch.EventEnded:
+			// what was lost is given back, what Close has ended is still held
+			if !errors.Is(e.Err, redlatch.ErrClosed) {
+				l.add(key, -1)
+			}
 		}
+		return nil
 	}
 }
 

@@ -48,7 +48,7 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 	if err := c.session.Enter(); err != nil {
 		return nil, err
 	}
-	ctx = c.observe(ctx, Event{Kind: EventAcquiring, Name: l.name})
+	ctx = c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: l.name})
 	began := time.Now()
 	hold, seen, err := l.acquired(ctx, began, t, auto, part)
 	waited := time.Since(began)
@@ -66,12 +66,12 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 			}
 		}
 		c.session.Leave()
-		c.observe(ctx, Event{Kind: EventNotAcquired, Name: l.name, Waited: waited, Err: err})
+		c.session.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: l.name, Took: waited, Err: err})
 		return nil, err
 	}
 	c.session.Answered()
 	hold.follow(ctx, c)
-	c.observe(ctx, Event{Kind: EventAcquired, Name: l.name, Waited: waited})
+	c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquired, Name: l.name, Took: waited})
 	return hold, nil
 }
 

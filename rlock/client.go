@@ -30,7 +30,6 @@ type Client struct {
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
 	tenancies      tenancies
-	observer       Observer
 	looks
 	voter
 }
@@ -77,7 +76,6 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c := &Client{session: s, texts: texts{publish: s.Inner.PublishCommand()},
 		clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver,
 		fenced: o.Fenced}
-	c.observer = o.Observer
 	beats := lease.Announced(func(group int) string { return lease.BeatKey(s.ID, group) }, o.Process)
 	if o.Liveness {
 		beats.Interval, beats.Trust = o.Heartbeat, o.trust()
@@ -85,26 +83,10 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		// a hold is seen from when it is granted, not from when its waiter hears of it
 		s.PollCap = min(s.PollCap, o.Heartbeat)
 	}
-	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats,
-		Renewed: func(ctx context.Context, name string, err error) {
-			c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
-		}}, func(ctx context.Context, name string, byMessage bool) {
-		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
-	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
+	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats})
 	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout)
 	c.opts, c.runner, c.engine, c.waiters = s.Options, s.Runner, s.Engine, s.Waiters
-	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock",
-		Ended: func(ctx context.Context, name string, why error) {
-			c.observe(ctx, Event{Kind: EventEnded, Name: name, Err: why})
-		},
-		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
-			c.observe(ctx, Event{Kind: EventReleased, Name: h.Lease.Name, Held: lasted, Err: err})
-		}}
-	if c.observer != nil {
-		c.handles.Releasing = func(ctx context.Context, h *session.Holding, acquired context.Context) context.Context {
-			return c.observe(ctx, Event{Kind: EventReleasing, Name: h.Lease.Name, Acquisition: acquired})
-		}
-	}
+	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock"}
 	c.tenancies.base = s.Base
 	c.coalescer = newCoalescer(c)
 	if o.Liveness {

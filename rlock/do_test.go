@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -138,7 +139,7 @@ func TestDoOnce_ProcessKilled_IsNotRunAgainInItsPeriod(t *testing.T) {
 	child.Signal(t, syscall.SIGKILL)
 	o := living()
 	var taken atomic.Int32
-	o.Observer = heeding(rlock.EventTakenOver, func(rlock.Event) { taken.Add(1) })
+	o.Observer = heeding(redlatch.EventTakenOver, func(redlatch.Event) { taken.Add(1) })
 	r := newRig(t, s, o)
 	var wg sync.WaitGroup
 	for kind, of := range kindOf {

@@ -173,11 +173,11 @@ func ExampleObserver() {
 		log.Fatal(err)
 	}
 	defer hub.Close(ctx)
-	locks, err := rlock.New(hub, rlock.Options{Observer: func(ctx context.Context, e rlock.Event) context.Context {
+	locks, err := rlock.New(hub, rlock.Options{Observer: func(ctx context.Context, e redlatch.Event) context.Context {
 		switch e.Kind {
-		case rlock.EventAcquired: // after e.Waited
+		case redlatch.EventAcquired: // after e.Took
 			fmt.Println("acquired", e.Name)
-		case rlock.EventReleased: // after e.Held
+		case redlatch.EventReleased: // after e.Held
 			fmt.Println("released", e.Name, e.Err)
 		}
 		return ctx
@@ -206,24 +206,23 @@ func ExampleObserver_two() {
 		log.Fatal(err)
 	}
 	defer hub.Close(ctx)
-	events := map[rlock.EventKind]int{}
+	events := map[redlatch.EventKind]int{}
 	var metrics, traces rlock.Observer
-	metrics = func(ctx context.Context, e rlock.Event) context.Context {
+	metrics = func(ctx context.Context, e redlatch.Event) context.Context {
 		events[e.Kind]++
 		return ctx
 	}
 	type span struct{}
-	traces = func(ctx context.Context, e rlock.Event) context.Context {
+	traces = func(ctx context.Context, e redlatch.Event) context.Context {
 		switch e.Kind {
-		case rlock.EventAcquiring: // the call goes on under this context
+		case redlatch.EventAcquiring: // the call goes on under this context
 			return context.WithValue(ctx, span{}, "the span of "+e.Name)
-		case rlock.EventAcquired:
+		case redlatch.EventAcquired:
 			fmt.Println("acquired", e.Name, "in", ctx.Value(span{}))
 		}
 		return ctx
 	}
-	both := func(ctx context.Context, e rlock.Event) context.Context { return traces(metrics(ctx, e), e) }
-	locks, err := rlock.New(hub, rlock.Options{Observer: both})
+	locks, err := rlock.New(hub, rlock.Options{Observer: metrics.And(traces)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -234,7 +233,7 @@ func ExampleObserver_two() {
 	}
 	defer hold.Unlock(ctx)
 	now := locks.Stats()
-	fmt.Println(events[rlock.EventAcquired], "acquired,", now.Held, "held,", now.Waiting, "waiting")
+	fmt.Println(events[redlatch.EventAcquired], "acquired,", now.Held, "held,", now.Waiting, "waiting")
 	// Output:
 	// acquired report in the span of report
 	// 1 acquired, 1 held, 0 waiting

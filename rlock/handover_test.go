@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -260,7 +261,7 @@ func TestHandOver_EachLease_CountsFromTheGrant(t *testing.T) {
 				c := s.Client(t)
 				var renewed atomic.Int32
 				o := rlock.Options{PollCap: time.Second, WatchdogTimeout: watchdog, MaxHold: x.maxHold}
-				o.Observer = heeding(rlock.EventRenewed, func(e rlock.Event) {
+				o.Observer = heeding(redlatch.EventRenewed, func(e redlatch.Event) {
 					if e.Err == nil {
 						renewed.Add(1)
 					}

@@ -38,7 +38,7 @@ func newHold(h *session.Handle) *Hold {
 
 // follow keeps the context of the hold's acquisition, if there is an observer: it gets it at the release.
 func (x *Hold) follow(ctx context.Context, c *Client) {
-	if c.handles.Releasing != nil {
+	if c.opts.Observer != nil {
 		x.acquired = ctx
 	}
 }

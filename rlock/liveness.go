@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -110,5 +111,5 @@ func (w *watchedLock) TakeOver(ctx context.Context, gone []lease.Hold) {
 		l.c.session.Logger.Warn("redlatch: took a lock from a process without a heartbeat", "name", l.name, "owner",
 			strings.TrimSuffix(field, ":write"))
 	}
-	l.c.observe(context.WithoutCancel(ctx), Event{Kind: EventTakenOver, Name: l.name, Holds: int(removed)})
+	l.c.session.Tell(context.WithoutCancel(ctx), errs.Event{Kind: errs.EventTakenOver, Name: l.name, N: removed})
 }

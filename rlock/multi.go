@@ -302,7 +302,8 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 	if err == nil {
 		c.session.Answered()
 		for i, m := range t.members {
-			c.observe(t.context(ctx, i), Event{Kind: EventAcquired, Name: m.name, Waited: time.Since(t.began)})
+			c.session.Tell(t.context(ctx, i),
+				errs.Event{Kind: errs.EventAcquired, Name: m.name, Took: time.Since(t.began)})
 		}
 		return hold, nil
 	}
@@ -319,7 +320,7 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 	waited := time.Since(t.began)
 	err = ending(name, waited, t.unsure).Explain(err)
 	for i, m := range t.members {
-		c.observe(t.context(ctx, i), Event{Kind: EventNotAcquired, Name: m.name, Waited: waited, Err: err})
+		c.session.Tell(t.context(ctx, i), errs.Event{Kind: errs.EventNotAcquired, Name: m.name, Took: waited, Err: err})
 	}
 	return nil, err
 }
@@ -327,11 +328,12 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 // context is that of the i-th member's acquisition. They begin when the script has ended: until then it is not known
 // whether it acquires the members, or each of them acquires itself.
 func (t *together) context(ctx context.Context, i int) context.Context {
-	if t.c.observer == nil {
+	if t.c.opts.Observer == nil {
 		return ctx
 	}
 	for len(t.contexts) <= i {
-		t.contexts = append(t.contexts, t.c.observe(ctx, Event{Kind: EventAcquiring, Name: t.members[len(t.contexts)].name}))
+		m := t.members[len(t.contexts)]
+		t.contexts = append(t.contexts, t.c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: m.name}))
 	}
 	return t.contexts[i]
 }

@@ -71,12 +71,16 @@ type Options struct {
 	Observer Observer
 }
 
+// Observer is called with what happens to the locks of a client. It is redlatch.Observer, which is one type
+// for all packages.
+type Observer = errs.Observer
+
 // session are the options that all clients have.
 func (o *Options) session() session.Options {
 	return session.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap,
 		CallTimeout:  o.CallTimeout,
 		RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout,
-		Logger: o.Logger}
+		Logger: o.Logger, Observer: o.Observer}
 }
 
 // check refuses what is out of bounds among the options that only locks have, and fills in their defaults.

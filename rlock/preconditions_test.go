@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -187,8 +188,8 @@ func TestReentry_ReleasedRead_PassesNoWriter(t *testing.T) {
 func TestDo_CtxEndsAsItIsGranted_DoesNotRun(t *testing.T) {
 	t.Parallel()
 	var leave context.CancelFunc
-	watch := func(ctx context.Context, e rlock.Event) context.Context {
-		if e.Kind == rlock.EventAcquired && leave != nil {
+	watch := func(ctx context.Context, e redlatch.Event) context.Context {
+		if e.Kind == redlatch.EventAcquired && leave != nil {
 			leave()
 		}
 		return ctx

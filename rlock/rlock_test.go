@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/pubsub"
@@ -188,8 +189,8 @@ func cycle(t testing.TB, l *rlock.Lock) {
 }
 
 // heeding is an Observer of one kind of event.
-func heeding(kind rlock.EventKind, f func(e rlock.Event)) rlock.Observer {
-	return func(ctx context.Context, e rlock.Event) context.Context {
+func heeding(kind redlatch.EventKind, f func(e redlatch.Event)) rlock.Observer {
+	return func(ctx context.Context, e redlatch.Event) context.Context {
 		if e.Kind == kind {
 			f(e)
 		}

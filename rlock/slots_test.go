@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -31,8 +32,8 @@ func TestRenewal_SeveralSlotsRefused_NoneFails(t *testing.T) {
 	const held, watchdog = 50, 2 * time.Second
 	r := newRig(t, p.Server(), rlock.Options{
 		WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: book.Logger(),
-		Observer: func(ctx context.Context, e rlock.Event) context.Context {
-			if e.Kind == rlock.EventRenewed {
+		Observer: func(ctx context.Context, e redlatch.Event) context.Context {
+			if e.Kind == redlatch.EventRenewed {
 				renewed.Add(1)
 				if e.Err != nil && !errors.Is(e.Err, errs.ErrUnavailable) && !errors.Is(e.Err, errs.ErrLost) { // a busy machine
 					failed.Store(&e.Err)

@@ -11,6 +11,7 @@ import (
 	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -131,8 +132,8 @@ func TestTurn_TakenLate_IsCheckedAgainstTheClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			type callOf struct{}
 			var waits atomic.Int32 // that the call of x was said to wait
-			observer := func(ctx context.Context, e rlock.Event) context.Context {
-				if e.Kind == rlock.EventWaiting && ctx.Value(callOf{}) != nil {
+			observer := func(ctx context.Context, e redlatch.Event) context.Context {
+				if e.Kind == redlatch.EventWaiting && ctx.Value(callOf{}) != nil {
 					waits.Add(1)
 				}
 				return ctx

@@ -68,7 +68,7 @@ func (s *tenancies) await(x *caller) error {
 		s.mu.Lock()
 		if x.own != nil || x.err != nil {
 			s.mu.Unlock()
-			c.observe(x.call.Ctx, Event{Kind: EventWoken, Name: x.l.name, ByMessage: true})
+			c.session.Tell(x.call.Ctx, errs.Event{Kind: errs.EventWoken, Name: x.l.name, ByMessage: true})
 			return x.err
 		}
 		if came {

@@ -111,7 +111,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 	defer b.c.session.Leave()
 	began := time.Now()
 	a, err := b.await(ctx)
-	b.c.observe(ctx, Event{Kind: EventAwaited, Name: b.name, Waited: time.Since(began), Err: err})
+	b.c.session.Tell(ctx, errs.Event{Kind: errs.EventAwaited, Name: b.name, Took: time.Since(began), Err: err})
 	return a, err
 }
 

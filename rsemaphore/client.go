@@ -35,14 +35,11 @@ type Client struct {
 	// texts that nearly every call sends
 	watchdogMillis, staleMillis, rareMillis string
 	grantChannel                            string // the channel of grants of this process, where it is that of all keys
-
-	observer Observer
 }
 
 func init() {
 	accessor.Register(func(c *Client) *session.Session { return c.session })
 	// for package counting, whose calls are those of this client
-	accessor.Register(func(c *Client) func(context.Context, Event) context.Context { return c.observe })
 	accessor.Register(func(*Client) func(name string, n int, waited time.Duration, cause error) *NotAcquiredError {
 		return notAcquired
 	})
@@ -61,18 +58,13 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err := session.CheckProcess(&o.Process); err != nil {
 		return nil, s.Error(err)
 	}
-	c := &Client{session: s, observer: o.Observer, clustered: h.Client().Mode() == rueidis.ClientModeCluster}
+	c := &Client{session: s, clustered: h.Client().Mode() == rueidis.ClientModeCluster}
 	beats := o.heartbeats(c)
 	if beats.Trust > 0 {
 		// permits are seen from when they are granted, not from when their waiter hears of it
 		s.PollCap = min(s.PollCap, beats.Interval)
 	}
-	s.Start(lease.Config{Heartbeats: beats,
-		Renewed: func(ctx context.Context, name string, err error) {
-			c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
-		}}, func(ctx context.Context, name string, byMessage bool) {
-		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
-	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
+	s.Start(lease.Config{Heartbeats: beats})
 	c.seed, c.opts, c.runner, c.engine, c.waiters = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Waiters
 	c.grantChannel = grantsOfAll + s.ID
 	if c.live.party = s.WatchdogTimeout; beats.Trust > 0 {
@@ -81,23 +73,9 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.coalescer = newCoalescer(c)
 	c.watchdogMillis, c.staleMillis, c.rareMillis = script.Millis(s.WatchdogTimeout),
 		script.Millis(5*c.poll()/2), script.Millis(5*wait.MaxPoll/2)
-	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release",
-		Ended: func(ctx context.Context, name string, why error) {
-			c.observe(ctx, Event{Kind: EventEnded, Name: name, Err: why})
-		},
-		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
-			c.observe(ctx, Event{Kind: EventReleased, Name: h.Lease.Name, N: weightOf(h), Held: lasted, Err: err})
-		}}
-	if c.observer != nil {
-		c.handles.Releasing = func(ctx context.Context, h *session.Holding, acquired context.Context) context.Context {
-			return c.observe(ctx, Event{Kind: EventReleasing, Name: h.Lease.Name, N: weightOf(h), Acquisition: acquired})
-		}
-	}
+	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release"}
 	return c, nil
 }
-
-// weightOf is how many permits a holding has.
-func weightOf(h *session.Holding) int { return int(h.Lease.Of.(*permit).weight.Load()) }
 
 // grantsOfAll is the prefix of the channels of grants where one server serves all keys.
 const grantsOfAll = "redlatch_grant:"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
@@ -38,7 +39,7 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 	defer l.c.session.Leave()
 	began := time.Now()
 	err := l.await(ctx, began)
-	l.c.observe(ctx, Event{Kind: EventAwaited, Name: l.name, Waited: time.Since(began), Err: err})
+	l.c.session.Tell(ctx, errs.Event{Kind: errs.EventAwaited, Name: l.name, Took: time.Since(began), Err: err})
 	return err
 }
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rsemaphore"
 	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
@@ -38,7 +38,7 @@ func TestQueues_OfDifferentObjects_AreSeparate(t *testing.T) {
 		var mu sync.Mutex
 		named := map[string]bool{}
 		o := patient
-		o.Observer = heeding(rsemaphore.EventWoken, func(e rsemaphore.Event) {
+		o.Observer = heeding(redlatch.EventWoken, func(e redlatch.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			named[e.Name] = true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -133,7 +134,7 @@ func (w watchedPermits) TakeOver(ctx context.Context, gone []lease.Hold) {
 	for client := range from {
 		s.c.session.Logger.Warn("redlatch: took permits from a process without a heartbeat", "name", s.name, "owner", client)
 	}
-	s.c.observe(context.WithoutCancel(ctx), Event{Kind: EventTakenOver, Name: s.name, N: int(took.Load())})
+	s.c.session.Tell(context.WithoutCancel(ctx), errs.Event{Kind: errs.EventTakenOver, Name: s.name, N: took.Load()})
 }
 
 // holdersReply are the acquisitions that holders.lua found, and where it goes on.

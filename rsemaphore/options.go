@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -57,6 +58,10 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// Observer is called with what happens to the semaphores, latches and barriers of a client. It is redlatch.Observer,
+// which is one type for all packages.
+type Observer = errs.Observer
+
 // check refuses what is out of bounds among the options that this package has for itself, and fills in their defaults.
 func (o *Options) check() error {
 	return session.CheckHeartbeat(&o.Heartbeat)
@@ -67,5 +72,5 @@ func (o *Options) session() session.Options {
 	return session.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap,
 		CallTimeout:  o.CallTimeout,
 		RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout,
-		Logger: o.Logger}
+		Logger: o.Logger, Observer: o.Observer}
 }

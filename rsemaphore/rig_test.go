@@ -16,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/pubsub"
@@ -175,8 +176,8 @@ func (r *rig) heardWhile(t testing.TB, channel string, fn func()) (got []string)
 }
 
 // heeding is an Observer of one kind of event.
-func heeding(kind rsemaphore.EventKind, f func(e rsemaphore.Event)) rsemaphore.Observer {
-	return func(ctx context.Context, e rsemaphore.Event) context.Context {
+func heeding(kind redlatch.EventKind, f func(e redlatch.Event)) rsemaphore.Observer {
+	return func(ctx context.Context, e redlatch.Event) context.Context {
 		if e.Kind == kind {
 			f(e)
 		}

@@ -225,7 +225,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	if err := c.session.Enter(); err != nil {
 		return nil, err
 	}
-	ctx = c.observe(ctx, Event{Kind: EventAcquiring, Name: s.name, N: n})
+	ctx = c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: s.name, N: int64(n)})
 	a := acquisition{s: s, n: n, began: time.Now(), auto: leaseTime == 0, lease: leaseTime, waits: waitTime != 0}
 	if a.auto {
 		a.lease = c.opts.WatchdogTimeout
@@ -239,14 +239,14 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 			refused.Holders = s.holders(ctx, waited)
 		}
 		c.session.Leave()
-		c.observe(ctx, Event{Kind: EventNotAcquired, Name: s.name, N: n, Waited: waited, Err: err})
+		c.session.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: s.name, N: int64(n), Took: waited, Err: err})
 		return nil, err
 	}
 	c.session.Answered()
-	if c.handles.Releasing != nil {
+	if c.opts.Observer != nil {
 		permit.acquired = ctx
 	}
-	c.observe(ctx, Event{Kind: EventAcquired, Name: s.name, N: n, Waited: waited})
+	c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquired, Name: s.name, N: int64(n), Took: waited})
 	return permit, nil
 }
 

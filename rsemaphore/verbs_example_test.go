@@ -236,14 +236,14 @@ func ExampleObserver() {
 	}
 	defer hub.Close(context.Background())
 	held := expvar.Map{}
-	var observer rsemaphore.Observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
+	var observer rsemaphore.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
 		switch e.Kind {
-		case rsemaphore.EventAcquired:
-			held.Add(e.Name, int64(e.N))
-		case rsemaphore.EventReleased:
-			held.Add(e.Name, -int64(e.N))
+		case redlatch.EventAcquired:
+			held.Add(e.Name, e.N)
+		case redlatch.EventReleased:
+			held.Add(e.Name, -e.N)
 		}
-		alarms := []rsemaphore.EventKind{rsemaphore.EventRenewed, rsemaphore.EventEnded}
+		alarms := []redlatch.EventKind{redlatch.EventRenewed, redlatch.EventEnded}
 		if e.Err != nil && slices.Contains(alarms, e.Kind) {
 			log.Println(e.Name, e.Kind, e.Err)
 		}

@@ -66,19 +66,19 @@ func ExampleSpanContext() {
 	// a context without a span
 }
 
-// A program that uses the packages alone gives each client its Observer, and has each client watched.
-func ExampleTelemetry_Locks() {
+// A program that uses the packages alone gives each client the Observer, and has each client watched.
+func ExampleTelemetry_Observe() {
 	server, option := services.Redis()
 	defer server.Close()
 	ctx := context.Background()
 	t, err := redlatchotel.New(redlatchotel.Options{}) // with the global providers
 	services.Must(err)
 	defer t.Shutdown(ctx)
-	hub, err := pubsub.Dial(ctx, option, pubsub.Options{Observer: t.Hub()})
+	hub, err := pubsub.Dial(ctx, option, pubsub.Options{Observer: t.Observe})
 	services.Must(err)
 	defer hub.Close(ctx)
 	t.WatchHub(hub)
-	locks, err := rlock.New(hub, rlock.Options{Observer: t.Locks()})
+	locks, err := rlock.New(hub, rlock.Options{Observer: t.Observe})
 	services.Must(err)
 	defer locks.Close(ctx)
 	t.WatchLocks(locks)

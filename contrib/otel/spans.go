@@ -11,8 +11,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/measure"
-	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // spans makes the spans of acquisitions, holds and releases. It keeps none of them: what is to be known later travels
@@ -27,55 +25,46 @@ type spans struct {
 // key is the context key of an *acquisition, or of a *release, of one spans.
 type key struct{ of *spans }
 
-func (s *spans) locks(kind string) rlock.Observer {
-	return func(ctx context.Context, e rlock.Event) context.Context {
-		return s.observe(ctx, kind, measure.OfLock(e))
-	}
-}
-
-func (s *spans) semaphores() rsemaphore.Observer {
-	return func(ctx context.Context, e measure.Event) context.Context {
-		return s.observe(ctx, measure.Semaphore, e)
-	}
-}
-
-func (s *spans) observe(ctx context.Context, kind string, e measure.Event) context.Context {
+// observe takes in an event, of whatever package: those of counters, stocks, red packets, limiters and hubs have no
+// spans.
+func (s *spans) observe(ctx context.Context, e redlatch.Event) context.Context {
 	switch e.Kind {
-	case rsemaphore.EventAcquiring:
-		return s.acquiring(ctx, kind, e.Name, e.N)
-	case rsemaphore.EventWaiting:
-		s.waiting(ctx, kind, e.Name)
-	case rsemaphore.EventWoken:
+	case redlatch.EventAcquiring:
+		return s.acquiring(ctx, e)
+	case redlatch.EventWaiting:
+		s.waiting(ctx, e)
+	case redlatch.EventWoken:
 		s.woken(ctx, e.ByMessage)
-	case rsemaphore.EventAcquired:
+	case redlatch.EventAcquired:
 		s.acquired(ctx)
-	case rsemaphore.EventNotAcquired:
+	case redlatch.EventNotAcquired:
 		s.notAcquired(ctx, e.Err)
-	case rsemaphore.EventAwaited:
+	case redlatch.EventAwaited:
 		now := time.Now()
-		_, span := s.tracer.Start(ctx, kind+" await", trace.WithTimestamp(now.Add(-e.Waited)),
-			trace.WithAttributes(s.attributes(kind, e.Name, 0)...))
+		_, span := s.tracer.Start(ctx, measure.Kind(e)+" await", trace.WithTimestamp(now.Add(-e.Took)),
+			trace.WithAttributes(s.attributes(e)...))
 		conclude(span, e.Err, "reached")
 		span.End(trace.WithTimestamp(now))
-	case rsemaphore.EventReleasing:
-		return s.releasing(ctx, e.Acquisition, kind, e.Name, e.N)
-	case rsemaphore.EventReleased:
+	case redlatch.EventReleasing:
+		return s.releasing(ctx, e)
+	case redlatch.EventReleased:
 		s.released(ctx, e.Err)
-	case rsemaphore.EventEnded:
+	case redlatch.EventEnded:
 		s.ended(ctx, e.Err)
 	}
 	return ctx
 }
 
-// attributes are those of all spans of one call. n 0: it has no number of permits.
-func (s *spans) attributes(kind, name string, n int) []attribute.KeyValue {
+// attributes are those of all spans of the call that an event is about.
+func (s *spans) attributes(e redlatch.Event) []attribute.KeyValue {
+	kind := measure.Kind(e)
 	all := []attribute.KeyValue{attribute.String("redlatch.kind", kind),
-		attribute.String("redlatch.class", s.class(kind, name))}
+		attribute.String("redlatch.class", s.class(kind, e.Name))}
 	if s.names {
-		all = append(all, attribute.String("redlatch.name", name))
+		all = append(all, attribute.String("redlatch.name", e.Name))
 	}
-	if n > 0 {
-		all = append(all, attribute.Int("redlatch.permits", n))
+	if e.N > 0 { // permits
+		all = append(all, attribute.Int64("redlatch.permits", e.N))
 	}
 	return all
 }
@@ -103,20 +92,20 @@ func (s *spans) acquisition(ctx context.Context) *acquisition {
 	return a
 }
 
-func (s *spans) acquiring(ctx context.Context, kind, name string, n int) context.Context {
-	a := &acquisition{kind: kind, attributes: s.attributes(kind, name, n), caller: ctx}
-	ctx, a.span = s.tracer.Start(ctx, kind+" acquire", trace.WithAttributes(a.attributes...))
+func (s *spans) acquiring(ctx context.Context, e redlatch.Event) context.Context {
+	a := &acquisition{kind: measure.Kind(e), attributes: s.attributes(e), caller: ctx}
+	ctx, a.span = s.tracer.Start(ctx, a.kind+" acquire", trace.WithAttributes(a.attributes...))
 	return context.WithValue(ctx, key{s}, a)
 }
 
-func (s *spans) waiting(ctx context.Context, kind, name string) {
+func (s *spans) waiting(ctx context.Context, e redlatch.Event) {
 	a := s.acquisition(ctx)
 	if a == nil { // an Await
 		return
 	}
 	a.mu.Lock()
 	a.waited = true
-	a.looking = a.span.IsRecording() && s.finder.look(ctx, kind, name, a.link)
+	a.looking = a.span.IsRecording() && s.finder.look(ctx, a.kind, e.Name, a.link)
 	a.mu.Unlock()
 }
 
@@ -228,9 +217,9 @@ type release struct {
 	span trace.Span
 }
 
-func (s *spans) releasing(ctx, acquired context.Context, kind, name string, n int) context.Context {
-	r := &release{of: s.acquisition(acquired)}
-	ctx, r.span = s.tracer.Start(ctx, kind+" release", trace.WithAttributes(s.attributes(kind, name, n)...))
+func (s *spans) releasing(ctx context.Context, e redlatch.Event) context.Context {
+	r := &release{of: s.acquisition(e.Acquisition)}
+	ctx, r.span = s.tracer.Start(ctx, measure.Kind(e)+" release", trace.WithAttributes(s.attributes(e)...))
 	return context.WithValue(ctx, key{s}, r)
 }
 

@@ -12,14 +12,12 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/measure"
-	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -80,46 +78,18 @@ func New(o Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// Instrument returns o with Observers in every package, after those that o has already.
+// Instrument returns o with the Observer of t, after the one that o has already.
 func (t *Telemetry) Instrument(o redlatch.Options) redlatch.Options {
-	o = t.observers.Instrument(o)
-	o.Locks = measure.Then(o.Locks, func(p *rlock.Options) {
-		p.Observer = session.Chain(p.Observer, t.spans.locks(measure.Lock))
-	})
-	o.Elections = measure.Then(o.Elections, func(p *election.Options) {
-		p.Observer = session.Chain(p.Observer, t.spans.locks(measure.Election))
-	})
-	o.Semaphores = measure.Then(o.Semaphores, func(p *rsemaphore.Options) {
-		p.Observer = session.Chain(p.Observer, t.spans.semaphores())
-	})
+	o.Observer = o.Observer.And(t.Observe)
 	return o
 }
 
-// Locks returns the Observer for rlock.Options. It and the next six are for programs that use the packages alone; for
-// others Instrument does.
-func (t *Telemetry) Locks() rlock.Observer {
-	return session.Chain(t.observers.Locks(measure.Lock), t.spans.locks(measure.Lock))
+// Observe is the Observer for the Options of a package, for programs that use the packages alone. For others Instrument
+// does.
+func (t *Telemetry) Observe(ctx context.Context, e redlatch.Event) context.Context {
+	t.observers.Observe(ctx, e)
+	return t.spans.observe(ctx, e)
 }
-
-// Semaphores returns the Observer for rsemaphore.Options.
-func (t *Telemetry) Semaphores() rsemaphore.Observer {
-	return session.Chain(t.observers.Semaphores(), t.spans.semaphores())
-}
-
-// Counters returns the Observer for rcounter.Options.
-func (t *Telemetry) Counters() rcounter.Observer { return t.observers.Counters() }
-
-// Stocks returns the Observer for stock.Options.
-func (t *Telemetry) Stocks() stock.Observer { return t.observers.Stocks() }
-
-// RedPackets returns the Observer for redpacket.Options.
-func (t *Telemetry) RedPackets() redpacket.Observer { return t.observers.RedPackets() }
-
-// Limiters returns the Observer for ratelimit.Options.
-func (t *Telemetry) Limiters() ratelimit.Observer { return t.observers.Limiters() }
-
-// Hub returns the Observer for pubsub.Options.
-func (t *Telemetry) Hub() pubsub.Observer { return t.observers.Hub() }
 
 // Watch has the clients of red, and its hub, asked for their Stats whenever metrics are collected, and its locks and
 // semaphores for holders, if Options.Links is set. They are asked until Shutdown. Several clients are added up.

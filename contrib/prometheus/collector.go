@@ -64,6 +64,18 @@ func New(o Options) *Collector {
 	return c
 }
 
+// Instrument returns o with the Collector's Observer, after the one that o has already.
+func (c *Collector) Instrument(o redlatch.Options) redlatch.Options {
+	o.Observer = o.Observer.And(c.Observe)
+	return o
+}
+
+// Observe is the Observer for the Options of a package, for programs that use the packages alone. For others Instrument
+// does.
+func (c *Collector) Observe(ctx context.Context, e redlatch.Event) context.Context {
+	return c.observers.Observe(ctx, e)
+}
+
 // name is what Prometheus calls an instrument.
 func name(i *measure.Instrument) string {
 	switch i.Type {

@@ -16,14 +16,11 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchprom "github.com/redlatch/redlatch/contrib/prometheus"
-	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/redlatchtest"
-	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // first is the part of a name before its first colon.
@@ -174,16 +171,16 @@ func TestCollector_AllMetrics_FollowTheConventions(t *testing.T) {
 func TestCollector_ManyNames_HaveBoundedClasses(t *testing.T) {
 	t.Parallel()
 	c := redlatchprom.New(redlatchprom.Options{MaxClasses: 3, Class: func(_, name string) string { return name }})
-	locks, counters := c.Locks(), c.Counters()
+	tell := func(pkg string, kind redlatch.EventKind, name string) {
+		c.Observe(context.Background(), redlatch.Event{Package: pkg, Kind: kind, Name: name})
+	}
 	var all sync.WaitGroup
 	for i := range 100 {
-		all.Go(func() {
-			locks(context.Background(), rlock.Event{Kind: rlock.EventAcquired, Name: fmt.Sprint("name ", i)})
-		})
+		all.Go(func() { tell("rlock", redlatch.EventAcquired, fmt.Sprint("name ", i)) })
 	}
 	all.Wait()
-	counters(context.Background(), rcounter.Event{Name: "another kind"})
-	counters(context.Background(), rcounter.Event{})
+	tell("rcounter", redlatch.EventWritten, "another kind")
+	tell("rcounter", redlatch.EventWritten, "")
 	require.Equal(t, 3+1, testutil.CollectAndCount(c, "redlatch_acquisitions_total"))
 	require.EqualValues(t, 97, value(t, c, "redlatch_acquisitions_total", "class=other", "kind=lock", "result=acquired"))
 	require.EqualValues(t, 1, value(t, c, "redlatch_writes_total", "class=another kind", "result=written"))
@@ -192,45 +189,52 @@ func TestCollector_ManyNames_HaveBoundedClasses(t *testing.T) {
 
 // everything is a Collector that was told of every kind of event, so that no metric is without a series.
 func everything() *redlatchprom.Collector {
-	c, ctx, err := redlatchprom.New(redlatchprom.Options{Class: first}), context.Background(), errors.New("x")
-	locks, semaphores, stocks, hub := c.Locks(), c.Semaphores(), c.Stocks(), c.Hub()
-	for _, e := range []rlock.Event{
-		{Kind: rlock.EventAcquiring, Name: "l"},
-		{Kind: rlock.EventAcquired, Name: "l", Waited: 1},
-		{Kind: rlock.EventNotAcquired, Name: "l", Waited: 1, Err: err},
-		{Kind: rlock.EventReleased, Name: "l", Held: 1},
-		{Kind: rlock.EventRenewed, Name: "l", Err: err},
-		{Kind: rlock.EventEnded, Name: "l", Err: redlatch.ErrLost},
-		{Kind: rlock.EventWoken, Name: "l", ByMessage: true},
-		{Kind: rlock.EventTakenOver, Name: "l", Holds: 1},
+	c, err := redlatchprom.New(redlatchprom.Options{Class: first}), errors.New("x")
+	for pkg, events := range map[string][]redlatch.Event{
+		"rlock": {
+			{Kind: redlatch.EventAcquiring, Name: "l"},
+			{Kind: redlatch.EventAcquired, Name: "l", Took: 1},
+			{Kind: redlatch.EventNotAcquired, Name: "l", Took: 1, Err: err},
+			{Kind: redlatch.EventReleased, Name: "l", Held: 1},
+			{Kind: redlatch.EventRenewed, Name: "l", Err: err},
+			{Kind: redlatch.EventEnded, Name: "l", Err: redlatch.ErrLost},
+			{Kind: redlatch.EventWoken, Name: "l", ByMessage: true},
+			{Kind: redlatch.EventTakenOver, Name: "l", N: 1},
+		},
+		"rsemaphore": {
+			{Kind: redlatch.EventAcquiring, Name: "s", N: 1},
+			{Kind: redlatch.EventAcquired, Name: "s", N: 1, Took: 1},
+			{Kind: redlatch.EventNotAcquired, Name: "s", N: 1, Took: 1, Err: err},
+			{Kind: redlatch.EventReleased, Name: "s", N: 1, Held: -1},
+			{Kind: redlatch.EventAwaited, Name: "s", Took: 1},
+			{Kind: redlatch.EventRenewed, Name: "s"},
+			{Kind: redlatch.EventEnded, Name: "s", Err: redlatch.ErrWrongType},
+			{Kind: redlatch.EventWoken, Name: "s"},
+		},
+		"stock": {
+			{Kind: redlatch.EventClaimed, Name: "st", Outcome: string(stock.Granted), N: 1, Took: 1},
+			{Kind: redlatch.EventAnsweredLocally, Name: "st", Outcome: string(stock.SoldOut)},
+			{Kind: redlatch.EventBackgroundFailed, Name: "st", Err: err},
+		},
+		"redpacket": {{Kind: redlatch.EventClaimed, Name: "p", Outcome: string(redpacket.Granted), N: 1, Took: 1}},
+		"rcounter":  {{Kind: redlatch.EventWritten, Name: "c", Took: 1}},
+		"ratelimit": {
+			{Kind: redlatch.EventBackgroundFailed, Name: "r", Err: err},
+			{Kind: redlatch.EventAdmitted, Name: "r", Outcome: ratelimit.OutcomeAllowed, Took: time.Second},
+			{Kind: redlatch.EventDegraded, Name: "r", Outcome: string(ratelimit.Open), Err: err},
+		},
+		"pubsub": {
+			{Kind: redlatch.EventSubscribed, Name: "c", Again: true},
+			{Kind: redlatch.EventRefused, Name: "c", Err: err},
+			{Kind: redlatch.EventLost, Name: "n", Err: err},
+			{Kind: redlatch.EventDropped, Name: "c"},
+		},
 	} {
-		locks(ctx, e)
+		for _, e := range events {
+			e.Package = pkg
+			c.Observe(context.Background(), e)
+		}
 	}
-	for _, e := range []rsemaphore.Event{
-		{Kind: rsemaphore.EventAcquiring, Name: "s", N: 1},
-		{Kind: rsemaphore.EventAcquired, Name: "s", N: 1, Waited: 1},
-		{Kind: rsemaphore.EventNotAcquired, Name: "s", N: 1, Waited: 1, Err: err},
-		{Kind: rsemaphore.EventReleased, Name: "s", N: 1, Held: -1},
-		{Kind: rsemaphore.EventAwaited, Name: "s", Waited: 1},
-		{Kind: rsemaphore.EventRenewed, Name: "s"},
-		{Kind: rsemaphore.EventEnded, Name: "s", Err: redlatch.ErrWrongType},
-		{Kind: rsemaphore.EventWoken, Name: "s"},
-	} {
-		semaphores(ctx, e)
-	}
-	stocks(ctx, stock.Event{Kind: stock.EventClaimed, Name: "st", Outcome: stock.Granted, N: 1, Took: 1})
-	stocks(ctx, stock.Event{Kind: stock.EventAnsweredLocally, Name: "st", Outcome: stock.SoldOut})
-	stocks(ctx, stock.Event{Kind: stock.EventBackgroundFailed, Name: "st", Err: err})
-	c.RedPackets()(ctx, redpacket.Event{Name: "p", Outcome: redpacket.Granted, Cents: 1,
-		Took: 1})
-	c.Counters()(ctx, rcounter.Event{Name: "c", Took: 1})
-	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventBackgroundFailed, Name: "r", Err: err})
-	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventAdmitted, Name: "r", Allowed: true, Took: time.Second})
-	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventDegraded, Name: "r", Policy: ratelimit.Open, Err: err})
-	hub(pubsub.Event{Kind: pubsub.EventSubscribed, Channel: "c", Again: true})
-	hub(pubsub.Event{Kind: pubsub.EventRefused, Channel: "c", Err: err})
-	hub(pubsub.Event{Kind: pubsub.EventLost, Node: "n", Err: err})
-	hub(pubsub.Event{Kind: pubsub.EventDropped, Channel: "c"})
 	return c
 }
 

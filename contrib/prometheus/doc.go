@@ -1,6 +1,6 @@
 // Package redlatchprom counts for Prometheus what a program does with redlatch.
 //
-// A [Collector] gets events from the Observers of the clients, and asks their Stats when it is scraped:
+// A [Collector] gets the events of all clients as their Observer, and asks their Stats when it is scraped:
 //
 //	collector := redlatchprom.New(redlatchprom.Options{Class: func(kind, name string) string {
 //		class, _, _ := strings.Cut(name, ":") // "order:4711" is of class "order"

@@ -42,17 +42,17 @@ func Example() {
 	// Output: order acquired 1
 }
 
-// A program that uses the packages alone gives each client its Observer, and has each client watched.
-func ExampleCollector_Locks() {
+// A program that uses the packages alone gives each client the Observer, and has each client watched.
+func ExampleCollector_Observe() {
 	server, option := services.Redis()
 	defer server.Close()
 	ctx := context.Background()
 	c := redlatchprom.New(redlatchprom.Options{})
-	hub, err := pubsub.Dial(ctx, option, pubsub.Options{Observer: c.Hub()})
+	hub, err := pubsub.Dial(ctx, option, pubsub.Options{Observer: c.Observe})
 	services.Must(err)
 	defer hub.Close(ctx)
 	c.WatchHub(hub)
-	locks, err := rlock.New(hub, rlock.Options{Observer: c.Locks()})
+	locks, err := rlock.New(hub, rlock.Options{Observer: c.Observe})
 	services.Must(err)
 	defer locks.Close(ctx)
 	c.WatchLocks(locks)

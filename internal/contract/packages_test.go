@@ -177,38 +177,18 @@ func TestClose_NothingLeft_TakesAnyContextTwice(t *testing.T) {
 	}
 }
 
-// observed are options with an observer of each package, which is told of the package and the kind of event.
+// observed are options with an observer of all packages, which is told of the package and the kind of event.
 func observed(see func(pkg, kind string)) redlatch.Options {
-	o := redlatch.Options{CallTimeout: 20 * time.Second}
-	o.Locks = func(o *rlock.Options) {
-		o.WatchdogTimeout = 3 * time.Second
-		o.Observer = func(ctx context.Context, e rlock.Event) context.Context { see("rlock", string(e.Kind)); return ctx }
-	}
-	o.Elections = func(o *election.Options) {
-		o.Observer = func(ctx context.Context, e rlock.Event) context.Context { see("election", string(e.Kind)); return ctx }
-	}
-	o.Semaphores = func(o *rsemaphore.Options) {
-		o.WatchdogTimeout = 3 * time.Second
-		o.Observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
-			see("rsemaphore", string(e.Kind))
+	return redlatch.Options{
+		CallTimeout: 20 * time.Second,
+		Observer: func(ctx context.Context, e redlatch.Event) context.Context {
+			see(e.Package, string(e.Kind))
 			return ctx
-		}
+		},
+		Locks:      func(o *rlock.Options) { o.WatchdogTimeout = 3 * time.Second },
+		Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout = 3 * time.Second },
+		Limiters:   func(o *ratelimit.Options) { o.AllowTimeout = 20 * time.Second },
 	}
-	o.Counters = func(o *rcounter.Options) {
-		o.Observer = func(context.Context, rcounter.Event) { see("rcounter", "written") }
-	}
-	o.Stocks = func(o *stock.Options) {
-		o.Observer = func(_ context.Context, e stock.Event) { see("stock", string(e.Kind)) }
-	}
-	o.RedPackets = func(o *redpacket.Options) {
-		o.Observer = func(context.Context, redpacket.Event) { see("redpacket", "claimed") }
-	}
-	o.Limiters = func(o *ratelimit.Options) {
-		o.AllowTimeout = 20 * time.Second
-		o.Observer = func(_ context.Context, e ratelimit.Event) { see("ratelimit", string(e.Kind)) }
-	}
-	o.Hub = func(o *pubsub.Options) { o.Observer = func(e pubsub.Event) { see("pubsub", string(e.Kind)) } }
-	return o
 }
 
 func TestObserver_Panics_IsLoggedAndChangesNothing(t *testing.T) {

@@ -42,11 +42,11 @@ type holding struct {
 
 func (x holding) options() redlatch.Options {
 	o := redlatch.Options{CallTimeout: 2 * time.Second}
-	observe := func(ctx context.Context, e rlock.Event) context.Context {
-		if x.ended != nil && e.Kind == rlock.EventEnded {
+	observe := func(ctx context.Context, e redlatch.Event) context.Context {
+		if x.ended != nil && e.Kind == redlatch.EventEnded {
 			x.ended(e.Name, e.Err)
 		}
-		if x.acquired != nil && e.Kind == rlock.EventAcquired {
+		if x.acquired != nil && e.Kind == redlatch.EventAcquired {
 			x.acquired()
 		}
 		return ctx
@@ -61,11 +61,11 @@ func (x holding) options() redlatch.Options {
 	o.Semaphores = func(o *rsemaphore.Options) {
 		o.WatchdogTimeout, o.MaxHold = x.lease, x.maxHold
 		o.Liveness, o.Heartbeat = x.beat > 0, x.beat
-		o.Observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
-			if x.ended != nil && e.Kind == rsemaphore.EventEnded {
+		o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+			if x.ended != nil && e.Kind == redlatch.EventEnded {
 				x.ended(e.Name, e.Err)
 			}
-			if x.acquired != nil && e.Kind == rsemaphore.EventAcquired {
+			if x.acquired != nil && e.Kind == redlatch.EventAcquired {
 				x.acquired()
 			}
 			return ctx

@@ -26,33 +26,30 @@ import (
 // own, and notes what is told under which, and what is sent.
 type follower struct{ redistest.Steps }
 
-func (f *follower) observe(ctx context.Context, kind, name string, n int, err error,
-	acquisition context.Context) context.Context {
-	if n > 0 { // permits
-		name = fmt.Sprint(n, " of ", name)
+func (f *follower) observe(ctx context.Context, e redlatch.Event) context.Context {
+	name := e.Name
+	if e.N > 0 { // permits
+		name = fmt.Sprint(e.N, " of ", name)
 	}
-	switch kind {
-	case "acquiring":
+	switch e.Kind {
+	case redlatch.EventAcquiring:
 		return f.Begin(ctx, "acquires %s", name)
-	case "releasing":
-		return f.Begin(ctx, "releases %s of %d", name, f.Step(acquisition))
-	case "waiting", "acquired", "not acquired":
-		f.Note("%d %s %s", f.Step(ctx), kind, name)
-	case "released":
-		f.Note("%d released %s: %v", f.Step(ctx), name, err == nil)
-	case "ended":
+	case redlatch.EventReleasing:
+		return f.Begin(ctx, "releases %s of %d", name, f.Step(e.Acquisition))
+	case redlatch.EventWaiting, redlatch.EventAcquired, redlatch.EventNotAcquired:
+		f.Note("%d %s %s", f.Step(ctx), e.Kind, name)
+	case redlatch.EventReleased:
+		f.Note("%d released %s: %v", f.Step(ctx), name, e.Err == nil)
+	case redlatch.EventEnded:
 		f.Note("%d lost %s", f.Step(ctx), name)
-	case "awaited":
-		f.Note("waited for %s: %t", name, err == nil)
+	case redlatch.EventAwaited:
+		f.Note("waited for %s: %t", name, e.Err == nil)
 	}
 	return ctx
 }
 
 // options are those of a process that f follows.
 func (f *follower) options() redlatch.Options {
-	ofLocks := func(ctx context.Context, e rlock.Event) context.Context {
-		return f.observe(ctx, string(e.Kind), e.Name, 0, e.Err, e.Acquisition)
-	}
 	return redlatch.Options{
 		Hub: func(o *pubsub.Options) {
 			o.NewClient = func(o rueidis.ClientOption) (rueidis.Client, error) {
@@ -60,14 +57,10 @@ func (f *follower) options() redlatch.Options {
 				return &stepped{c, f}, err
 			}
 		},
-		Locks:     func(o *rlock.Options) { o.WatchdogTimeout, o.Observer = 5*time.Minute, ofLocks },
-		Elections: func(o *election.Options) { o.WatchdogTimeout, o.Observer = 5*time.Minute, ofLocks },
-		Semaphores: func(o *rsemaphore.Options) {
-			o.WatchdogTimeout = 5 * time.Minute
-			o.Observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
-				return f.observe(ctx, string(e.Kind), e.Name, e.N, e.Err, e.Acquisition)
-			}
-		},
+		Locks:      func(o *rlock.Options) { o.WatchdogTimeout = 5 * time.Minute },
+		Elections:  func(o *election.Options) { o.WatchdogTimeout = 5 * time.Minute },
+		Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout = 5 * time.Minute },
+		Observer:   f.observe,
 	}
 }
 

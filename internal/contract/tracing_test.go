@@ -98,18 +98,24 @@ func spanned(t *testing.T, s *redistest.Server, notes *spans, see func(ctx conte
 	}
 	o.Locks = func(o *rlock.Options) {
 		o.WatchdogTimeout = lease
-		o.Observer = func(ctx context.Context, e rlock.Event) context.Context { see(ctx, string(e.Kind), e.Name); return ctx }
+		o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+			see(ctx, string(e.Kind), e.Name)
+			return ctx
+		}
 	}
 	o.Semaphores = func(o *rsemaphore.Options) {
 		o.WatchdogTimeout = lease
-		o.Observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
+		o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
 			see(ctx, "permits "+string(e.Kind), e.Name)
 			return ctx
 		}
 	}
 	o.Stocks = func(o *stock.Options) {
 		o.MaxCalls = 1
-		o.Observer = func(ctx context.Context, e stock.Event) { see(ctx, string(e.Kind), "") }
+		o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+			see(ctx, string(e.Kind), "")
+			return ctx
+		}
 	}
 	o.Limiters = func(o *ratelimit.Options) { o.AllowTimeout = 10 * time.Second }
 	return open(t, s, o)

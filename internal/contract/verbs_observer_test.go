@@ -137,23 +137,29 @@ func TestObserver_CountsAndSales_AreToldOnce(t *testing.T) {
 	admin, ctx := server.Client(t), context.WithValue(t.Context(), spanKey{}, "a call")
 	o := redlatch.Options{CallTimeout: 20 * time.Second}
 	o.Counters = func(o *rcounter.Options) {
-		o.Observer = func(ctx context.Context, e rcounter.Event) { seen.note(t, ctx, e.Took, "%s: %v", e.Name, e.Err) }
+		o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+			seen.note(t, ctx, e.Took, "%s: %v", e.Name, e.Err)
+			return ctx
+		}
 	}
 	o.RedPackets = func(o *redpacket.Options) {
-		o.Observer = func(ctx context.Context, e redpacket.Event) {
-			seen.note(t, ctx, e.Took, "%s: %v, %d, %v", e.Name, e.Outcome, e.Cents, e.Err)
+		o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+			seen.note(t, ctx, e.Took, "%s: %v, %d, %v", e.Name, e.Outcome, e.N, e.Err)
+			return ctx
 		}
 	}
 	o.Stocks = func(o *stock.Options) {
 		o.KeyPrefix = "shop:"
-		o.Observer = func(ctx context.Context, e stock.Event) {
+		o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
 			seen.note(t, ctx, e.Took, "%s: %v, %d, %v", e.Name, e.Outcome, e.N, e.Err)
+			return ctx
 		}
 	}
 	o.Limiters = func(o *ratelimit.Options) {
 		o.RefusalTrust, o.AllowTimeout = -1, 20*time.Second
-		o.Observer = func(ctx context.Context, e ratelimit.Event) {
-			seen.note(t, ctx, e.Took, "%s: %v, %v", e.Name, e.Allowed, e.Err)
+		o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+			seen.note(t, ctx, e.Took, "%s: %v, %d, %v", e.Name, e.Outcome, e.N, e.Err)
+			return ctx
 		}
 	}
 	red := open(t, server, o)
@@ -214,5 +220,6 @@ func TestObserver_CountsAndSales_AreToldOnce(t *testing.T) {
 	}
 	require.NoError(t, err1(a.Allow(ctx, "k", 1)))
 	require.NoError(t, err1(b.AllowAtMost(ctx, "k", 5)))
-	is("a: true, <nil>", "b: true, <nil>", "a: true, <nil>", "b: true, <nil>", "a: false, <nil>", "b: true, <nil>")
+	is("a: allowed, 1, <nil>", "b: allowed, 1, <nil>", "a: allowed, 1, <nil>", "b: allowed, 1, <nil>",
+		"a: refused, 0, <nil>", "b: allowed, 3, <nil>")
 }

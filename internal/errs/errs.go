@@ -1,5 +1,6 @@
-// Package errs holds the error values that more than one public package returns. Package redlatch exports them, under
-// the same names. They stand here, because the other packages cannot import that one, which is made of them.
+// Package errs holds what more than one public package returns or reports: error values, and the type of events.
+// Package redlatch exports them, under the same names. They stand here, because the other packages cannot import that
+// one, which is made of them.
 package errs
 
 import (

@@ -18,14 +18,6 @@ type Handles struct {
 	*Session
 	Noun string // what a handle is called: "hold"
 	Verb string // the method that releases it: "Unlock"
-
-	// Ended and Released tell the observer.
-	Ended    func(ctx context.Context, name string, why error)
-	Released func(ctx context.Context, o *Holding, lasted time.Duration, err error)
-	// Releasing returns the context of a release that begins; nil: it is the caller's. acquired is the acquisition's
-	// context, which may have ended. The user's handle keeps that, and no Handle does: the context of a re-entry refers to
-	// the hold that it re-enters, so the watchdog would refer to it.
-	Releasing func(ctx context.Context, o *Holding, acquired context.Context) context.Context
 }
 
 // Resource is what a primitive knows of a Holding of its own: it is the Of of the holding's lease.
@@ -373,7 +365,7 @@ func (o *Holding) Late() {
 func (o *Holding) lost(why error) {
 	o.End(why) // first: an Unlock at the same time must know why
 	if o.Lease.Tell() {
-		o.of.Ended(o.of.Engine.Values(&o.Lease), o.Lease.Name, why)
+		o.of.Tell(o.of.Engine.Values(&o.Lease), errs.Event{Kind: errs.EventEnded, Name: o.Lease.Name, Err: why})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -56,8 +57,8 @@ func releasesAtItsEnd(t *testing.T, kind func(c *rlock.Client) *rlock.Lock) {
 		c, err := rlock.New(hub, rlock.Options{MaxHold: 5 * time.Second,
 			Logger: slog.New(onEnd{Handler: slog.DiscardHandler, once: &sync.Once{},
 				call: func() { released <- (<-taken).Unlock(ctx) }}),
-			Observer: func(_ context.Context, e rlock.Event) context.Context {
-				if e.Kind == rlock.EventReleased && e.Name == "l" {
+			Observer: func(_ context.Context, e redlatch.Event) context.Context {
+				if e.Kind == redlatch.EventReleased && e.Name == "l" {
 					ends = append(ends, e.Err)
 				}
 				return nil

@@ -34,6 +34,7 @@ type Options struct {
 	MinReplicas     int
 	ReplicaTimeout  time.Duration
 	Logger          *slog.Logger
+	Observer        errs.Observer
 }
 
 // check refuses what is out of bounds, and fills in the defaults.

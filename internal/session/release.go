@@ -95,21 +95,32 @@ func (c *Handles) Release(ctx context.Context, name string, life *Life, once *On
 // nil: confirmed by the server, or others stay. ErrLost: it was over before, or this is how that was found out.
 // ErrUnavailable and ErrUnknownOutcome: not confirmed while ctx lasted, see Handles.Release; any other refusal of the
 // server comes at once. After these the release of the last handle goes on in the background until the lease is over.
-// Later calls return the first one's result. The caller first stops the cleanup that would call Dropped. acquired is
-// the context of the handle's acquisition, for Handles.Releasing; nil: not known.
+// Later calls return the first one's result. The caller first stops the cleanup that would call Dropped.
+//
+// acquired is the context of the handle's acquisition, for the Observer; nil: not known. The user's handle keeps that
+// context, and no Handle does: the context of a re-entry refers to the hold that it re-enters, so the watchdog would
+// refer to that hold.
 func (h *Handle) Release(ctx, acquired context.Context) error {
 	o := h.Holding
 	return o.of.Release(ctx, o.Lease.Name, &h.Life, &h.Once, func(ctx context.Context) error {
-		if c := o.of; c.Releasing != nil {
-			if acquired == nil {
-				acquired = context.Background()
-			}
-			ctx = c.Releasing(ctx, o, acquired)
+		e := errs.Event{Kind: errs.EventReleasing, Name: o.Lease.Name, N: o.permits(), Acquisition: acquired}
+		if acquired == nil {
+			e.Acquisition = context.Background()
 		}
+		ctx = o.of.Tell(ctx, e)
 		err := h.release(ctx)
-		o.of.Released(ctx, o, time.Since(o.of.Base)-h.Began, err)
+		o.of.Tell(ctx, errs.Event{Kind: errs.EventReleased, Name: o.Lease.Name, N: o.permits(),
+			Held: time.Since(o.of.Base) - h.Began, Err: err})
 		return err
 	})
+}
+
+// permits is how many permits are held; 0 of a lock.
+func (o *Holding) permits() int64 {
+	if p, ok := o.Lease.Of.(interface{ Permits() int64 }); ok {
+		return p.Permits()
+	}
+	return 0
 }
 
 // release is the body of Release.

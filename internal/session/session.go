@@ -96,23 +96,27 @@ func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
 }
 
 // Start gives the session what clients need that hold something for a time, or wait. It fills in what is missing in o.
-// woken is called when a waiter wakes up, waits when a request begins to wait for others; see wait.NewWaiters.
-func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name string, byMessage bool),
-	waits func(ctx context.Context, name string)) {
+// It reports renewals, waits and wake-ups to the Observer.
+func (s *Session) Start(o lease.Config) {
 	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust, s.Hub.Client().Mode() == rueidis.ClientModeCluster)
 	s.Retrier = NewRetrier()
-	s.Waiters = wait.NewWaiters(s.Hub, s.PollCap, woken, waits)
+	s.Waiters = wait.NewWaiters(s.Hub, s.PollCap, func(ctx context.Context, name string, byMessage bool) {
+		s.Tell(ctx, errs.Event{Kind: errs.EventWoken, Name: name, ByMessage: byMessage})
+	}, func(ctx context.Context, name string) { s.Tell(ctx, errs.Event{Kind: errs.EventWaiting, Name: name}) })
 	s.Waiters.Unclaimed = s.Retrier.Kick
 	s.Waiters.Silence = wait.NewSilence(s.Hub.Client(), s.CallTimeout, s.Logger)
 	o.ConnectionID, o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.ID, s.Hub.Client(), s.Runner, s.Logger,
 		s.MinReplicas, s.ReplicaTimeout
+	o.Renewed = func(ctx context.Context, name string, err error) {
+		s.Tell(ctx, errs.Event{Kind: errs.EventRenewed, Name: name, Err: err})
+	}
 	s.Engine = lease.New(o)
 }
 
 // Error is err with the name of the package in front.
 func (s *Session) Error(err error) error { return errs.Edge(s.pkg, err) }
 
-// RecentErrors are the last errors of the client. The packages add to them where they tell an Observer.
+// RecentErrors are the last errors of the client. Tell and Complain add to them.
 func (s *Session) RecentErrors() *errs.RecentErrors { return &s.recent }
 
 // Key is the main key of an object, and why the name cannot be used.

@@ -29,7 +29,7 @@ func newSession(t *testing.T, started bool, o session.Options) *session.Session 
 	s, err := session.New(newHub(t), "shop", "goods", o)
 	require.NoError(t, err)
 	if started {
-		s.Start(lease.Config{}, nil, nil)
+		s.Start(lease.Config{})
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -113,9 +113,7 @@ func (*resource) Label() string { return "" }
 
 func TestHolding_BeingReleased_IsNotReentered(t *testing.T) {
 	s := newSession(t, true, session.Options{})
-	of := &session.Handles{Session: s, Noun: "hold", Verb: "Unlock",
-		Ended:    func(context.Context, string, error) {},
-		Released: func(context.Context, *session.Holding, time.Duration, error) {}}
+	of := &session.Handles{Session: s, Noun: "hold", Verb: "Unlock"}
 	o := &session.Holding{Lease: lease.Lease{Name: "a", Key: "a", Owner: s.NewOwner(""), Renew: keep}}
 	sent := 0
 	o.Begin(of, &resource{func() {
@@ -209,7 +207,7 @@ func TestClose_ConnectionBeingMade_IsNotWaitedFor(t *testing.T) {
 			s, err := session.New(hub, "shop", "goods", session.Options{})
 			require.NoError(t, err)
 			if started {
-				s.Start(lease.Config{}, nil, nil)
+				s.Start(lease.Config{})
 			}
 			// Where a connection begins, nothing comes back from here on.
 			silence := proxy.Trap(&redistest.Trap{Match: func(words []string) bool {
@@ -265,50 +263,52 @@ func TestError_WrappedTwice_NamesThePackageOnce(t *testing.T) {
 	require.ErrorIs(t, err, errs.ErrLost)
 }
 
-func TestTell_ObserverPanics_IsLogged(t *testing.T) {
+func TestTell_Observer_ReturnsTheContextOfWhatFollows(t *testing.T) {
 	var log redistest.Logbook
-	s := newSession(t, false, session.Options{Logger: log.Logger()})
-	ctx, told := context.Background(), 0
-	session.Tell[int](ctx, s, nil, 1)
-	session.Tell(ctx, s, func(_ context.Context, e int) { told += e; panic("hook") }, 2)
-	require.Equal(t, 2, told)
-	require.Contains(t, log.String(), `msg="redlatch: observer panicked" panic=hook`)
-	count := func(_ context.Context, e int) { told += e }
-	require.Nil(t, session.Both[int](nil, nil))
-	for _, f := range []func(context.Context, int){session.Both(count, count),
-		session.Both(session.Both(nil, count), session.Both(count, nil))} {
-		told = 0
-		session.Tell(ctx, s, f, 3)
-		require.Equal(t, 6, told)
-	}
-}
-
-func TestFollow_Observer_ReturnsTheContextOfWhatFollows(t *testing.T) {
-	var log redistest.Logbook
-	s := newSession(t, false, session.Options{Logger: log.Logger()})
 	type key string
 	ctx := context.Background()
-	with := func(k string) func(context.Context, int) context.Context {
-		return func(ctx context.Context, e int) context.Context { return context.WithValue(ctx, key(k), e) }
+	with := func(k string) errs.Observer {
+		return func(ctx context.Context, e errs.Event) context.Context { return context.WithValue(ctx, key(k), e.N) }
 	}
-	none := func(context.Context, int) context.Context { return nil }
-	panics := func(context.Context, int) context.Context { panic("hook") }
-	for _, f := range []func(context.Context, int) context.Context{nil, none, panics} {
-		require.Equal(t, ctx, session.Follow(ctx, s, f, 1))
+	none := errs.Observer(func(context.Context, errs.Event) context.Context { return nil })
+	panics := errs.Observer(func(context.Context, errs.Event) context.Context { panic("hook") })
+	tell := func(o errs.Observer, n int64) context.Context {
+		s := newSession(t, false, session.Options{Logger: log.Logger(), Observer: o})
+		return s.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, N: n})
+	}
+	for _, o := range []errs.Observer{nil, none, panics} {
+		require.Equal(t, ctx, tell(o, 1))
 	}
 	require.Contains(t, log.String(), `msg="redlatch: observer panicked" panic=hook`)
-	require.Nil(t, session.Chain[int](nil, nil))
-	for _, f := range []func(context.Context, int) context.Context{session.Chain(with("1"), with("2")),
-		session.Chain(session.Chain(with("1"), with("2")), none),
-		session.Chain(session.Chain(with("1"), none), session.Chain(nil, with("2")))} {
-		got := session.Follow(ctx, s, f, 7)
-		require.Equal(t, 7, got.Value(key("1")))
-		require.Equal(t, 7, got.Value(key("2")))
+	require.Nil(t, errs.Observer(nil).And(nil))
+	for _, o := range []errs.Observer{with("1").And(with("2")), with("1").And(with("2")).And(none),
+		with("1").And(none).And(errs.Observer(nil).And(with("2")))} {
+		got := tell(o, 7)
+		require.EqualValues(t, 7, got.Value(key("1")))
+		require.EqualValues(t, 7, got.Value(key("2")))
 	}
-	twice := session.Chain(with("x"), func(ctx context.Context, e int) context.Context {
-		return context.WithValue(ctx, key("y"), e+ctx.Value(key("x")).(int))
+	twice := with("x").And(func(ctx context.Context, e errs.Event) context.Context {
+		require.Equal(t, "shop", e.Package)
+		return context.WithValue(ctx, key("y"), e.N+ctx.Value(key("x")).(int64))
 	})
-	require.Equal(t, 8, session.Follow(ctx, s, twice, 4).Value(key("y")), "the second sees what the first returned")
+	require.EqualValues(t, 8, tell(twice, 4).Value(key("y")), "the second sees what the first returned")
+}
+
+func TestTell_EventsWithErrors_AreRecentErrors(t *testing.T) {
+	s := newSession(t, false, session.Options{})
+	tell := func(kind errs.EventKind, name string, err error) {
+		s.Tell(context.Background(), errs.Event{Kind: kind, Name: name, Err: err})
+	}
+	tell(errs.EventReleased, "a", errs.ErrUnavailable)
+	tell(errs.EventReleased, "a", nil)
+	tell(errs.EventRenewed, "a", errs.ErrLost) // its EventEnded follows
+	tell(errs.EventEnded, "a", errs.ErrLost)
+	tell(errs.EventClaimed, "a", errs.ErrUnavailable)
+	var all []string
+	for _, e := range s.RecentErrors().Last() {
+		all = append(all, e.What+": "+e.Err.Error())
+	}
+	require.ElementsMatch(t, []string{"release: redis unavailable", "hold: lost"}, all)
 }
 
 func TestNumbered_ScriptNumber_IsAConstant(t *testing.T) {

@@ -28,9 +28,9 @@ func open(t testing.TB, s *redistest.Server, o rlock.Options, takenOver *atomic.
 		Locks: func(l *rlock.Options) {
 			l.RetryTimeout, l.PollCap, l.WatchdogTimeout = redistest.Retries(o.CallTimeout), o.PollCap, o.WatchdogTimeout
 			l.Liveness, l.Heartbeat = o.Liveness, o.Heartbeat
-			l.Observer = func(ctx context.Context, e rlock.Event) context.Context {
-				if e.Kind == rlock.EventTakenOver {
-					takenOver.Add(int64(e.Holds))
+			l.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+				if e.Kind == redlatch.EventTakenOver {
+					takenOver.Add(int64(e.N))
 				}
 				return ctx
 			}

@@ -200,10 +200,10 @@ func (c *client) connect(w *world) error {
 }
 
 // takenOver counts the permits that clients took from others.
-func (w *world) takenOver(_ context.Context, e rsemaphore.Event) context.Context {
-	if e.Kind == rsemaphore.EventTakenOver {
+func (w *world) takenOver(_ context.Context, e redlatch.Event) context.Context {
+	if e.Kind == redlatch.EventTakenOver {
 		w.note("%d of %s taken over", e.N, e.Name)
-		w.count(func(f *Figures) { f.TakenOver += e.N })
+		w.count(func(f *Figures) { f.TakenOver += int(e.N) })
 	}
 	return nil
 }

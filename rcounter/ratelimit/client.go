@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
@@ -41,11 +42,14 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// Observer is called with what happens to the limiters of a client. It is redlatch.Observer, which is one type
+// for all packages.
+type Observer = errs.Observer
+
 // Client makes rate limiters on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no
 // connection and no goroutine of its own, and nothing for a name that is not used.
 type Client struct {
 	calls        *session.Session
-	observer     Observer
 	allowTimeout time.Duration
 	allows       *script.Runner // of what lasts for allowTimeout
 	asks         *batch.Slots[request, answers]
@@ -66,7 +70,8 @@ func init() {
 // for a closed hub.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
 	calls, err := session.New(h, "ratelimit", "rate limits",
-		session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger})
+		session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger,
+			Observer: o.Observer})
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +85,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		calls: calls, observer: o.Observer, allowTimeout: o.AllowTimeout, allows: calls.NewRunner(o.AllowTimeout),
+		calls: calls, allowTimeout: o.AllowTimeout, allows: calls.NewRunner(o.AllowTimeout),
 		refusals: refusals{trust: o.RefusalTrust, base: time.Now()},
 		local: sync.OnceValue(func() *localLimits {
 			return &localLimits{base: time.Now(), keys: map[string]*localLimit{}}
@@ -104,7 +109,7 @@ const unreturned = "units of a rate limiter could not be given back, and too few
 // notGivenBack tells of units that could not be given back.
 func (c *Client) notGivenBack(ctx context.Context, name string, err error) {
 	edge(&err)
-	session.Tell(ctx, c.calls, c.observer, Event{Kind: EventBackgroundFailed, Name: name, Err: err})
+	c.calls.Tell(ctx, errs.Event{Kind: errs.EventBackgroundFailed, Name: name, Err: err})
 	c.calls.Complain(unreturned, name, err)
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Policy is what a limiter answers while the server does not: it is down, cannot be reached, or too slow for
@@ -62,7 +61,7 @@ func (o *outage) asks(now int64) bool {
 
 // admit is judge, reported to the observer.
 func (c *Client) admit(ctx context.Context, r request) (Admission, error) {
-	if c.observer == nil { // without an observer no clock is read
+	if c.calls.Observer == nil { // without an observer no clock is read
 		return c.judge(ctx, r)
 	}
 	began := time.Now()
@@ -71,11 +70,23 @@ func (c *Client) admit(ctx context.Context, r request) (Admission, error) {
 	return a, err
 }
 
+// These are the Outcome of an event redlatch.EventAdmitted.
+const (
+	OutcomeAllowed = "allowed" // the units may pass
+	OutcomeRefused = "refused"
+)
+
 // report tells the observer, if there is one.
 func (c *Client) report(ctx context.Context, l *Limiter, a Admission, began time.Time, err error) {
 	edge(&err)
-	session.Tell(ctx, c.calls, c.observer,
-		Event{Kind: EventAdmitted, Name: l.name, Allowed: a.Allowed, Took: time.Since(began), Err: err})
+	e := errs.Event{Kind: errs.EventAdmitted, Name: l.name, N: a.N, Took: time.Since(began), Err: err}
+	switch {
+	case a.Allowed:
+		e.Outcome = OutcomeAllowed
+	case err == nil:
+		e.Outcome = OutcomeRefused
+	}
+	c.calls.Tell(ctx, e)
 }
 
 // judge answers a request, by the server or as its limiter's policy says.
@@ -142,7 +153,8 @@ func (c *Client) unanswered(ctx context.Context, l *Limiter, err error) {
 		edge(&err)
 		c.calls.Logger.Warn("redlatch: the server does not answer, and a rate limiter's policy does", "name", l.name,
 			"policy", string(l.o.WhenDown), "error", err)
-		session.Tell(ctx, c.calls, c.observer, Event{Kind: EventDegraded, Name: l.name, Policy: l.o.WhenDown, Err: err})
+		c.calls.Tell(ctx,
+			errs.Event{Kind: errs.EventDegraded, Name: l.name, Outcome: string(l.o.WhenDown), Err: err})
 	}
 }
 
@@ -164,7 +176,7 @@ func (c *Client) answered(ctx context.Context, l *Limiter) {
 	if over {
 		c.calls.Logger.Info("redlatch: the server answers again, and no rate limiter's policy", "name", l.name, "policy",
 			string(l.o.WhenDown))
-		session.Tell(ctx, c.calls, c.observer, Event{Kind: EventDegraded, Name: l.name, Policy: l.o.WhenDown})
+		c.calls.Tell(ctx, errs.Event{Kind: errs.EventDegraded, Name: l.name, Outcome: string(l.o.WhenDown)})
 	}
 }
 

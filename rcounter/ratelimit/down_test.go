@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/oracle/judges"
@@ -31,10 +32,11 @@ func TestPolicy_ServerSilent_Answers(t *testing.T) {
 	c := on(t, srv.Client(t),
 		ratelimit.Options{AllowTimeout: 100 * time.Millisecond, RefusalTrust: -1,
 			Logger: log,
-			Observer: func(_ context.Context, e ratelimit.Event) {
-				if e.Kind == ratelimit.EventDegraded {
-					changes <- change{e.Name, e.Policy, e.Err != nil}
+			Observer: func(_ context.Context, e redlatch.Event) context.Context {
+				if e.Kind == redlatch.EventDegraded {
+					changes <- change{e.Name, ratelimit.Policy(e.Outcome), e.Err != nil}
 				}
+				return nil
 			}})
 	o := ratelimit.LimiterOptions{Rate: 10, Per: time.Hour}
 	of := func(p ratelimit.Policy, share float64) *ratelimit.Limiter {
@@ -308,13 +310,14 @@ func TestWait_GivenUpWhileServerFails_IsToldAndLogged(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	var book redistest.Logbook
-	told := make(chan ratelimit.Event, 10)
+	told := make(chan redlatch.Event, 10)
 	o := patient
 	o.Logger = book.Logger()
-	o.Observer = func(_ context.Context, e ratelimit.Event) {
-		if e.Kind == ratelimit.EventBackgroundFailed {
+	o.Observer = func(_ context.Context, e redlatch.Event) context.Context {
+		if e.Kind == redlatch.EventBackgroundFailed {
 			told <- e
 		}
+		return nil
 	}
 	l := on(t, srv.Client(t), o).Limiter("slow", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
 	require.NoError(t, only(l.Wait(ctx, "", 1)))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
@@ -114,11 +115,12 @@ func Example() {
 func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
-	events := map[ratelimit.EventKind]int{}
-	var alarm ratelimit.Observer = func(_ context.Context, e ratelimit.Event) {
-		if events[e.Kind]++; e.Kind == ratelimit.EventBackgroundFailed {
+	events := map[redlatch.EventKind]int{}
+	var alarm ratelimit.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+		if events[e.Kind]++; e.Kind == redlatch.EventBackgroundFailed {
 			fmt.Println("too few units of", e.Name, "pass:", e.Err)
 		}
+		return ctx
 	}
 	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second, Observer: alarm})
 	if err != nil {
@@ -130,7 +132,7 @@ func ExampleClient_observer() {
 	mails.Wait(ctx, "", 1)
 	time.AfterFunc(10*time.Millisecond, giveUp)
 	_, err = mails.Wait(ctx, "", 1)
-	fmt.Println(errors.Is(err, context.Canceled), events[ratelimit.EventBackgroundFailed])
+	fmt.Println(errors.Is(err, context.Canceled), events[redlatch.EventBackgroundFailed])
 	// Output:
 	// true 0
 }
@@ -282,10 +284,11 @@ func ExamplePolicy() {
 	defer end()
 	limiters, err := ratelimit.New(hub,
 		ratelimit.Options{CallTimeout: 10 * time.Second, AllowTimeout: 10 * time.Second,
-			Observer: func(_ context.Context, e ratelimit.Event) {
-				if e.Kind == ratelimit.EventDegraded {
-					fmt.Println(e.Name, e.Policy, e.Err)
+			Observer: func(ctx context.Context, e redlatch.Event) context.Context {
+				if e.Kind == redlatch.EventDegraded {
+					fmt.Println(e.Name, e.Outcome, e.Err)
 				}
+				return ctx
 			}})
 	if err != nil {
 		log.Fatal(err)

@@ -13,11 +13,10 @@ import (
 // Client makes red packets on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no
 // connection of its own, no goroutine while there are no grabs, and nothing for a name that is not used.
 type Client struct {
-	calls    *session.Session
-	batch    batch.Options
-	tally    batch.Tally
-	packets  batch.WeakMap[grabs] // by the key of the packet
-	observer Observer
+	calls   *session.Session
+	batch   batch.Options
+	tally   batch.Tally
+	packets batch.WeakMap[grabs] // by the key of the packet
 }
 
 func init() { accessor.Register(func(c *Client) *session.Session { return c.calls }) }
@@ -27,10 +26,10 @@ func init() { accessor.Register(func(c *Client) *session.Session { return c.call
 // for a closed hub.
 func New(h *pubsub.Hub, o Options) (client *Client, err error) {
 	defer edge(&err)
-	c := &Client{batch: batch.Options{MaxBatch: o.MaxBatch}, observer: o.Observer}
+	c := &Client{batch: batch.Options{MaxBatch: o.MaxBatch}}
 	c.calls, err = session.New(h, "redpacket", "red packets",
 		session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
-			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
+			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger, Observer: o.Observer})
 	if err != nil {
 		return nil, err
 	}

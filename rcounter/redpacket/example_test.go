@@ -10,6 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 )
@@ -201,9 +202,10 @@ func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
 	taken := int64(0)
-	var metrics redpacket.Observer = func(_ context.Context, e redpacket.Event) {
-		taken += e.Cents
-		fmt.Println(e.Name, e.Outcome, e.Cents, e.Err)
+	var metrics redpacket.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+		taken += e.N
+		fmt.Println(e.Name, e.Outcome, e.N, e.Err)
+		return ctx
 	}
 	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second, Observer: metrics})
 	if err != nil {

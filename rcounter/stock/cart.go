@@ -409,7 +409,8 @@ func (t *cartStocks) soldOut(ctx context.Context) (c Cart, yes bool, until time.
 				c.Lines = t.lines()
 			}
 			c.Lines[i].Grant = Grant{Outcome: SoldOut, Epoch: epoch}
-			s.c.observe(ctx, Event{Kind: EventAnsweredLocally, Name: s.name, Outcome: SoldOut})
+			s.c.calls.Tell(ctx,
+				errs.Event{Kind: errs.EventAnsweredLocally, Name: s.name, Outcome: string(SoldOut)})
 		}
 	}
 	return c, c.Lines != nil, until

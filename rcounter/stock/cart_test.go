@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -119,13 +120,14 @@ func TestCart_StockSoldOut_IsAnsweredByTheProcess(t *testing.T) {
 		heard[what]++
 	}
 	o := patient
-	o.Observer = func(_ context.Context, e stock.Event) {
+	o.Observer = func(_ context.Context, e redlatch.Event) context.Context {
 		switch e.Kind {
-		case stock.EventClaimed:
+		case redlatch.EventClaimed:
 			note(e.Name + " " + string(e.Outcome))
-		case stock.EventAnsweredLocally:
+		case redlatch.EventAnsweredLocally:
 			note(e.Name + " locally")
 		}
+		return nil
 	}
 	g := on(t, srv.Client(t), o).Group("sale")
 	stocks := grouped(t, g, spec(1), "a", "b")

@@ -75,7 +75,8 @@ func (s *Stock) obtain(ctx context.Context, may bool, ask func(context.Context) 
 	if may {
 		epoch, yes, until := m.soldOut(ctx)
 		if yes {
-			s.c.observe(ctx, Event{Kind: EventAnsweredLocally, Name: s.name, Outcome: SoldOut})
+			s.c.calls.Tell(ctx,
+				errs.Event{Kind: errs.EventAnsweredLocally, Name: s.name, Outcome: string(SoldOut)})
 			return Grant{Outcome: SoldOut, Epoch: epoch}, nil
 		}
 		var done context.CancelFunc

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -54,16 +55,19 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// Observer is called with what happens to the stocks of a client. It is redlatch.Observer, which is one type
+// for all packages.
+type Observer = errs.Observer
+
 // Client makes stocks on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no connection
 // of its own and no goroutine while nothing is claimed, and a name that is not used costs nothing.
 type Client struct {
-	calls    *session.Session
-	batch    batch.Options
-	acts     batch.Options // for acts by ids
-	tally    batch.Tally
-	trust    time.Duration               // Options.SoldOutTrust
-	stocks   batch.WeakMap[processState] // by the key of the stock
-	observer Observer
+	calls  *session.Session
+	batch  batch.Options
+	acts   batch.Options // for acts by ids
+	tally  batch.Tally
+	trust  time.Duration               // Options.SoldOutTrust
+	stocks batch.WeakMap[processState] // by the key of the stock
 }
 
 func init() { accessor.Register(func(c *Client) *session.Session { return c.calls }) }
@@ -77,7 +81,7 @@ func New(h *pubsub.Hub, o Options) (client *Client, err error) {
 	c.calls, err = session.New(h, "stock", "stocks",
 		session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
 			MinReplicas:    o.MinReplicas,
-			ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
+			ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger, Observer: o.Observer})
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +94,6 @@ func New(h *pubsub.Hub, o Options) (client *Client, err error) {
 	}
 	c.acts = c.batch
 	c.acts.MaxCalls = min(c.acts.MaxCalls, shareActsCalls)
-	c.observer = o.Observer
 	return c, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"log"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
@@ -182,14 +183,15 @@ func ExampleStock_KeepReaped() {
 func ExampleObserver() {
 	hub, end := demo()
 	defer end()
-	events := map[stock.EventKind]int{}
-	var metrics stock.Observer = func(_ context.Context, e stock.Event) {
-		if events[e.Kind]++; e.Kind == stock.EventClaimed {
+	events := map[redlatch.EventKind]int{}
+	var metrics stock.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+		if events[e.Kind]++; e.Kind == redlatch.EventClaimed {
 			fmt.Println(e.Name, e.Outcome, e.N)
 		}
-		if e.Kind == stock.EventBackgroundFailed {
+		if e.Kind == redlatch.EventBackgroundFailed {
 			log.Println(e.Name, e.Err)
 		}
+		return ctx
 	}
 	stocks, err := stock.New(hub, stock.Options{CallTimeout: 10 * time.Second, Observer: metrics})
 	if err != nil {
@@ -204,7 +206,7 @@ func ExampleObserver() {
 	if held, err = sale.Reserve(ctx, "bob", stock.Request{ID: "order-1", N: 1}, time.Minute); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(held.Won(), held.N, events[stock.EventClaimed])
+	fmt.Println(held.Won(), held.N, events[redlatch.EventClaimed])
 	now := stocks.Stats()
 	fmt.Println(now.SharedRequests, "claims in", now.SharedCalls, "shared calls")
 	// Output:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -75,13 +76,14 @@ func TestKeepLedger_NotReplicated_MovesOnceItIs(t *testing.T) {
 	unconfirmed := make(chan error, 1000)
 	s := on(t, p.primary.Client(t),
 		stock.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond,
-			Observer: func(_ context.Context, e stock.Event) {
-				if e.Kind == stock.EventBackgroundFailed {
+			Observer: func(_ context.Context, e redlatch.Event) context.Context {
+				if e.Kind == redlatch.EventBackgroundFailed {
 					select {
 					case unconfirmed <- e.Err:
 					default:
 					}
 				}
+				return nil
 			}}).Stock("s")
 	o := spec(100)
 	o.Ledger = true

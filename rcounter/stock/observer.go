@@ -4,53 +4,12 @@ import (
 	"context"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/session"
+	"github.com/redlatch/redlatch/internal/errs"
 )
-
-// Observer is called with what happens to the stocks of a client, for metrics. It runs on the goroutine where that
-// happens, which may be that of a claim, so it must return at once. It may call the client. A panic in it is logged and
-// otherwise ignored. It must be safe for concurrent use.
-//
-// ctx is that of the call: it carries the caller's span, and may have ended. EventBackgroundFailed gets the values of
-// the context of the call that left the work behind.
-type Observer func(ctx context.Context, e Event)
-
-// Event is something that happened to a stock. Its Kind says which fields are set besides Name.
-type Event struct {
-	Kind EventKind
-	// Name is the stock's, as the caller gave it; that of a Group's begins with its tag.
-	Name string
-	// Outcome is the answer. Of EventClaimed, unless Err is set, and of EventAnsweredLocally.
-	Outcome Outcome
-	// N is how many units were won. Of EventClaimed.
-	N int64
-	// Took is how long the call took. Of EventClaimed.
-	Took time.Duration
-	// Err is why there is no answer, or what failed. Of EventClaimed, and of EventBackgroundFailed, where it is never nil.
-	Err error
-}
-
-// EventKind is what an Event tells of.
-type EventKind string
-
-// The kinds of events.
-const (
-	// EventClaimed: the server answered a Claim, ClaimAny or Reserve, or there is no answer (Outcome, N, Took, Err).
-	EventClaimed EventKind = "claimed"
-	// EventAnsweredLocally: the process answered one of these by itself, because the stock is sold out (Outcome).
-	// EventClaimed does not come then.
-	EventAnsweredLocally EventKind = "answered locally"
-	// EventBackgroundFailed: work in the background failed and is not tried again: the return of units whose callers had
-	// left. These units stay sold (Err). KeepReaped and KeepLedger tell of every failure after which they go on.
-	EventBackgroundFailed EventKind = "background failed"
-)
-
-// observe tells of e. Called without a mutex held.
-func (c *Client) observe(ctx context.Context, e Event) { session.Tell(ctx, c.calls, c.observer, e) }
 
 // began is when a claim began, for claimed; zero if there is no observer.
 func (c *Client) began() (t time.Time) {
-	if c.observer != nil {
+	if c.calls.Observer != nil {
 		t = time.Now()
 	}
 	return t
@@ -58,15 +17,15 @@ func (c *Client) began() (t time.Time) {
 
 // claimed tells of a claim that the server was asked for.
 func (c *Client) claimed(ctx context.Context, name string, began time.Time, g Grant, err error) {
-	if c.observer != nil {
-		c.observe(ctx, Event{Kind: EventClaimed, Name: name, Outcome: g.Outcome, N: g.N, Took: time.Since(began),
-			Err: edged(err)})
+	if c.calls.Observer != nil {
+		c.calls.Tell(ctx, errs.Event{Kind: errs.EventClaimed, Name: name, Outcome: string(g.Outcome), N: g.N,
+			Took: time.Since(began), Err: edged(err)})
 	}
 }
 
 // failed tells of work in the background that failed; what says what that means.
 func (c *Client) failed(ctx context.Context, what, name string, err error) {
-	c.observe(ctx, Event{Kind: EventBackgroundFailed, Name: name, Err: edged(err)})
+	c.calls.Tell(ctx, errs.Event{Kind: errs.EventBackgroundFailed, Name: name, Err: edged(err)})
 	c.calls.Complain(what, name, err)
 }
 
@@ -76,7 +35,7 @@ func (c *Client) bears(ctx context.Context, what, name string, err error, failin
 		*failing = false
 		return
 	}
-	c.observe(ctx, Event{Kind: EventBackgroundFailed, Name: name, Err: edged(err)})
+	c.calls.Tell(ctx, errs.Event{Kind: errs.EventBackgroundFailed, Name: name, Err: edged(err)})
 	if !*failing {
 		*failing = true
 		c.calls.Complain(what, name, err)

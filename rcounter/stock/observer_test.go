@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
@@ -41,7 +42,10 @@ func TestObserver_ClaimAnsweredLocally_IsToldSo(t *testing.T) {
 	srv := redistest.Start(t)
 	var told seen
 	o := patient
-	o.Observer = func(_ context.Context, e stock.Event) { told.add("%s: %v, %v", e.Name, e.Outcome, e.Kind) }
+	o.Observer = func(_ context.Context, e redlatch.Event) context.Context {
+		told.add("%s: %v, %v", e.Name, e.Outcome, e.Kind)
+		return nil
+	}
 	c := on(t, srv.Client(t), o)
 	s := opened(t, c, "s", 1)
 	claimed(t, s, "ann")
@@ -58,11 +62,13 @@ func TestObserver_BackgroundFails_IsToldAndLoggedOnce(t *testing.T) {
 	log, text := rig.Logged()
 	var told seen
 	c := on(t, srv.Client(t),
-		stock.Options{CallTimeout: 50 * time.Millisecond, Logger: log, Observer: func(_ context.Context, e stock.Event) {
-			if e.Kind == stock.EventBackgroundFailed {
-				told.add("%s: %v", e.Name, e.Err)
-			}
-		}})
+		stock.Options{CallTimeout: 50 * time.Millisecond, Logger: log,
+			Observer: func(_ context.Context, e redlatch.Event) context.Context {
+				if e.Kind == redlatch.EventBackgroundFailed {
+					told.add("%s: %v", e.Name, e.Err)
+				}
+				return nil
+			}})
 	opened(t, on(t, srv.Client(t), exact), "s", 10)
 	s := c.Stock("s")
 	redistest.Eventually(t, 20*time.Second, "it answers", func() bool { _, err := s.Inspect(ctx); return err == nil })

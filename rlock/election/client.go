@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/accessor"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -87,7 +88,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 			CallTimeout:  o.CallTimeout,
 			RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout,
 			Logger:   o.Logger,
-			Liveness: true, Heartbeat: o.Heartbeat, Process: o.Process, Observer: o.Observer})
+			Liveness: true, Heartbeat: o.Heartbeat, Process: o.Process, Observer: observes(o.Observer)})
 	if err != nil {
 		return nil, edge(err)
 	}
@@ -117,6 +118,17 @@ var (
 	retractScript  = script.Load("retract the leader", files, "retract")
 	workersScript  = script.Load("say which workers are there", files, "workers")
 )
+
+// observes returns an Observer of the locks under elections that calls o with events of this package; nil if o is nil.
+func observes(o rlock.Observer) rlock.Observer {
+	if o == nil {
+		return nil
+	}
+	return func(ctx context.Context, e errs.Event) context.Context {
+		e.Package = "election"
+		return o(ctx, e)
+	}
+}
 
 // edge gives an error of package rlock this package's name, too.
 func edge(err error) error {

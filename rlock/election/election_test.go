@@ -12,11 +12,11 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
-	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
@@ -197,8 +197,8 @@ func TestLeader_AnnouncementLost_LeadsAndTriesAgain(t *testing.T) {
 	told := observe(t, other.elections.Election("boss").Observe(within(t)))
 	require.Zero(t, news(t, told))
 	// The reply is lost of whatever this client sends once it has the lock.
-	o.Observer = func(ctx context.Context, e rlock.Event) context.Context {
-		if e.Kind == rlock.EventAcquired {
+	o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+		if e.Kind == redlatch.EventAcquired {
 			lost.Store(true)
 		}
 		return ctx

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
@@ -48,8 +48,8 @@ func TestAcquire_CtxOverBeforeTheGrant_HoldsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 				var onGrant func()
-				o := election.Options{Observer: func(ctx context.Context, e rlock.Event) context.Context {
-					if e.Kind == rlock.EventAcquired && onGrant != nil {
+				o := election.Options{Observer: func(ctx context.Context, e redlatch.Event) context.Context {
+					if e.Kind == redlatch.EventAcquired && onGrant != nil {
 						onGrant()
 					}
 					return ctx

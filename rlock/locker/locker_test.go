@@ -252,8 +252,8 @@ func TestLocker_ServerAway_DoesNotSpin(t *testing.T) {
 	p := redistest.NewProxy(t, s)
 	var tries atomic.Int64
 	o := rlock.Options{}
-	o.Observer = func(ctx context.Context, e rlock.Event) context.Context {
-		if e.Kind == rlock.EventNotAcquired {
+	o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+		if e.Kind == redlatch.EventNotAcquired {
 			tries.Add(1)
 		}
 		return ctx

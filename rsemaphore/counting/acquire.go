@@ -13,7 +13,6 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // queueKey is where the process's waiters of this semaphore stand. Those that want the same number stand behind each
@@ -33,7 +32,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, until time.Time, once bo
 		return err
 	}
 	defer s.session.Leave()
-	ctx = s.observe(ctx, rsemaphore.Event{Kind: rsemaphore.EventAcquiring, Name: s.name, N: n})
+	ctx = s.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: s.name, N: int64(n)})
 	began := time.Now()
 	t := &taker{s: s, n: n, free: unheard}
 	r := wait.Request{Name: s.name, Of: s, Began: began, QueueKey: s.queueKey(), Manner: strconv.Itoa(n),
@@ -62,11 +61,11 @@ func (s *Semaphore) acquire(ctx context.Context, n int, until time.Time, once bo
 		err = wait.Ending{Package: "rsemaphore", Name: s.name, Contended: func(g *wait.GaveUp) error {
 			return s.notAcquired(s.name, n, waited, g.Cause)
 		}}.Explain(err)
-		s.observe(ctx, rsemaphore.Event{Kind: rsemaphore.EventNotAcquired, Name: s.name, N: n, Waited: waited, Err: err})
+		s.session.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: s.name, N: int64(n), Took: waited, Err: err})
 		return err
 	}
 	s.session.Answered()
-	s.observe(ctx, rsemaphore.Event{Kind: rsemaphore.EventAcquired, Name: s.name, N: n, Waited: waited})
+	s.session.Tell(ctx, errs.Event{Kind: errs.EventAcquired, Name: s.name, N: int64(n), Took: waited})
 	return nil
 }
 

@@ -65,7 +65,6 @@ const maxPermits = math.MaxInt32
 // after that, for as long as its connection is open.
 type Semaphore struct {
 	session     *session.Session
-	observe     func(ctx context.Context, e rsemaphore.Event) context.Context
 	notAcquired func(name string, n int, waited time.Duration, cause error) *rsemaphore.NotAcquiredError
 
 	name, key, channel string
@@ -76,7 +75,6 @@ type Semaphore struct {
 // and Close are for them, too. Nothing is sent. A name that cannot be used is reported by every call on the semaphore.
 func New(c *rsemaphore.Client, name string) *Semaphore {
 	s := &Semaphore{session: accessor.Of[*session.Session](c), name: name,
-		observe:     accessor.Of[func(context.Context, rsemaphore.Event) context.Context](c),
 		notAcquired: accessor.Of[func(string, int, time.Duration, error) *rsemaphore.NotAcquiredError](c)}
 	s.key, s.bad = s.session.Key(name)
 	s.channel = keyname.Prefix("redisson_sc", s.key)
@@ -192,7 +190,7 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 	defer s.session.Leave()
 	ctx, cancel := session.ToRelease(ctx)
 	defer cancel()
-	ctx = s.observe(ctx, rsemaphore.Event{Kind: rsemaphore.EventReleasing, Name: s.name, N: n,
+	ctx = s.session.Tell(ctx, errs.Event{Kind: errs.EventReleasing, Name: s.name, N: int64(n),
 		Acquisition: context.Background()})
 	bounded, done := ctx, context.CancelFunc(func() {})
 	if _, ok := ctx.Deadline(); !ok {
@@ -206,7 +204,7 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 		err = fmt.Errorf("%w: hub: %w", err, errs.ErrClosed)
 	}
 	err = s.session.Error(err)
-	s.observe(ctx, rsemaphore.Event{Kind: rsemaphore.EventReleased, Name: s.name, N: n, Held: -1, Err: err})
+	s.session.Tell(ctx, errs.Event{Kind: errs.EventReleased, Name: s.name, N: int64(n), Held: -1, Err: err})
 	return err
 }
 

@@ -52,8 +52,24 @@ func listing(t *testing.T, pkg string) string {
 	require.NoError(t, err)
 	from := declared.FindIndex(out)
 	require.NotNil(t, from)
+	lines := code(string(out[from[0]:]))
+	if pkg == module { // the types that all packages have: the listings of the others name them
+		for _, of := range aliased.FindAllStringSubmatch(lines, -1) {
+			out, err := exec.Command("go", "-C", root, "doc", module+"/internal/"+of[1], of[2]).Output()
+			require.NoError(t, err)
+			lines += code(string(out))
+		}
+	}
+	return lines
+}
+
+// aliased is a type that an internal package declares.
+var aliased = regexp.MustCompile(`(?m)^type \w+ = (\w+)\.(\w+)$`)
+
+// code is what go doc prints without comments.
+func code(text string) string {
 	var lines strings.Builder
-	for line := range strings.Lines(string(out[from[0]:])) {
+	for line := range strings.Lines(text) {
 		code, _, _ := strings.Cut(line, "//")
 		if code = strings.TrimRight(code, " \t\n"); code != "" && !strings.HasPrefix(line, "    ") {
 			lines.WriteString(code + "\n")
