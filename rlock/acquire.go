@@ -56,7 +56,7 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 		err = ending(l.name, waited, seen.unsure).Explain(err)
 		var refused *NotAcquiredError
 		if errors.As(err, &refused) {
-			refused.Ours, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), seen.noEnd, seen.listeners
+			refused.Ours, refused.NoEnd = c.engine.Holds(l.key), seen.noEnd
 			refused.Foreign = seen.holder.foreign()
 			if seen.holder.other() {
 				refused.Kind = l.kind.otherwise()
@@ -77,10 +77,9 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 
 // seen is what a call knows, besides its error, that did not acquire the lock.
 type seen struct {
-	unsure    bool // a try that was not answered may have taken the lock
-	holder    holder
-	noEnd     bool // of the holder, by the last answer
-	listeners int
+	unsure bool // a try that was not answered may have taken the lock
+	holder holder
+	noEnd  bool // of the holder, by the last answer
 }
 
 // acquired acquires the lock: by a turn of its process where waiters queue, otherwise for itself.

@@ -60,8 +60,6 @@ type acquireReply struct {
 	run    int64 // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
 	clear  bool  // of a reader that was granted: no writer waits; of a writer: no one waits
 	alone  bool  // granted, and the queue was empty
-	// listeners are how many connections hear of the holder's release; 0: not said.
-	listeners int
 }
 
 // holder is what a script says of who keeps it out: 1 that it is not one of ours, and 2 more that its lock is of
@@ -95,9 +93,6 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	}
 	if len(v) > 6 {
 		r.run = v[6]
-	}
-	if len(v) > 7 {
-		r.listeners = int(v[7])
 	}
 	return r, nil
 }
@@ -143,6 +138,6 @@ func (l *single) fencedKeys() []string {
 // The server must have been up for the watchdog's lease even if a shorter one is asked for: the vote that it forgot may
 // be that of another process, with the longer lease (TestQuorum_VoteForgottenInARestart_IsNotGivenTwice).
 func voteCall(l *single, r acquireRequest) script.Call {
-	args := append(r.asked(4), l.c.publish, l.grants, l.c.millis(max(r.lease, l.c.opts.WatchdogTimeout)), l.channel)
+	args := append(r.asked(3), l.c.publish, l.grants, l.c.millis(max(r.lease, l.c.opts.WatchdogTimeout)))
 	return script.Call{Script: voteScript, Keys: l.keys, Args: args}
 }

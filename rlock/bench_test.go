@@ -43,8 +43,7 @@ func BenchmarkPlainByCommands(b *testing.B) {
 	}
 	take, give, renew := load("plain_acquire"), load("plain_release"), load("plain_renew")
 	const windows, pairs = 40, 200
-	acquire := []string{"EVALSHA", take, "2", key, queue, owner, "30000", "0", "PUBLISH", "redlatch_grant:",
-		"redlatch_plain:{bench}"}
+	acquire := []string{"EVALSHA", take, "2", key, queue, owner, "30000", "0", "PUBLISH", "redlatch_grant:"}
 	of := []struct {
 		name string
 		do   [][]string // what follows the second is sent with it

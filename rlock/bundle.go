@@ -384,7 +384,6 @@ func (p *parts) release(ctx context.Context, why error) error {
 	}
 	failed, ok := p.each(ctx, p.take(), unlock)
 	if q.quorum {
-		q.members[0].c.waiters.BackOff(q.queueKey)
 		q.members[0].c.waiters.Wake(q.queueKey)
 	}
 	switch {

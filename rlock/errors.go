@@ -40,10 +40,9 @@ type NotAcquiredError struct {
 	// only if the call has waited for at least 100 ms, and was not cancelled: it then returns up to 20 ms later, and sends
 	// one call, and one for each process that holds the lock. In a process, calls for one name share that, ten times in a
 	// second at most. After a call that does not wait, [Lock.Inspect] says the same.
-	Holders   []Holder
-	cause     error
-	unheard   bool // ctx ended before anything was known of a holder
-	listeners int  // for the holder's release, by the last answer; 0: not said
+	Holders []Holder
+	cause   error
+	unheard bool // ctx ended before anything was known of a holder
 }
 
 func (e *NotAcquiredError) Error() string {

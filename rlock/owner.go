@@ -146,9 +146,6 @@ func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 		status, err = l.runRelease(ctx, o.Lease.Owner, o.Entry())
 	}
 	if err == nil {
-		if !l.hands() {
-			c.waiters.BackOff(l.key)
-		}
 		c.waiters.Wake(l.key)
 	}
 	return status == releaseGone, err

@@ -28,7 +28,7 @@ var plain = &kind{
 	queue:   1,
 	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
 	acquire: func(l *single, r acquireRequest) script.Call {
-		args := append(r.asked(3), l.c.publish, l.grants, l.channel)
+		args := append(r.asked(3), l.c.publish, l.grants)
 		if r.entry != "" {
 			args = append(args, r.entry)
 		}
@@ -84,9 +84,8 @@ var plain = &kind{
 //   - releases of other programs notify no waiter: waiters learn of them within Options.PollCap;
 //   - a process that may not subscribe is not in line, and polls.
 //
-// While the lock's slot is being migrated there is no line. A release is a message to each process that waits, and
-// these draw whose turn it is to ask, including the one that has released if it acquires again. A free lock is idle for
-// 128 round trips at most then.
+// While the lock's slot is being migrated there is no line. A release is a message to each process that waits, and each
+// of these processes asks.
 //
 // Names longer than Options.HashOver are hashed.
 func (c *Client) Plain(name string) *Lock {

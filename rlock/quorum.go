@@ -38,13 +38,13 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 //
 //   - Lock and TryLock ask all servers at the same time, each once, for a tenth of the lease and at most
 //     Options.CallTimeout. They return as soon as a majority has granted its vote, or cannot do so any more; then all
-//     votes are given back. A vote that comes later joins the hold. A waiter asks again when members are released, when
-//     its turn has come, which it draws, after a random pause that grows while votes are split, and every PollCap. A
-//     Quorum that is free and waited for is idle for 128 rounds of calls at most, if releases are heard.
+//     votes are given back. A vote that comes later joins the hold. A waiter asks again when a majority may be free,
+//     after a random time below two round trips or, while votes are split, after a random pause that grows to 256 ms at
+//     most, and every PollCap.
 //   - There is no order among processes, and the lock is not handed over. The servers share no queue, and each sees the
 //     waiters in another order: handed over one by one, the votes of one release would go to several waiters, none of
-//     which has a majority. So each release wakes every process that waits, at each server: one message each, and a few
-//     calls altogether.
+//     which has a majority. So each release wakes every process that waits, at each server: one message each, and
+//     mostly one round of calls.
 //   - The hold lasts while a majority of its members last, each renewed on its own. Until is the instant up to which a
 //     majority can be trusted. Each member's deadline allows lease/100 + 2 ms, or the Margin if that is more, for
 //     clocks that drift apart.
@@ -132,12 +132,11 @@ func (e *youngError) Unwrap() error { return errs.ErrUnavailable }
 func (q *composite) elect(ctx context.Context, t terms) (*Hold, error) {
 	waitTime := t.wait
 	a := &quorumAcquisition{q: q, members: q.labelled(t.label), began: time.Now(), lease: t.lease,
-		round: round{asking: true}}
-	a.refused, a.releases = make([]bool, len(a.members)), make([]int, len(a.members))
+		round: round{busy: true}}
+	a.refused, a.released = make([]bool, len(a.members)), make([]bool, len(a.members))
 	first := q.members[0].c
-	r := wait.Request{Name: q.name, Of: q, Began: a.began, QueueKey: q.queueKey, Manner: "votes", DrawsTurn: true,
-		Several: true,
-		Try:     a.try, Backoff: a.pause}
+	r := wait.Request{Name: q.name, Of: q, Began: a.began, QueueKey: q.queueKey, Manner: "votes",
+		Several: true, Try: a.try, Backoff: a.pause}
 	if waitTime != forever {
 		r.Until = a.began.Add(waitTime)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -29,8 +28,8 @@ import (
 //  3. Without a majority all is given back. Waiters stand in one line, of the first member's client. The first in it
 //     listens to the channels of all members, and asks again when so many of those that refused it may have been
 //     released that a majority may be free: what other waiters take of the remaining votes, and give back, wakes no
-//     waiter (TestQuorum_MajorityHeld_WaitersDoNotWakeEachOther). It draws a turn first, as those do that wait
-//     for a Plain lock (wait/turn.go), from how many listen at the members (TestQuorum_Released_FewWaitersAsk).
+//     waiter (TestQuorum_MajorityHeld_WaitersDoNotWakeEachOther). It waits a random time below two round
+//     trips first, because all processes hear of a release at about the same instant and would split the votes.
 //     After a split it pauses at random before the next round, up to 8 ms, doubled up to 256 ms, unless the split is
 //     half a second past. The losers' own releases would otherwise wake all of them at the same instant.
 //  4. Each vote is renewed by its own client. A missing vote is asked for again (win).
@@ -63,10 +62,9 @@ type rounds struct {
 // round is the one that is under way, or the last. Guarded by quorumAcquisition.mu.
 type round struct {
 	number   int
-	asking   bool   // it is under way, or none was yet
+	busy     bool   // it is under way, or a release has woken the local queue for the next
 	refused  []bool // by member: it did not vote for us in this round
-	releases []int  // by member: how often it may have been released since the round began
-	wokenAt  int    // how often a majority may have been, when the line was woken
+	released []bool // by member: it may have been released since the round began
 }
 
 // memberSubscriptions are how the acquisition hears of releases.
@@ -104,7 +102,7 @@ func (a *quorumAcquisition) try(ctx context.Context) (wait.Answer, error) {
 	if err := a.prepare(ctx); err != nil {
 		return wait.Answer{}, err
 	}
-	p, sent := newParts(a.q), time.Now()
+	p := newParts(a.q)
 	t := a.ask(ctx, p)
 	for _, m := range a.members {
 		m.c.metOnce.Store(true)
@@ -132,9 +130,7 @@ func (a *quorumAcquisition) try(ctx context.Context) (wait.Answer, error) {
 	}
 	a.ended = time.Now()
 	a.end()
-	answer, err := a.count(t)
-	answer.Sent, answer.Contenders = sent, t.listeners()
-	return answer, err
+	return a.count(t)
 }
 
 // prepare waits as long as split votes ask for, subscribes as the number of rounds asks for, and checks that no member
@@ -143,7 +139,14 @@ func (a *quorumAcquisition) prepare(ctx context.Context) error {
 	if time.Since(a.ended) > splitOver {
 		a.split = 0
 	}
-	if a.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(a.split, 6))) {
+	longest := time.Duration(0)
+	if a.awake() {
+		longest = 2 * a.roundTrip()
+	}
+	if a.split > 0 {
+		longest = max(longest, 4*time.Millisecond<<min(a.split, 6))
+	}
+	if longest > 0 && !script.Pause(ctx, rand.N(longest)) {
 		return fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, a.q.name, errs.Cut(errs.Ended(ctx)))
 	}
 	if a.made++; a.made == 1 {
@@ -157,17 +160,6 @@ func (a *quorumAcquisition) prepare(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// listeners is how many processes hear of releases, at the member where most do; 0: not known.
-func (t roundResult) listeners() (most int) {
-	for _, err := range t.results {
-		var contended *NotAcquiredError
-		if errors.As(err, &contended) {
-			most = max(most, contended.listeners)
-		}
-	}
-	return most
 }
 
 // ask asks all members for their votes, which p takes in, until a majority has granted or cannot be had.
@@ -218,9 +210,28 @@ func (a *quorumAcquisition) begin() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.number++
-	a.asking = true
-	a.refused, a.releases, a.wokenAt = make([]bool, len(a.members)), make([]int, len(a.members)), 0
+	a.refused, a.released = make([]bool, len(a.members)), make([]bool, len(a.members))
 	return a.number
+}
+
+// awake ends the sleep before a round, and reports whether a release has ended it. Releases up to the round wake no
+// more.
+func (a *quorumAcquisition) awake() (byRelease bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	byRelease = a.busy && a.number > 0
+	a.busy = true
+	return byRelease
+}
+
+// roundTrip is how long a majority takes to answer, by the quickest answers of late.
+func (a *quorumAcquisition) roundTrip() time.Duration {
+	trips := make([]time.Duration, len(a.members))
+	for i, m := range a.members {
+		trips[i] = m.c.runner.Clock.Trip(m.key)
+	}
+	slices.Sort(trips)
+	return trips[a.q.need-1]
 }
 
 // refuse notes that a member did not vote for us, which may become known after the round.
@@ -236,7 +247,7 @@ func (a *quorumAcquisition) refuse(round, i int) {
 func (a *quorumAcquisition) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asking = false
+	a.busy = false
 	a.wakeIfMajorityFree()
 }
 
@@ -244,41 +255,24 @@ func (a *quorumAcquisition) end() {
 func (a *quorumAcquisition) memberReleased(i int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.releases[i]++
-	if !a.asking {
-		a.wakeIfMajorityFree()
-	}
+	a.released[i] = true
+	a.wakeIfMajorityFree()
 }
 
 // wakeIfMajorityFree wakes the line in which this waiter stands if a majority may be free now. While a majority is
 // held, waiters take the remaining votes and give them back; if each asked again when another has given back, they
 // would keep each other busy. Called with mu held.
 //
-// A wake-up has the waiter draw a turn, and ask when it comes, so one is enough for a release of the whole. The next is
-// for the next one, when a majority of the members has been released once more:
-//
-//	this waiter                         the members 1, 2, 3
-//	refused by all three
-//	                                    A releases 1
-//	                                    ... and 2: a majority may be free
-//	draws: after four trips
-//	                                    A releases 3: nothing new
-//	                                    B is granted 1, 2, 3, releases 1
-//	                                    ... and 2: once more
-//	draws: at once, and asks
-//
-// With a draw for each message all drew three times for each release, and thrice as many asked at once. A message that
-// is lost, or of a vote that was only given back, costs a draw less or more; the turn that was drawn comes in any case.
+// The round that follows is one for the whole release: messages that come before it begins wake no more.
 func (a *quorumAcquisition) wakeIfMajorityFree() {
-	releases := make([]int, len(a.members))
-	for i := range a.members {
-		if releases[i] = a.releases[i]; !a.refused[i] {
-			releases[i] = math.MaxInt
+	free := 0
+	for i, refused := range a.refused {
+		if !refused || a.released[i] {
+			free++
 		}
 	}
-	slices.Sort(releases)
-	if n := releases[len(releases)-a.q.need]; n > a.wokenAt && a.first != nil {
-		a.wokenAt = n
+	if free >= a.q.need && !a.busy && a.first != nil {
+		a.busy = true
 		a.first.Wake(a.q.queueKey)
 	}
 }

@@ -189,7 +189,7 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", errs.ErrUnavailable, l.name)
 	}
 	a.since = a.sent
-	a.sees(seen{holder: r.holder, noEnd: r.left < 0, listeners: r.listeners})
+	a.sees(seen{holder: r.holder, noEnd: r.left < 0})
 	if l.c.monitor != nil && a.patient && !a.watched {
 		a.watched = true
 		l.c.monitor.watch(l)
@@ -197,7 +197,7 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 	// A string that is another program's is released without a word.
 	published := r.holder.foreign() && !r.holder.other() && !l.kind.hears
 	return wait.Answer{Left: r.left, Foreign: published, Unpublished: r.holder.other(), Ticket: r.ticket, Sent: a.sent,
-		Contenders: r.listeners, Soon: a.soon(received)}, nil
+		Soon: a.soon(received)}, nil
 }
 
 // sees keeps what an answer said of the holder, for those that give up.

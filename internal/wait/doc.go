@@ -87,13 +87,6 @@
 // publishes a grant of ticket 0 to the first in it, which asks. The script leaves what is free to the one that was
 // notified, for a moment (handover.lua of package rlock). Such a waiter is a [Taker], too.
 //
-// # Turns
-//
-// What has no queue on the server, such as a Quorum, is released to all processes that listen. If an answer names how
-// many listen ([Answer.Contenders]), the contenders take turns after a message in place of all asking at once
-// (turn.go). A lock that wakes the local queue because of messages that it has heard itself, as a Quorum does, says so
-// ([Request.DrawsTurn]).
-//
 // # Each for itself
 //
 // Where the order is that of all waiters of all processes ([Each]), the first request of a waiter is its place. So it

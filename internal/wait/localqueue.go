@@ -122,10 +122,6 @@ func (w *waiter) exit() {
 	if w.granted && w.named {
 		q.handOvers++
 	}
-	if w.turns.trip > 0 {
-		g := q.guesses.of(r.QueueKey)
-		g.contenders, g.trip = w.turns.learned(w.granted), w.turns.trip
-	}
 	if w.localQueue != nil {
 		after, owed = w.finish(w.granted)
 		w.leaveQueue(w.localQueue)
@@ -161,7 +157,7 @@ func (w *waiter) leaveQueue(l *localQueue) {
 	}
 	if r.Mode == Paced && l.pace != nil {
 		l.pace.leaves(w)
-		q.guesses.of(r.QueueKey).paced = l.pace.bound
+		*q.bounds.of(r.QueueKey) = l.pace.bound
 	}
 	if l.members--; l.members > 0 {
 		return

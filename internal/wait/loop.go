@@ -71,7 +71,6 @@ func (w *waiter) prepare() {
 	case w.q.hearsGrants(w.r.Grants):
 		w.register(true)
 	}
-	w.backOff()
 }
 
 // ask makes the n-th try, from 0. An error after which asking again may help is noted, and counted in failures.
@@ -115,13 +114,6 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 
 // noteRefusal takes in the refusal of a try that began then.
 func (w *waiter) noteRefusal(answer Answer, began time.Time) {
-	if answer.Contenders > 0 {
-		sent := began
-		if !answer.Sent.IsZero() {
-			sent = answer.Sent
-		}
-		w.refuse(answer.Contenders, time.Since(sent))
-	}
 	w.everAnswered, w.failures, w.untold = true, 0, answer.Foreign || answer.Unpublished
 	if w.silence = time.Since(began); !w.silentSince.IsZero() {
 		w.silence, w.silentSince = time.Since(w.silentSince), time.Time{}
@@ -204,34 +196,22 @@ func (w *waiter) rest(d time.Duration) bool {
 
 // sleep waits for a reason to try again, for d at most; false: out of patience.
 func (w *waiter) sleep(d time.Duration) bool {
-	t, by, drawn := time.NewTimer(d), time.Now().Add(d), false
+	t := time.NewTimer(d)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			if !drawn && w.sleepsOn() {
-				d = w.sleepTime()
-				by = time.Now().Add(d)
-				t.Reset(d)
+			if w.sleepsOn() {
+				t.Reset(w.sleepTime())
 				continue
 			}
-			w.q.woken(w.ctx, w.r.Name, drawn)
+			w.q.woken(w.ctx, w.r.Name, false)
 		case <-w.pushes():
 			if w.r.OnMessage != nil && !w.readMessages() {
 				continue // what has come was heard before the last try
 			}
-			if turn := w.turns.draw(); turn > 0 {
-				drawn = true
-				t.Reset(min(turn, max(0, time.Until(by))))
-				continue
-			}
 			w.q.woken(w.ctx, w.r.Name, true)
 		case <-w.wakeup:
-			if turn := w.turnAfterWake(); turn > 0 {
-				drawn = true
-				t.Reset(min(turn, max(0, time.Until(by))))
-				continue
-			}
 			w.q.woken(w.ctx, w.r.Name, true)
 		case <-w.waitContext().Done():
 			return false

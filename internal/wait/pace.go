@@ -1,6 +1,9 @@
 package wait
 
-import "time"
+import (
+	"hash/maphash"
+	"time"
+)
 
 // pace bounds how many waiters of a local queue ask for the first time at once, where each has a place of its own in
 // the server's queue (Paced). Nothing else does: a caller that gives up does not wait for the server, and the next
@@ -17,8 +20,7 @@ import "time"
 // nothing, and leaves nothing behind. A question whose caller has left counts for as long as answers took of late: the
 // server has yet to run it.
 //
-// The number outlives the local queue, as a guess of the process: all callers may leave at once, and be back a moment
-// later.
+// The number outlives the local queue (lastBounds): all callers may leave at once, and be back a moment later.
 type pace struct {
 	bound  int           // asking at once
 	asking int           // for the first time
@@ -32,6 +34,14 @@ type pacing struct {
 	asks bool          // it counts in pace.asking
 }
 
+// lastBounds are the bounds of the local queues that have ended, by a hash of the key; 0: not known. Keys come and go,
+// and a wrong bound costs a few requests only.
+type lastBounds [64]int
+
+var boundsSeed = maphash.MakeSeed()
+
+func (b *lastBounds) of(key string) *int { return &b[maphash.String(boundsSeed, key)%uint64(len(b))] }
+
 const (
 	mostPaced  = 128
 	leastPaced = 2
@@ -43,7 +53,7 @@ func (w *waiter) pace() bool {
 	q.mu.Lock()
 	if l.pace == nil {
 		l.pace = &pace{bound: mostPaced}
-		if b := q.guesses.of(w.r.QueueKey).paced; b > 0 {
+		if b := *q.bounds.of(w.r.QueueKey); b > 0 {
 			l.pace.bound = b
 		}
 	}

@@ -28,7 +28,7 @@ type Waiters struct {
 	localQueues map[string]*localQueue // by key; see localQueue.next
 	flights     map[string]*Flight     // by key, as long as anything waits for the result
 	hearings
-	guesses   guesses
+	bounds    lastBounds
 	handOvers int64 // waits that a release has ended
 
 	calls
@@ -111,9 +111,6 @@ type Request struct {
 	// whether the message says by itself that the wait is over: then Try is not called again. After any other message it
 	// is.
 	OnMessage func(payload string) bool
-	// DrawsTurn: who wakes the local queue ([Waiters.Wake]) has heard what other processes hear, too, so the contender
-	// draws a turn.
-	DrawsTurn bool
 	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one
 	// local queue are all Requesters, or none is.
 	Taker Taker
@@ -161,18 +158,16 @@ type Answer struct {
 	Unasked bool          // it was known in this process: the server was not asked
 	Left    time.Duration // until the holder's lease ends; negative if it has none or it is unknown
 
-	// Contenders is how many processes hear of the next release, this one included; 0: not known.
-	Contenders int
-	Sent       time.Time // when the call that was answered was sent; zero: when Try was called
 	// Soon: ask again after that, because an earlier try may yet be granted; 0: there is no reason.
 	Soon time.Duration
 
 	// Of a Taker's call:
-	Foreign     bool  // the holder's release is only published on Request.Channel
-	Unpublished bool  // the holder's release is published nowhere
-	Ticket      int64 // the place in the server's queue; 0: none
-	Renamed     bool  // the owner is another one now; also with an error
-	Again       bool  // of a Requester: the call was for too many, and has no answer for this one; request again
+	Foreign     bool      // the holder's release is only published on Request.Channel
+	Unpublished bool      // the holder's release is published nowhere
+	Ticket      int64     // the place in the server's queue; 0: none
+	Sent        time.Time // when the call that was answered was sent
+	Renamed     bool      // the owner is another one now; also with an error
+	Again       bool      // of a Requester: the call was for too many, and has no answer for this one; request again
 
 	// Channel, if set, is where releases are published for this waiter from now on; also with an error.
 	Channel string

@@ -51,7 +51,6 @@ type findings struct {
 type listener struct {
 	sub      *pubsub.Subscription
 	refusals int // refusals in a row of a subscription that may soon be granted
-	turns    turns
 	// With Request.OnMessage:
 	incoming <-chan struct{} // receives a value when messages have come
 	answered bool            // one of them has ended the wait

@@ -227,7 +227,7 @@ func locks() (ks []*kind) {
 		}
 		return lock(q, false)(ctx, s)
 	})
-	quorum.late = func(p Plan) time.Duration { return 128 * 2 * p.Longest } // as it says: votes are split
+	quorum.late = func(p Plan) time.Duration { return 128 * 2 * p.Longest } // votes are split
 	return append(ks, quorum)
 }
 

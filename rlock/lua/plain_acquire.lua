@@ -1,12 +1,11 @@
 -- Take a plain mutex: one string key whose value is its owner, as in the Redis documentation's pattern (SET NX PX).
--- uses: owners, handover, listeners, clock
+-- uses: owners, handover, clock
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nobody queues, nothing is handed over
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)  ARGV[4] PUBLISH or SPUBLISH
--- ARGV[5] grant channels, without the connection id  ARGV[6] channel of releases  ARGV[7] entry to queue with, or '' or none
+-- ARGV[5] grant channels, without the connection id  ARGV[6] entry to queue with, or '' or none
 -- Reply as acquire: server ms, one integer, if it was free and is granted; otherwise {status, ms, server ms, …}: 1 granted;
 --   0 held by another, or left to another for a moment: ms that either lasts (-1 without end), ticket in the queue (0: none),
---   1 if the holder is none of ours, and 2 more if the lock is a hash, 0, 0, without a queue how many listen for its release;
---   2 too late, nothing done
+--   1 if the holder is none of ours, and 2 more if the lock is a hash; 2 too late, nothing done
 -- Twice: the owner's own key is granted again, its lease only ever raised; an owner in the queue keeps its ticket.
 local key, queue, owner, lease, notafter = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- The common case makes no function, so it says itself what fit, clock and late say.
@@ -18,7 +17,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notafter > 0 and now > notafter then
   return {2, 0, now}
 end
-local entry = queue and ARGV[7] ~= '' and ARGV[7]
+local entry = queue and ARGV[6] ~= '' and ARGV[6]
 local first = queue and redis.call('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
 if (not first or first == entry) and redis.call('SET', key, owner, 'NX', 'PX', ARGV[2]) then
   if first then
@@ -62,7 +61,7 @@ else -- free, but others were first: every request that finds it so keeps the or
   end
 end
 if not entry then
-  return {0, left, now, 0, holder, 0, 0, not queue and listeners(publish, ARGV[6]) or 0}
+  return {0, left, now, 0, holder}
 end
 if first == entry and held then -- it was told in vain: another was quicker
   redis.call('ZREM', queue, '!told')

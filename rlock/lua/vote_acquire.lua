@@ -1,12 +1,12 @@
 -- One server's vote for an owner: acquire, if the server has been up for long enough not to have forgotten anybody's vote;
 -- and which run of the server it is.
--- uses: owners, handover, acquire, listeners
+-- uses: owners, handover, acquire
 -- KEYS as of acquire
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] how long the server must have been
---   up, ms  ARGV[7] the channel of releases
+--   up, ms
 -- Reply as of acquire, and which run (of the run_id, 52 bits) as the 7th; or {4, ms until it votes, server ms, 0, 0, 0,
---   run}, nothing done. Where another has the vote, how many listen for its release as the 8th.
+--   run}, nothing done
 -- Twice: as acquire.
 -- The age is asked in the script that grants. Asked before, on another connection, the server may restart in between: old enough
 -- by the answer, and it has forgotten every vote (TestQuorum_ServersJustStarted_GiveNoVote, TestQuorum_VoteForgottenInARestart_IsNotGivenTwice).
@@ -34,7 +34,4 @@ for i = #reply + 1, 6 do
   reply[i] = 0
 end
 reply[7] = run
-if reply[1] == 0 and ARGV[7] then
-  reply[8] = listeners(publish, ARGV[7]) or 0
-end
 return reply
