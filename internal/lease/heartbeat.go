@@ -31,9 +31,9 @@ var (
 //
 //	(monotonic time before the last confirmed beat was sent, or since when it may have existed) + Trust - Margin(Trust)
 //
-// unless its lease ends before. It ends for good: a beat that is confirmed after that does not bring it back. A process
-// that wants to take over has to see the hold, and the key unchanged or missing, for Trust by its own clock, and then
-// has to find the hold still there:
+// unless its lease ends before. The end is final: a beat that is confirmed after that does not bring the hold back. A
+// process that wants to take over has to see the hold, and the key unchanged or missing, for Trust by its own clock,
+// and then has to find the hold still there:
 //
 //	holder                              the other
 //	beat sent at s, confirmed
@@ -49,9 +49,9 @@ var (
 // before the answered one, that is before the answered one. Neither side compares its clock with the other's, or with
 // the server's.
 //
-// Where others find out only by a beat that a process has heartbeats (Renewed), one has to be there before anything can
-// be taken over. So one is sent with the first request, unless the last one's key is there for that long yet that it
-// outlasts the lease that is asked for:
+// Where others find out only by a beat that a process has heartbeats (Renewed), a beat has to be there before anything
+// can be taken over. So a beat is sent with the first request, unless the key of the last beat outlasts the lease that
+// is requested:
 //
 //	holder                                  the other
 //	beat sent, permit asked for
@@ -59,25 +59,26 @@ var (
 //	killed
 //	                                        sees the permit, and the beat: takes the permit over
 //
-// An interval later would be too late: who is killed in its first second would keep its permits for their lease
-// (the suite of internal/contract cuts one off then). The very first one is awaited before the permit is used: who is
-// killed earlier had none. What is held for a shorter time than an interval sends one in Renewed and Trust.
+// An interval later would be too late: the permits of a process that is killed in its first second would be kept for
+// their lease (the suite of internal/contract cuts such a process off). The very first beat is awaited before the
+// permit is used, because a process that is killed earlier had no permit. Holds that are shorter than an interval cause
+// a beat in Renewed and Trust.
 //
 // The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
 //
-// Beats without Trust say who the process is and no more: no hold ends for want of them, nothing is taken over,
-// and none is logged that fails. The first is sent a second after the first hold, in the background, for holds of any
-// length; so nothing waits for it, and a program that holds something once, for less, sends none.
+// Beats without Trust describe the process and do no more: no hold ends for want of them, nothing is taken over, and
+// their failures are not logged. The first is sent a second after the first hold, in the background, for holds of any
+// length; so nothing waits for it, and a program that holds something once, for less than a second, sends no beat.
 type Heartbeats struct {
-	Interval time.Duration // 0: none
-	Trust    time.Duration // 0: they tell who it is
+	Interval time.Duration // 0: no heartbeats
+	Trust    time.Duration // 0: the beats describe the process only
 	// Key is where the beats for the keys of one slot group (see SlotGroup) go.
 	Key func(group int) string
 	// Value tells people something about the process.
 	Value string
-	// Renewed, if it is not 0, is the lease of what is renewed, and the beats are for that alone: a lease that is not
-	// renewed, or is shorter, ends by itself whatever becomes of the process, and others know it by its owner. A beat's
-	// key is then there for as long as any such lease.
+	// Renewed, if it is not 0, is the lease of the holds that are renewed, and the beats are for those alone: a lease that
+	// is not renewed, or is shorter, ends by itself whatever becomes of the process, and others know it by its owner. The
+	// key of a beat then exists for as long as any such lease.
 	Renewed time.Duration
 }
 
@@ -96,11 +97,11 @@ func (h *Heartbeats) carries(length time.Duration, auto bool) bool {
 }
 
 // BeatKey is where a client of that connection id has its beats for the keys of a slot group: all in one place, unless
-// it is a client of a Cluster (see SlotGroups).
+// the client is of a Cluster (see SlotGroups).
 //
-// The id says which, and not the client that looks. One process may be a client of the Cluster and another see it as
-// one server, behind a proxy. If each looked where it has its own beats, it would find none of the other's, and take
-// what that holds (TestLiveness_ProxyAndClusterClients_SeeEachOther in rlock).
+// The id says whether it is, not the client that looks. One process may be a client of the Cluster and another see it
+// as one server, behind a proxy. If each looked where it has its own beats, it would not find the other's, and would
+// take over the other's holds (TestLiveness_ProxyAndClusterClients_SeeEachOther in rlock).
 func BeatKey(id string, group int) string {
 	if !grouped(id) {
 		return "redlatch_alive:" + id
@@ -136,7 +137,7 @@ const forever = instant(1<<63 - 1)
 // SlotGroups is the number of parts into which a Cluster's slots are divided for heartbeats. Each part has a key of its
 // own, so that a node that is down takes little more with it than its own locks, wherever slots move. The parts are
 // fixed, not the nodes': all processes agree on them though they see slots move at different times. A part's key may be
-// on another node than a lock of the part; that costs independence, not safety.
+// on another node than a lock of the part, which costs independence, not safety.
 const SlotGroups = 16
 
 const slots = 16384
@@ -172,10 +173,10 @@ type pulse struct {
 	beat   instant // before the last confirmed beat was sent
 	since  instant // before the first of the unbroken row of beats to which that belongs was sent
 	began  instant // and when it was confirmed
-	next   instant // when one is to be sent
+	next   instant // when a beat is due
 	flying bool
-	landed chan struct{} // closed when the one under way was answered or given up; nil: no one awaits that
-	owed   bool          // one is to be sent also if nothing is held any more
+	landed chan struct{} // closed when the beat under way was answered or given up; nil: it is not awaited
+	owed   bool          // a beat is sent also if nothing is held any more
 	failed bool          // the last beat failed, and that was logged
 	ends   instant       // no lease ends before this for want of beats
 	slept  time.Duration // how much of the time since the beat the machine may have slept
@@ -244,14 +245,15 @@ func (h *heart) wake(now instant, slept time.Duration) {
 	}
 }
 
-// stale reports whether a beat is to be sent that shows that there are any: none is under way, and the last one's key
-// may end before a lease of now.
+// stale reports whether a beat is due that shows that the process has heartbeats: no beat is under way, and the key of
+// the last beat may end before a lease of now.
 func (h *heart) stale(p *pulse, now instant) bool {
 	return h.Renewed > 0 && !p.flying && (p.beat.IsZero() || !now.Before(p.beat.Add(h.lasts()/2)))
 }
 
-// Announce sends a beat, unless there is one: a lease of key that is to be renewed is about to be asked for. Where
-// others know of none yet it returns what is closed when that one was answered, or given up; otherwise nil.
+// Announce sends a beat, unless there is one, because a lease of key that is to be renewed is about to be requested.
+// Where other processes know of no beat yet, landed is closed when that beat was answered or given up; otherwise it is
+// nil.
 func (e *Engine) Announce(key string) (landed <-chan struct{}) {
 	if e.heart == nil || e.heart.Renewed == 0 {
 		return nil
@@ -422,7 +424,7 @@ func (e *Engine) notifyExpired(ended []*Lease) {
 
 // Beat is what other processes see of a process.
 type Beat struct {
-	expiry int64 // server ms; 0: there is none
+	expiry int64 // server ms; 0: the key does not exist
 	Value  string
 }
 
@@ -467,7 +469,7 @@ func Processes(ctx context.Context, r *script.Runner, keys []string) map[string]
 			return nil
 		})
 	}
-	_ = each.Wait() // none of them returns an error
+	_ = each.Wait() // always nil
 	found := make(map[string]string, len(keys))
 	for i, key := range keys {
 		found[key] = who[i]

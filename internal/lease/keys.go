@@ -32,8 +32,8 @@ func (e *Engine) deliverEach(ctx context.Context, conn script.Conn, batch []aske
 // several keys also if one of them does not exist, as the ends of most writers and the notes of a semaphore, so this
 // goes on from the first moment of a migration to the last.
 //
-// Once would not do, because between two calls others may act on what the first call has not seen to yet. A write hold
-// with an end of its own, in the second key, that has just passed:
+// Asking each key once would not do, because between two calls others may change a key that the first call has not
+// reached yet. For example, a write hold has an end of its own, in the second key, that has just passed:
 //
 //	ours      raises the first key: it is held
 //	another   finds the end passed, and takes the hold out of both keys

@@ -10,12 +10,12 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Monitor takes what the callers of a process wait for from processes that are gone: see [Heartbeats] for why that is
-// safe.
+// Monitor takes over from processes that are gone whatever the callers of this process wait for: see [Heartbeats] for
+// why that is safe.
 //
-// While anything is watched it looks every half interval at what is held, and at the heartbeats of its holders. A hold
-// that it has seen for as long as its process is trusted, by its own clock, with the key unchanged or missing all the
-// time, it takes over. Owners are never used again, so that hits no other.
+// While anything is watched the monitor looks every half interval at what is held, and at the heartbeats of its
+// holders. It takes over a hold that it has seen for as long as the holder's process is trusted, by its own clock, with
+// the key unchanged or missing all the time. Owners are never used again, so that hits no other hold.
 //
 //	holder                                monitor of a waiter
 //	heartbeat sent  <- trusted from here
@@ -24,8 +24,8 @@ import (
 //	trust - margin over: the hold ends
 //	                                      trust over without a change: takes the hold over
 //
-// It watches for a change of the key, not for its expiry. By expiry, a server's clock that steps forward, an eviction
-// or a DEL would take everything from living holders.
+// The monitor watches for a change of the key, not for its expiry. By expiry, a server's clock that steps forward, an
+// eviction or a DEL would take everything from living holders.
 type Monitor struct {
 	interval   time.Duration // of looks
 	timeout    time.Duration // of one round
@@ -43,7 +43,7 @@ type Monitor struct {
 type Watched interface {
 	// Holds returns what processes with heartbeats hold of it, this one left out.
 	Holds(ctx context.Context) ([]Hold, error)
-	// TakeOver takes these from their processes, which are gone, and gives them to those that wait.
+	// TakeOver takes holds from processes that are gone, and gives them to the waiters.
 	TakeOver(ctx context.Context, gone []Hold)
 }
 
@@ -52,7 +52,8 @@ type Hold struct {
 	Owner string        // never used again
 	Beat  string        // the key of its process's heartbeats
 	Trust time.Duration // for how long that is trusted after one
-	// Proven: it is taken over only if a heartbeat was seen, because the owner alone does not say that there are any.
+	// Proven: the hold is taken over only if a heartbeat was seen, because the owner alone does not show that its process
+	// has any.
 	Proven bool
 }
 
@@ -89,9 +90,9 @@ func NewMonitor(r *script.Runner, interval, callTimeout time.Duration,
 		beats: map[string]*beatSeen{}}
 }
 
-// Watch has w watched until Unwatch, under a key that is the same for all that wait for the same. What is not waited
-// for any more is watched for a trust longer: where each caller waits for less than that, and others come, none of them
-// would see a hold for long enough (TestLiveness_ImpatientCallers_FollowACrashedHolder).
+// Watch has w watched until Unwatch, under a key that is the same for all waiters of the same thing. After the last
+// Unwatch it is watched for a trust longer. Otherwise, where each caller waits for less than that, and others come, no
+// caller would see a hold for long enough (TestLiveness_ImpatientCallers_FollowACrashedHolder).
 func (m *Monitor) Watch(key any, w Watched) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +148,8 @@ func (m *Monitor) run(ctx context.Context) {
 	}
 }
 
-// round looks at all that is watched, then at the heartbeats of its holders, and takes over from those that are gone.
+// round looks at everything that is watched, then at the heartbeats of the holders, and takes over the holds of
+// processes that are gone.
 func (m *Monitor) round(ctx context.Context, watches []*watch) {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -157,12 +159,12 @@ func (m *Monitor) round(ctx context.Context, watches []*watch) {
 		each.Go(func() error {
 			// Where the server could not be asked, what was seen stays: a hold that is still there later was there all the time.
 			if holds, err := x.of.Holds(ctx); err == nil {
-				x.see(holds)
+				x.recordHolds(holds)
 			}
 			return nil
 		})
 	}
-	_ = each.Wait() // none of them returns an error
+	_ = each.Wait() // always nil
 	for _, x := range watches {
 		for _, h := range x.holds {
 			if m.beats[h.Beat] == nil {
@@ -180,21 +182,21 @@ func (m *Monitor) round(ctx context.Context, watches []*watch) {
 		each.Go(func() error {
 			sent := time.Now()
 			if seen, err := Look(ctx, m.runner, key); err == nil {
-				b.see(seen, sent)
+				b.recordLook(seen, sent)
 			}
 			return nil
 		})
 	}
-	_ = each.Wait() // none of them returns an error
+	_ = each.Wait() // always nil
 	for _, x := range watches {
-		if gone := m.gone(x); len(gone) > 0 {
-			x.of.TakeOver(ctx, gone)
+		if expired := m.expired(x); len(expired) > 0 {
+			x.of.TakeOver(ctx, expired)
 		}
 	}
 }
 
-// see takes in what is held.
-func (x *watch) see(holds []Hold) {
+// recordHolds records what is held, and keeps since when.
+func (x *watch) recordHolds(holds []Hold) {
 	now, there := time.Now(), make(map[string]*heldSince, len(holds))
 	for _, h := range holds {
 		first := now
@@ -206,8 +208,8 @@ func (x *watch) see(holds []Hold) {
 	x.holds = there
 }
 
-// see takes in the answer to a look that was sent at sent.
-func (b *beatSeen) see(seen Beat, sent time.Time) {
+// recordLook records the reply to a look that was sent at sent.
+func (b *beatSeen) recordLook(seen Beat, sent time.Time) {
 	if b.asked.IsZero() || !seen.Same(b.Beat) {
 		b.since = time.Now()
 	}
@@ -217,8 +219,9 @@ func (b *beatSeen) see(seen Beat, sent time.Time) {
 	b.asked = sent
 }
 
-// gone are the holds whose process has not been heard of for too long, counted from when the hold was first seen.
-func (m *Monitor) gone(x *watch) (holds []Hold) {
+// expired returns the holds whose process has not been heard of for too long, counted from when the hold was first
+// seen.
+func (m *Monitor) expired(x *watch) (holds []Hold) {
 	for _, h := range x.holds {
 		b := m.beats[h.Beat]
 		if b == nil || b.asked.IsZero() || h.Proven && !b.found {

@@ -12,8 +12,8 @@ import (
 
 // NewConnectionID makes the first half of every owner of a client: a UUID of version 8 (RFC 9562), as text and in
 // binary. Redisson's are of version 4, so a script can tell which holders are of this library. 12 bits say for how long
-// the client is trusted without a heartbeat (see Heartbeats; 0: it has none), and one, grouped, whether its heartbeats
-// are apart for each slot group (see BeatKey); the other 109 are random.
+// the client is trusted without a heartbeat (see Heartbeats; 0: without heartbeats). One bit, grouped, says whether
+// its heartbeats are apart for each slot group (see BeatKey). The other 109 are random.
 func NewConnectionID(trust time.Duration, grouped bool) (text string, id [16]byte) {
 	rand.Read(id[:]) // never fails
 	if id[5] &^= 1; grouped {
@@ -40,8 +40,8 @@ var ours = sync.OnceValue(func() *regexp.Regexp {
 // Ours reports whether owner is of this library: "<connectionID>:<n>", with a label or without.
 func Ours(owner string) bool { return ours().MatchString(owner) }
 
-// TrustIn returns for how long an owner is trusted without a heartbeat, as its connection id says: 0 if it has none, or
-// is not of this library.
+// TrustIn returns for how long an owner is trusted without a heartbeat, as its connection id says: 0 without
+// heartbeats, or if the owner is not of this library.
 func TrustIn(owner string) time.Duration {
 	if !Ours(owner) {
 		return 0

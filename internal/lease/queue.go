@@ -13,7 +13,7 @@ import (
 // asked is one lease in a call.
 type asked struct {
 	*Lease
-	length time.Duration // that is asked for: howLong for a look
+	length time.Duration // the requested length: howLong for a look
 }
 
 // batchKey is what the leases of one call have in common.
@@ -38,8 +38,9 @@ func (*list) SetIndex(int) {}
 
 // enqueue has leases wait for their calls. Called with mu held.
 //
-// They wait here, once, for a place among maxFlights. If each were put back to be due again a moment later, a hundred
-// thousand leases on a silent server would keep a processor busy (TestRenewals_WaitForTheirCall_CostNothing).
+// Each lease waits in the queue once, for a place among maxFlights. If each were put back to be due again a moment
+// later, a hundred thousand leases on a silent server would keep a processor busy
+// (TestRenewals_WaitForTheirCall_CostNothing).
 func (e *Engine) enqueue(k batchKey, leases []asked) {
 	slices.SortFunc(leases, func(a, b asked) int { return cmp.Compare(a.deadline, b.deadline) })
 	heap.Push(&e.queue, &list{k, leases, leases[0].deadline})
@@ -57,8 +58,8 @@ func (e *Engine) launch() {
 	}
 }
 
-// take takes the next batch out of line, and a place for it, and says how long its reply is to be awaited; none:
-// nothing is in line, or there is no place.
+// take takes the next batch out of the queue, and a place for it, and says how long its reply is awaited. The batch is
+// empty if the queue is, or if every place is taken.
 func (e *Engine) take() (conn script.Conn, batch []asked, awaited time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,9 +110,9 @@ func fitting(leases []asked, tracked bool) int {
 	return n
 }
 
-// patience is how long the reply to a call about l is waited for before l is asked about anew: half of what is left of
-// it. So a call that is lost without a trace is repeated while there is time, sooner and sooner, and a server that is
-// slow is asked once or twice.
+// patience is how long the reply to a call about l is awaited before l is asked about anew: half of the rest of l. So a
+// call that is lost without a trace is repeated while there is time, sooner and sooner, and a server that is slow is
+// asked once or twice.
 //
 //	engine                                  server, which takes 170 ms for each of 36 calls
 //	10.0 s  sends the calls 1 to 32

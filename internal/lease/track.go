@@ -13,8 +13,8 @@ import (
 )
 
 // tracker keeps one connection on which the server remembers which keys the renewals read, and says so when one of them
-// is changed or removed (server-assisted client-side caching: CLIENT TRACKING OPTIN NOLOOP). It is a connection of its
-// own for two reasons. Its own writes must not count (NOLOOP); on the user's connection that would make cached reads
+// is changed or removed (server-assisted client-side caching: CLIENT TRACKING OPTIN NOLOOP). The connection is its own
+// for two reasons. Its own writes must not count (NOLOOP); on the user's connection that would make cached reads
 // stale. And a client that observes invalidations pipelines on every connection, which makes each single call slower.
 //
 // A key is tracked by renewing its lease here: CLIENT CACHING YES, then the script. The script ends with a read of the
@@ -25,8 +25,8 @@ import (
 // are tracked on the client's own connections, if its invalidations are observed. The client's own renewals count
 // there: each causes one look, which writes nothing and so causes no other.
 //
-// An invalidation is a hint, never proof: it has the leases of that key looked at, which also finds out that a lease
-// was shortened (see applyServerLease). A lost connection has all leases looked at, which has their keys tracked on the
+// An invalidation is a hint, never proof. The leases of that key are looked at, which also finds out that a lease was
+// shortened (see applyServerLease). A lost connection has all leases looked at, which has their keys tracked on the
 // next one.
 type tracker struct {
 	e      *Engine
@@ -34,7 +34,7 @@ type tracker struct {
 	start  sync.Once
 
 	mu   sync.Mutex
-	conn rueidis.DedicatedClient // nil while there is none
+	conn rueidis.DedicatedClient // nil while there is no connection
 }
 
 const (
@@ -49,7 +49,7 @@ const (
 // lacks are what the server is known to lack.
 func (t *tracker) lacks() *errs.Lacks { return t.e.runner.Lacks }
 
-// current returns the connection, nil if there is none now. The first call starts making it.
+// current returns the connection, or nil while there is no connection. The first call starts making it.
 func (t *tracker) current() rueidis.DedicatedClient {
 	t.start.Do(func() { go t.run() })
 	t.mu.Lock()
@@ -61,10 +61,10 @@ func (t *tracker) current() rueidis.DedicatedClient {
 // heeds a context, and a silent server holds both up for seconds, which would be added to those of Close. run ends by
 // itself when they do, and closes what it has (TestStop_ConnectionNotThereYet_DoesNotWait).
 //
-// An old or restricted server does not track: then a loss is noticed by renewals alone. It says so by an error; or a
-// proxy closes the connection, or does not answer, at a command that it does not know. An outage does that too, at any
-// command. So it counts only where the server has just answered another command on that connection, and if that comes
-// several times in a row:
+// An old or restricted server does not track: then a loss is noticed by renewals alone. The server says so by an error;
+// or a proxy closes the connection, or does not answer, at a command that it does not know. An outage does that too, at
+// any command. So it counts only where the server has just answered another command on that connection, and if that
+// comes several times in a row:
 //
 //	tracker                      server
 //	PING ----------------------> PONG
@@ -126,9 +126,9 @@ func (t *tracker) serve() (up, deaf bool, err error) {
 	t.mu.Lock()
 	t.conn = conn
 	t.mu.Unlock()
-	t.e.CheckAll() // what is held already is not tracked here yet, and may have gone unnoticed
+	t.e.CheckAll() // holds of before are not tracked here yet, and the loss of one may have gone unnoticed
 	select {
-	case <-lost: //nolint:errcheck // it is lost, whatever the error
+	case <-lost: //nolint:errcheck // lost, whatever the error
 	case <-t.e.ctx.Done():
 	}
 	t.mu.Lock()
@@ -142,7 +142,7 @@ func (e *Engine) tracks() bool {
 	return (e.watched || e.tracker != nil) && !e.runner.Lacks.Has(errs.LackTracking)
 }
 
-// tracked is the connection on which renewals have their keys tracked, nil if there is none now.
+// tracked returns the connection on which renewals have their keys tracked, or nil.
 func (e *Engine) tracked() script.Conn {
 	if !e.tracks() {
 		return nil
@@ -184,11 +184,11 @@ func (e *Engine) Check(key string) {
 	}
 }
 
-// CheckAll has all leases asked about, but for those that are too young to have been asked about yet.
+// CheckAll has all leases looked at, without the leases that are too young to have been looked at yet.
 //
-// Age alone would not tell which those are: a lease may be asked about a little before it is trackAfter old, together
-// with others. If that was before the connection was there, or the key was flushed in the rest of that time, it is not
-// tracked now (TestHint_Everything_CoversALeaseCheckedEarly).
+// Age alone would not tell which leases are too young: a lease may be looked at a little before it is trackAfter old,
+// together with others. If that was before the connection was there, or the key was flushed in the rest of that time,
+// it is not tracked now (TestHint_Everything_CoversALeaseCheckedEarly).
 func (e *Engine) CheckAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

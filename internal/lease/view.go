@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// What follows is for people who look at a client. Where it goes through all leases it does so a few at a time, so that
-// it keeps no lease from being renewed.
+// The functions below are for people who look at a client. They go through all leases a few at a time, so that no lease
+// has to wait for its renewal.
 
 // viewed is how many leases are looked at before others may take the mutex.
 const viewed = 1024
 
 // View is a lease as it was at one moment.
 type View struct {
-	Held    bool          // it is registered: not removed, and not lost
+	Held    bool          // registered: not removed, and not lost
 	Since   time.Time     // when it was granted
 	Until   time.Time     // see Engine.Until
 	Renewed time.Time     // when its last confirmation was taken in, be it that of the grant
 	Length  time.Duration // of the renewals
 	Trust   time.Duration // how long it is trusted after a heartbeat; 0: there are none
-	Auto    bool          // it is renewed
+	Auto    bool          // renewed
 	Failing bool          // the last renewal, or the last look, failed
 	MaxHold time.Time     // when MaxHold ends it; zero: never
 }
@@ -54,7 +54,7 @@ func (e *Engine) inParts(leases []*Lease, f func(l *Lease)) {
 	}
 }
 
-// Oldest sorts leases that have been registered: those first that were granted first.
+// Oldest sorts leases that have been registered, in the order of their grants.
 func (e *Engine) Oldest(leases []*Lease) {
 	slices.SortFunc(leases, func(a, b *Lease) int { // neither changes once a lease is registered
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.Owner, b.Owner))
@@ -114,7 +114,7 @@ func (e *Engine) State() State {
 	return s
 }
 
-// heartState fills in what s says of heartbeats. Called with mu held.
+// heartState sets the fields of s on heartbeats. Called with mu held.
 func (e *Engine) heartState(s *State) {
 	s.Heartbeat = e.heart.Interval
 	for i := range e.heart.parts {
