@@ -20,91 +20,92 @@ import (
 )
 
 // Options are the settings of a Client. The zero value has the defaults. New refuses a value that is out of bounds with
-// ErrInvalidOption. All candidates of an election should have the same.
+// ErrInvalidOption. All candidates of an election should have the same options.
 type Options struct {
 	// KeyPrefix is put before every name to make its key. Defaults to "".
 	KeyPrefix string
-	// WatchdogTimeout is the lease of a leadership: for how long a leader that crashed stands in the way if no candidate
-	// watches its heartbeats. It is renewed every third of that time. At least 100 ms. Defaults to 30 s.
+	// WatchdogTimeout is the lease of a leadership. A leader that crashed blocks the election for this long if no
+	// candidate watches its heartbeats. The lease is renewed every third of that time. At least 100 ms. Defaults to 30 s.
 	WatchdogTimeout time.Duration
-	// Heartbeat is the interval between the leader's heartbeats. A candidate that waits takes over after three without
-	// one. In return, a leadership ends (ErrLost) if none was confirmed for three. 50 ms to 10 s. Defaults to 1 s.
+	// Heartbeat is the interval between the leader's heartbeats. A waiting candidate takes over after three intervals
+	// without a heartbeat. In return, a leadership ends (ErrLost) if no heartbeat was confirmed for three intervals. 50 ms
+	// to 10 s. Defaults to 1 s.
 	Heartbeat time.Duration
-	// PollCap is the longest time for which a candidate or an observer sleeps before it looks again, whether or not
-	// messages come. At least 10 ms; more than a Heartbeat counts as one. Defaults to 1 s.
+	// PollCap is the longest time for which a candidate or an observer sleeps before its next request, with or without
+	// messages. At least 10 ms; a value above Heartbeat counts as Heartbeat. Defaults to 1 s.
 	PollCap time.Duration
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
-	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not
-	// answer or refuses, as during a failover. The context may end it sooner, and never later. At least CallTimeout.
-	// Defaults to CallTimeout.
+	// RetryTimeout bounds a call that does not wait for other processes. The call is repeated for that long while the
+	// server does not answer or refuses, as during a failover. The context may end it sooner, and never later. At least
+	// CallTimeout. Defaults to CallTimeout.
 	RetryTimeout time.Duration
 	// MaxHold ends every leadership after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to
 	// 0: no upper limit.
 	MaxHold time.Duration
-	// MinReplicas is for how many replicas each election and each renewal waits, for ReplicaTimeout at most. A failover
-	// then forgets a leader less easily. Defaults to 0: off.
+	// MinReplicas is the number of replicas that must confirm each election and each renewal within ReplicaTimeout. A
+	// failover then forgets a leader less easily. Defaults to 0: off.
 	MinReplicas int
-	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
+	// ReplicaTimeout bounds the wait for MinReplicas. At least 1 ms, and less than CallTimeout. Defaults to half of
+	// CallTimeout.
 	ReplicaTimeout time.Duration
-	// Process is what rlock's Inspect shows of this process while it leads. Defaults to "host:pid".
+	// Process is the name of this process in rlock's Inspect while it leads. Defaults to "host:pid".
 	Process string
 	// Logger gets a line when a leadership is lost, when the server does not answer candidates, when a leader cannot
-	// announce itself, and when an observer cannot look. Defaults to slog.Default().
+	// announce itself, and when an observer cannot read the leader. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Observer is called with what happens to the locks under the elections: EventAcquired is an election won,
-	// EventReleased a resignation, EventEnded a leadership that was lost, EventTakenOver a crashed leader. Defaults to
-	// none.
+	// Observer is called with the events of the locks under the elections. EventAcquired is an election won, EventReleased
+	// a resignation, EventEnded a lost leadership, and EventTakenOver a crashed leader. Defaults to none.
 	Observer rlock.Observer
 }
 
-// Client makes elections and keeps the leaderships of this process. It is safe for concurrent use. Make one and share
-// it.
+// Client makes elections and keeps the leaderships of this process. It is safe for concurrent use. Make one Client and
+// share it.
 type Client struct {
 	session *session.Session
 	locks   *rlock.Client
-	waiters *wait.Waiters // of observers
-	trust   time.Duration // for how long after its last sign of life a worker is believed to be there
+	waiters *wait.Waiters // the loops over Observe
 	closing session.Once
+
+	trustPeriod time.Duration // a worker counts as present for this long after its last heartbeat
 }
 
-// An election holds and waits in the locks under it.
+// The holds and waits of an election are in the session of its lock client.
 func init() {
 	accessor.Register(func(c *Client) *session.Session { return accessor.Of[*session.Session](c.locks) })
 }
 
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing. It returns
 // ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.
-func New(h *pubsub.Hub, o Options) (*Client, error) {
-	s, err := session.New(h, "election", "leaderships",
-		session.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap,
-			CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas,
-			ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
+func New(hub *pubsub.Hub, opts Options) (*Client, error) {
+	base, err := session.New(hub, "election", "leaderships",
+		session.Options{KeyPrefix: opts.KeyPrefix, WatchdogTimeout: opts.WatchdogTimeout, PollCap: opts.PollCap,
+			CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout, MaxHold: opts.MaxHold, MinReplicas: opts.MinReplicas,
+			ReplicaTimeout: opts.ReplicaTimeout, Logger: opts.Logger})
 	if err != nil {
 		return nil, err
 	}
-	locks, err := rlock.New(h,
-		rlock.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap,
-			CallTimeout:  o.CallTimeout,
-			RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout,
-			Logger:   o.Logger,
-			Liveness: true, Heartbeat: o.Heartbeat, Process: o.Process, Observer: observes(o.Observer)})
+	locks, err := rlock.New(hub,
+		rlock.Options{KeyPrefix: opts.KeyPrefix, WatchdogTimeout: opts.WatchdogTimeout, PollCap: opts.PollCap,
+			CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout, MaxHold: opts.MaxHold, MinReplicas: opts.MinReplicas,
+			ReplicaTimeout: opts.ReplicaTimeout, Logger: opts.Logger, Liveness: true, Heartbeat: opts.Heartbeat,
+			Process: opts.Process, Observer: withElectionEvents(opts.Observer)})
 	if err != nil {
-		return nil, edge(err)
+		return nil, withPackage(err)
 	}
-	heartbeat := cmp.Or(o.Heartbeat, session.DefaultHeartbeat)
-	s.PollCap = min(s.PollCap, heartbeat)
-	return &Client{session: s, locks: locks, waiters: wait.NewWaiters(h, s.PollCap, nil, nil),
-		trust: lease.TrustFor(heartbeat)}, nil
+	heartbeat := cmp.Or(opts.Heartbeat, session.DefaultHeartbeat)
+	base.PollCap = min(base.PollCap, heartbeat)
+	return &Client{session: base, locks: locks, waiters: wait.NewWaiters(hub, base.PollCap, nil, nil),
+		trustPeriod: lease.TrustFor(heartbeat)}, nil
 }
 
 // Close ends waiting candidates and loops over Observe (ErrClosed), and the contexts of all leaderships, with cause
-// ErrClosed. Then it waits until those that are not lost have resigned and the server has confirmed it, until ctx ends;
-// for 10 s if ctx has no end. What is left then lasts until its heartbeats are missed, or its lease is over, and the
-// error names it. Close does not close the hub. Later calls wait for the first until their own ctx ends, and return its
-// result.
+// ErrClosed. Then it waits until the leaderships that are not lost have resigned and the server has confirmed it. ctx
+// bounds this wait; if ctx has no deadline, 10 s do. A leadership that is left lasts until its heartbeats are missed,
+// or its lease is over, and the error names it. Close does not close the hub. Later calls wait for the first until
+// their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error {
-	return edge(c.closing.Close(ctx, func(ctx context.Context) error {
+	return withPackage(c.closing.Close(ctx, func(ctx context.Context) error {
 		c.waiters.Close()
 		return errors.Join(c.locks.Close(ctx), c.session.Close(ctx))
 	}))
@@ -119,19 +120,20 @@ var (
 	workersScript  = script.Load("say which workers are there", files, "workers")
 )
 
-// observes returns an Observer of the locks under elections that calls o with events of this package; nil if o is nil.
-func observes(o rlock.Observer) rlock.Observer {
-	if o == nil {
+// withElectionEvents returns an Observer for the locks under elections. It calls observer with events of this package;
+// it is nil if observer is nil.
+func withElectionEvents(observer rlock.Observer) rlock.Observer {
+	if observer == nil {
 		return nil
 	}
 	return func(ctx context.Context, e errs.Event) context.Context {
 		e.Package = "election"
-		return o(ctx, e)
+		return observer(ctx, e)
 	}
 }
 
-// edge gives an error of package rlock this package's name, too.
-func edge(err error) error {
+// withPackage adds this package's name to an error of package rlock.
+func withPackage(err error) error {
 	if err == nil {
 		return nil
 	}

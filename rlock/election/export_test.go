@@ -15,9 +15,9 @@ type Member struct {
 
 // Plan is plan.
 func Plan(n int, id string, view []Member) []bool {
-	var members []member
+	var members []workerState
 	for _, m := range view {
-		members = append(members, member{id: m.ID, has: m.Has, drained: m.Drained})
+		members = append(members, workerState{id: m.ID, owned: m.Has, drained: m.Drained})
 	}
 	return plan(n, id, members)
 }
@@ -31,13 +31,13 @@ func NewSightings(self string, settle time.Duration) Sightings {
 
 // Update is sightings.update; the view is in the order of its ids.
 func (s Sightings) Update(now time.Time, present ...Member) (view []Member, settled bool) {
-	var members []member
+	var members []workerState
 	for _, m := range present {
-		members = append(members, member{id: m.ID, has: m.Has, drained: m.Drained})
+		members = append(members, workerState{id: m.ID, owned: m.Has, drained: m.Drained})
 	}
 	all, settled := s.v.update(now, members)
 	for _, m := range all {
-		view = append(view, Member{m.id, m.has, m.drained})
+		view = append(view, Member{m.id, m.owned, m.drained})
 	}
 	slices.SortFunc(view, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
 	return view, settled

@@ -5,97 +5,100 @@ import (
 	"slices"
 )
 
-// member is a worker as the others see it.
-type member struct {
+// workerState is a worker as the other workers see it.
+type workerState struct {
 	id, name string
-	has      []bool // by shard
-	drained  bool   // it is to have nothing
+	owned    []bool // by shard number
+	drained  bool   // the worker should have no shard
 }
 
-// plan returns which shards the member called id should have. All that see the same members and no one's change make
-// the same plan, and no shard moves that need not:
+// plan returns the shards that the member called id should have, in a slice by shard number. Members that see the same
+// states make the same plan, and no shard moves without need:
 //
-//  1. Of m members that are not drained each is to have n/m shards, and n%m of them one more: first those that have
+//  1. Each of the m members that are not drained gets n/m shards. n%m of them get one more: first the members that have
 //     more already, then by id.
-//  2. A member that has more than that gives up those of the highest numbers.
-//  3. Those, and the shards that no member has, go in their order to the members that have too few, in the order of
-//     their ids.
+//  2. A member that has more than that releases the shards with the highest numbers.
+//  3. The released shards, and the shards without a worker, go in ascending order to the members that have too few, in
+//     the order of their ids.
 //
-// It stays the same while it is carried out, in whatever order. The members with one more are those that had more, or
-// the first by id, who are the only ones to get more. And a shard that has moved leaves both lists of 3 at once, with
-// the place for it: the others keep theirs. So a member that sees a move late, or early, plans nothing else.
+// The plan stays the same while it is carried out, in whatever order. The members with one more are those that had
+// more, or the first by id, and only these ever get more. A moved shard leaves both lists of rule 3 at once, together
+// with the place for it, and the other shards keep their places. So a member that sees a move late, or early, plans the
+// same.
 //
-// A shard that two members have, in a view that is out of date, is that of the member itself, else of the first by id:
+// In an outdated view two members may have the same shard. The shard then counts for the planning member,
+// otherwise for the first by id:
 //
-//	A has 5, is to give it up        B waits for the lock of 5, says that it has nothing
-//	unlocks 5                        has 5, says so, and reads that A has it, too: it is B's
-//	says that it has not 5
-func plan(n int, id string, members []member) (mine []bool) {
-	mine = make([]bool, n)
+//	A has 5 and should release it    B waits for the lock of 5, and reports no shard
+//	unlocks 5                        has 5, reports it, and reads that A has it, too: it counts for B
+//	reports that it has not 5
+func plan(shardCount int, id string, members []workerState) (mine []bool) {
+	mine = make([]bool, shardCount)
 	order := slices.Clone(members)
-	slices.SortFunc(order, func(a, b member) int {
-		return cmp.Or(-compare(a.id == id, b.id == id), cmp.Compare(a.id, b.id))
+	slices.SortFunc(order, func(a, b workerState) int {
+		return cmp.Or(-compareBools(a.id == id, b.id == id), cmp.Compare(a.id, b.id))
 	})
-	has, free := assigned(n, order)
-	order = slices.DeleteFunc(order, func(m member) bool { return m.drained })
+	owned, free := assigned(shardCount, order)
+	order = slices.DeleteFunc(order, func(member workerState) bool { return member.drained })
 	if len(order) == 0 {
 		return mine
 	}
-	base, more := n/len(order), n%len(order)
-	slices.SortFunc(order, func(a, b member) int {
-		return cmp.Or(-compare(len(has[a.id]) > base, len(has[b.id]) > base), cmp.Compare(a.id, b.id))
+	base, extra := shardCount/len(order), shardCount%len(order)
+	slices.SortFunc(order, func(a, b workerState) int {
+		return cmp.Or(-compareBools(len(owned[a.id]) > base, len(owned[b.id]) > base), cmp.Compare(a.id, b.id))
 	})
 	quota := map[string]int{}
-	for i, m := range order {
-		quota[m.id] = base
-		if i < more {
-			quota[m.id]++
+	for i, member := range order {
+		quota[member.id] = base
+		if i < extra {
+			quota[member.id]++
 		}
 	}
-	for _, m := range members {
-		keeps := min(quota[m.id], len(has[m.id])) // 0 if it is drained
-		free = append(free, has[m.id][keeps:]...)
-		if m.id == id {
-			for _, i := range has[m.id][:keeps] {
+	for _, member := range members {
+		keeps := min(quota[member.id], len(owned[member.id])) // 0 if the member is drained
+		free = append(free, owned[member.id][keeps:]...)
+		if member.id == id {
+			for _, i := range owned[member.id][:keeps] {
 				mine[i] = true
 			}
 		}
 	}
 	slices.Sort(free)
-	slices.SortFunc(order, func(a, b member) int { return cmp.Compare(a.id, b.id) })
-	for _, m := range order {
-		lacks := max(0, quota[m.id]-len(has[m.id]))
-		if m.id == id {
-			for _, i := range free[:lacks] {
+	slices.SortFunc(order, func(a, b workerState) int { return cmp.Compare(a.id, b.id) })
+	for _, member := range order {
+		missing := max(0, quota[member.id]-len(owned[member.id]))
+		if member.id == id {
+			for _, i := range free[:missing] {
 				mine[i] = true
 			}
 		}
-		free = free[lacks:]
+		free = free[missing:]
 	}
 	return mine
 }
 
-// assigned says which shards each member has, and which no member has. A shard that several have is the first one's.
-func assigned(n int, order []member) (has map[string][]int, free []int) {
-	taken := make([]bool, n)
-	has = map[string][]int{}
-	for _, m := range order {
-		for i := range n {
-			if m.has[i] && !taken[i] {
+// assigned returns the shards of each member, and the shards of no member. A shard that several members report counts
+// for the first of them.
+func assigned(shardCount int, order []workerState) (owned map[string][]int, free []int) {
+	taken := make([]bool, shardCount)
+	owned = map[string][]int{}
+	for _, member := range order {
+		for i := range shardCount {
+			if member.owned[i] && !taken[i] {
 				taken[i] = true
-				has[m.id] = append(has[m.id], i)
+				owned[member.id] = append(owned[member.id], i)
 			}
 		}
 	}
-	for i := range n {
+	for i := range shardCount {
 		if !taken[i] {
 			free = append(free, i)
 		}
 	}
-	return has, free
+	return owned, free
 }
 
-func compare(a, b bool) int {
+func compareBools(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

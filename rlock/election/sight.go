@@ -6,10 +6,11 @@ import (
 )
 
 // sightings are the workers as the worker self has seen them at its heartbeats. A new worker counts after it has been
-// present for settle, and an absent worker stops counting after the same time. Other workers do not matter for this:
+// present for settleTime, and an absent worker stops counting after the same time. Other workers do not matter for
+// this:
 //
 //   - The plan gives a new worker no shard yet. Otherwise each of several workers that start one after the other would
-//     acquire all free shards, and give most of them up. And a worker that crashes soon after each start would always
+//     acquire all free shards, and release most of them. And a worker that crashes soon after each start would always
 //     be in the plan.
 //   - An absent worker keeps its shards in the plan, because its heartbeat may only be late. Without this rule nothing
 //     would be lost, but shards would move.
@@ -18,75 +19,75 @@ import (
 // would leave the shards without a worker for as long as it lasts.
 //
 // If no worker has a shard, workers that start together divide the shards once: each waits until all count, but no
-// longer than twice settle.
+// longer than twice settleTime.
 type sightings struct {
-	self   string
-	settle time.Duration
-	seen   map[string]*sighting // by id
+	self       string
+	settleTime time.Duration
+	seen       map[string]*sighting // by id
 }
 
 // sighting is the last known state of one worker.
 type sighting struct {
-	member
-	present bool
-	since   time.Time // of the last change of present or drained
+	workerState
+	present   bool
+	changedAt time.Time // the last change of present or drained
 }
 
-func newSightings(self string, settle time.Duration) *sightings {
-	return &sightings{self: self, settle: settle, seen: map[string]*sighting{}}
+func newSightings(self string, settleTime time.Duration) *sightings {
+	return &sightings{self: self, settleTime: settleTime, seen: map[string]*sighting{}}
 }
 
-// update records the present members. It returns the members to plan for, and whether self may act by that plan.
-func (v *sightings) update(now time.Time, members []member) (view []member, settled bool) {
+// update records the present members. It returns the members for the plan, and whether self may act by that plan.
+func (v *sightings) update(now time.Time, members []workerState) (view []workerState, settled bool) {
 	v.record(now, members)
-	anyHas, anyNew := false, false
-	for id, x := range v.seen {
-		lasts, has := now.Sub(x.since) >= v.settle, slices.Contains(x.has, true)
-		m := x.member
+	anyOwner, anyNew := false, false
+	for id, seen := range v.seen {
+		hasSettled, hasShards := now.Sub(seen.changedAt) >= v.settleTime, slices.Contains(seen.owned, true)
+		member := seen.workerState
 		switch {
-		case !x.present && lasts:
+		case !seen.present && hasSettled:
 			delete(v.seen, id)
 			continue
-		case !x.present && !has:
+		case !seen.present && !hasShards:
 			continue
-		case x.present && !lasts && !has:
-			m.drained, anyNew = true, true
+		case seen.present && !hasSettled && !hasShards:
+			member.drained, anyNew = true, true
 		}
-		anyHas = anyHas || has
-		view = append(view, m)
+		anyOwner = anyOwner || hasShards
+		view = append(view, member)
 	}
 	self := v.seen[v.self]
 	if self == nil || !self.present {
 		return view, false
 	}
-	there := now.Sub(self.since)
+	presentFor := now.Sub(self.changedAt)
 	switch {
-	case slices.Contains(self.has, true):
+	case slices.Contains(self.owned, true):
 		return view, true
-	case !anyHas && anyNew && there < 2*v.settle:
+	case !anyOwner && anyNew && presentFor < 2*v.settleTime:
 		return view, false
 	}
-	return view, there >= v.settle
+	return view, presentFor >= v.settleTime
 }
 
-// record notes which workers are present at now.
-func (v *sightings) record(now time.Time, members []member) {
+// record updates the sightings with the members that are present at now.
+func (v *sightings) record(now time.Time, members []workerState) {
 	present := map[string]bool{}
-	for _, m := range members {
-		present[m.id] = true
-		x := v.seen[m.id]
-		if x == nil {
-			x = &sighting{}
-			v.seen[m.id] = x
+	for _, member := range members {
+		present[member.id] = true
+		seen := v.seen[member.id]
+		if seen == nil {
+			seen = &sighting{}
+			v.seen[member.id] = seen
 		}
-		if !x.present || x.drained != m.drained {
-			x.since = now
+		if !seen.present || seen.drained != member.drained {
+			seen.changedAt = now
 		}
-		x.member, x.present = m, true
+		seen.workerState, seen.present = member, true
 	}
-	for id, x := range v.seen {
-		if x.present && !present[id] {
-			x.present, x.since = false, now
+	for id, seen := range v.seen {
+		if seen.present && !present[id] {
+			seen.present, seen.changedAt = false, now
 		}
 	}
 }

@@ -14,172 +14,166 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Run makes the caller one of the workers, and calls fn for each shard that it has, each on a goroutine of its own,
-// until ctx ends. name is what Workers shows and Drain means, such as a host name. It has at most 256 bytes of UTF-8.
-// Two of one name are two workers, and are drained together.
+// Run makes the caller one of the workers, and calls fn for each of its shards, each on its own goroutine, until ctx
+// ends. name is shown by Workers and matched by Drain, such as a host name. It has at most 256 bytes of UTF-8. Two
+// workers may have the same name. They are then drained together.
 //
-// While m workers are there each has n/m shards, or one more, within five Heartbeats of the last change, ten if it was
-// a crash, and the time that functions take to return whose shards move. A worker that comes takes its share from those
-// that have most, one that leaves or crashes leaves its shards to those that have least, and no other shard moves. The
-// coming or going of a worker counts when it has lasted for one and a half Heartbeats, whatever the others do. So
-// workers that start together divide the shards once, a shard waits for a new worker for about two Heartbeats also
-// during a deploy, and a worker that crashes soon after each start gets none.
+// Each of m live workers has n/m shards, or one more, within five Heartbeats after the last change, or ten after a
+// crash, plus the time until the functions of moving shards return. [Shards] and docs/election.md say which shards
+// move.
 //
-// The ctx of fn ends, and fn should return then:
+// The ctx of fn ends in three cases, and fn should then return. The result of fn is then dropped.
 //
-//   - with cause ErrReleased, when the shard is to move: when fn has returned, another worker has it at once.
-//   - with ErrLost, ErrMaxHold or ErrClosed, when the shard is lost: another worker may have it soon, whether or not fn
-//     has returned. If it is still to be had here, fn is called again when it has returned.
-//   - with ctx.
+//   - With cause ErrReleased: the shard should move. As soon as fn has returned, another worker has it.
+//   - With ErrLost, ErrMaxHold or ErrClosed: the shard is lost, and another worker may have it soon, even before fn
+//     returns. If the shard is still due here, fn is called again after it has returned.
+//   - With the cause of Run's ctx, when that ends.
 //
-// What fn returns then is dropped. If it returns nil before, this worker has the shard with no work to do. If it
-// returns an error before, Run ends with it.
+// If fn returns nil earlier, the worker keeps the shard without further work. If fn returns an error earlier, Run ends
+// with this error, and the shard goes to another worker. So do not return an error that belongs to one shard.
 //
-// When Run ends, all functions have returned and the shards are released. Its error is ctx's cause, ErrClosed, an error
-// of fn, or a refusal of the server to keep the list of workers, as for want of a right. While the server does not
-// answer, Run goes on.
-//
-// A shard whose lock is refused, because of the type of its key or for want of a right, is logged, and tried again in
-// each Heartbeat; the other shards go on. An error of fn that is due to its shard is better not returned: that shard
-// would end the next worker, too, and so all of them.
-//
-// A worker sends one call in a Heartbeat, and one after each change of what it has, besides what the locks cost.
+// Run returns after all functions have returned and the shards are released. The error is ctx's cause, ErrClosed, an
+// error of fn, or the server's refusal of the workers hash. Run goes on while the server does not answer. It logs a
+// refused lock of a shard, and tries the shard again in each Heartbeat. A worker sends one call in a Heartbeat, and one
+// after each change of its shards, besides the calls of the locks.
 func (s *Shards) Run(ctx context.Context, name string, fn func(ctx context.Context, shard *Shard) error) error {
-	if err := s.c.session.Usable(s.bad, session.CheckLabel("name", name)); err != nil {
+	if err := s.client.session.Usable(s.argErr, session.CheckLabel("name", name)); err != nil {
 		return err
 	}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	//nolint:contextcheck // that of the client: its Close ends the worker
-	defer context.AfterFunc(s.c.session.Context(), func() { end(errs.ErrClosed) })()
-	id := accessor.Of[*session.Session](s.c.locks).NewOwner("")
-	w := &worker{s: s, name: name, id: id, fn: fn, end: end, seen: newSightings(id, s.c.trust/2),
-		changed: make(chan struct{}, 1), duties: map[int]*duty{}}
-	w.run(ctx)
-	return s.c.session.Error(context.Cause(ctx))
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	//nolint:contextcheck // the client's context: its Close ends the worker
+	defer context.AfterFunc(s.client.session.Context(), func() { stop(errs.ErrClosed) })()
+	id := accessor.Of[*session.Session](s.client.locks).NewOwner("")
+	self := &worker{shards: s, name: name, id: id, fn: fn, stop: stop,
+		sightings: newSightings(id, s.client.trustPeriod/2), changed: make(chan struct{}, 1), duties: map[int]*duty{}}
+	self.run(ctx)
+	return s.client.session.Error(context.Cause(ctx))
 }
 
 // worker is one Run.
 type worker struct {
-	s        *Shards
-	id, name string
-	fn       func(ctx context.Context, shard *Shard) error
-	end      context.CancelCauseFunc
-	changed  chan struct{} // has one message after a change of duties
-	running  sync.WaitGroup
-	seen     *sightings
+	shards    *Shards
+	id, name  string
+	fn        func(ctx context.Context, shard *Shard) error
+	stop      context.CancelCauseFunc
+	changed   chan struct{} // has one message after a change of duties
+	running   sync.WaitGroup
+	sightings *sightings
 
 	mu     sync.Mutex
 	duties map[int]*duty
 }
 
-// duty is one shard from when it is waited for until it is released.
+// duty is one shard of the worker, from the start of the wait for its lock until its release.
 type duty struct {
-	stop context.CancelCauseFunc
-	has  bool
+	stop     context.CancelCauseFunc
+	acquired bool
 }
 
-// run says that the worker is there, and does what is planned, until ctx ends.
+// run registers the worker in each heartbeat, and follows the plan, until ctx ends.
 func (w *worker) run(ctx context.Context) {
-	beat := w.s.c.trust / 3
-	t := time.NewTicker(beat)
-	defer t.Stop()
+	heartbeat := w.shards.client.trustPeriod / 3
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
 	for ctx.Err() == nil {
-		// Not cut short by ctx: it could then arrive after what takes the worker out below.
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), beat)
-		members, err := w.s.say(limit, w.id, w.s.text(w.has(), w.name), w.s.c.trust)
+		// ctx must not cancel this call: it could then arrive after the HDEL below, and register the worker again.
+		attemptCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeat)
+		state := w.shards.encodeWorker(w.ownedShards(), w.name)
+		members, err := w.shards.syncMembers(attemptCtx, w.id, state, w.shards.client.trustPeriod)
 		cancel()
 		switch {
 		case err == nil:
-			w.heed(ctx, members)
+			w.applyPlan(ctx, members)
 		case !script.NotAnswered(err) && ctx.Err() == nil:
-			w.end(err)
+			w.stop(err)
 		}
 		select {
-		case <-t.C:
+		case <-ticker.C:
 		case <-w.changed:
-			script.Pause(ctx, min(beat/10, 10*time.Millisecond)) // what changes together is said together
+			script.Pause(ctx, min(heartbeat/10, 10*time.Millisecond)) // so that changes that come together are sent together
 		case <-ctx.Done():
 		}
 	}
-	// First, so that others wait for the shards already while the functions end.
-	_, _ = w.s.c.session.Runner.Attempt(context.WithoutCancel(ctx), script.Call{Script: script.Plain("hdel"),
-		Keys: []string{w.s.workers}, Args: []string{w.id}})
+	// The worker unregisters before its functions end, so that the next workers are already queued for its shards.
+	_, _ = w.shards.client.session.Runner.Attempt(context.WithoutCancel(ctx), script.Call{Script: script.Plain("hdel"),
+		Keys: []string{w.shards.workers}, Args: []string{w.id}})
 	w.running.Wait()
 }
 
-// has is what the worker has now, also what it is about to release.
-func (w *worker) has() []bool {
-	has := make([]bool, w.s.n)
+// ownedShards returns the shards that the worker has now, including those that it will release soon.
+func (w *worker) ownedShards() []bool {
+	owned := make([]bool, w.shards.count)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, d := range w.duties {
-		has[i] = d.has
+	for index, duty := range w.duties {
+		owned[index] = duty.acquired
 	}
-	return has
+	return owned
 }
 
-// heed does what is planned for the workers that are there.
-func (w *worker) heed(ctx context.Context, members []member) {
-	for i := range members {
-		if members[i].id == w.id {
-			members[i].has = w.has() // which may have changed since it was said
+// applyPlan makes the plan for the live members, and starts and stops duties.
+func (w *worker) applyPlan(ctx context.Context, members []workerState) {
+	for index := range members {
+		if members[index].id == w.id {
+			members[index].owned = w.ownedShards() // the shards may have changed since the request
 		}
 	}
-	members, settled := w.seen.update(time.Now(), members)
+	members, settled := w.sightings.update(time.Now(), members)
 	if !settled {
 		return
 	}
-	mine := plan(w.s.n, w.id, members)
+	mine := plan(w.shards.count, w.id, members)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range mine {
-		switch d := w.duties[i]; {
-		case mine[i] && d == nil:
-			w.begin(ctx, i)
-		case !mine[i] && d != nil:
-			d.stop(errMoves)
+	for index := range mine {
+		switch duty := w.duties[index]; {
+		case mine[index] && duty == nil:
+			w.startDuty(ctx, index)
+		case !mine[index] && duty != nil:
+			duty.stop(errShardMoves)
 		}
 	}
 }
 
-// errMoves is why the context of Run's function ends when its shard is to move.
-var errMoves = fmt.Errorf("%w: another worker is to have the shard", errs.ErrReleased)
+// errShardMoves is the cause of the context of Run's function when its shard should move.
+var errShardMoves = fmt.Errorf("%w: another worker is to have the shard", errs.ErrReleased)
 
-// begin waits for a shard, runs fn for it, and releases it. mu is held.
-func (w *worker) begin(ctx context.Context, i int) {
+// startDuty waits for a shard, runs fn for it, and releases it. Called with mu held.
+func (w *worker) startDuty(ctx context.Context, index int) {
 	ctx, stop := context.WithCancelCause(ctx)
-	d := &duty{stop: stop}
-	w.duties[i] = d
+	duty := &duty{stop: stop}
+	w.duties[index] = duty
 	w.running.Go(func() {
 		defer stop(nil)
-		hold, err := w.s.lock(i).WithLabel(w.name).Lock(rlock.Detach(ctx))
+		hold, err := w.shards.lock(index).WithLabel(w.name).Lock(rlock.Detach(ctx))
 		if err == nil {
-			w.set(func() { d.has = true })
-			err = w.serve(ctx, &Shard{i, hold})
-			_ = hold.Unlock(context.WithoutCancel(ctx)) // if it fails it goes on by itself
+			w.changeDuties(func() { duty.acquired = true })
+			err = w.runFunc(ctx, &Shard{index, hold})
+			_ = hold.Unlock(context.WithoutCancel(ctx)) // a failed release is retried in the background
 		} else if ctx.Err() != nil || !errors.Is(err, errs.ErrClosed) {
-			w.complain(ctx, i, err)
-			script.Pause(ctx, w.s.c.trust/3)
-			err = nil // it is tried again if it is still wanted
+			w.logRefusal(ctx, index, err)
+			script.Pause(ctx, w.shards.client.trustPeriod/3)
+			err = nil // the next plan starts the shard again if it is still due here
 		}
 		if err != nil {
-			w.end(err)
+			w.stop(err)
 		}
-		w.set(func() { delete(w.duties, i) })
+		w.changeDuties(func() { delete(w.duties, index) })
 	})
 }
 
-// complain logs why a shard cannot be acquired, unless the server did not answer. It is no reason to end the worker:
-// the shard would go to the next one, and end that one, too, until no shard had a worker.
-func (w *worker) complain(ctx context.Context, i int, err error) {
+// logRefusal logs the refusal of a shard's lock, unless the server did not answer. A refusal must not end the worker:
+// the shard would go to the next worker, and end that one, too, until no shard had a worker.
+func (w *worker) logRefusal(ctx context.Context, index int, err error) {
 	if ctx.Err() == nil && !script.NotAnswered(err) && !errors.Is(err, errs.ErrNotReplicated) {
-		w.s.c.session.Complain("a shard cannot be acquired: it has no worker until it can", w.s.lock(i).Name(), err)
+		lockName := w.shards.lock(index).Name()
+		w.shards.client.session.Complain("a shard cannot be acquired: it has no worker until it can", lockName, err)
 	}
 }
 
-// set changes what the worker has, and has it said.
-func (w *worker) set(change func()) {
+// changeDuties changes the duties, and wakes run, which sends the new state.
+func (w *worker) changeDuties(change func()) {
 	w.mu.Lock()
 	change()
 	w.mu.Unlock()
@@ -189,10 +183,10 @@ func (w *worker) set(change func()) {
 	}
 }
 
-// serve runs fn until the shard is to be released, or is lost.
-func (w *worker) serve(ctx context.Context, shard *Shard) error {
+// runFunc runs fn until the shard should be released, or is lost.
+func (w *worker) runFunc(ctx context.Context, shard *Shard) error {
 	ctx = shard.Context(ctx)
-	if ctx.Err() != nil { // the plan has changed while it was waited for
+	if ctx.Err() != nil { // the plan changed while the worker waited for the shard
 		return nil
 	}
 	err := w.fn(ctx, shard)

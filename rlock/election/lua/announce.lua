@@ -1,22 +1,23 @@
--- Say who leads, for those who look, and tell those who listen.
+-- Announce the leader in a key, and publish the change to the observers.
 -- uses: send
 -- KEYS[1] the announcement
--- ARGV[1] the leader's fencing token  ARGV[2] its owner  ARGV[3] for how long the announcement stands, ms
+-- ARGV[1] the leader's fencing token  ARGV[2] its owner  ARGV[3] expiry of the announcement, ms
 -- ARGV[4] channel of the observers  ARGV[5] PUBLISH or SPUBLISH
--- ARGV[6] how often the leader has changed its value  ARGV[7] the value, if it has; at first it is the label of the owner
--- Reply 1 it stands; 0 a leader with a later token has announced itself, nothing done; 2 this leader has announced a later value,
---   nothing done
--- Twice: the second run finds its own announcement, and prolongs it. One that comes after the next leader has announced itself
---   has the smaller token, and one that comes after the next value the smaller number. One that comes after its leader has resigned
---   names an owner who holds nothing, so it is not believed.
+-- ARGV[6] how often the leader has changed its value  ARGV[7] the value; ignored while ARGV[6] is 0, because the value is then the label
+--   of the owner
+-- Reply 1 announced; 0 nothing done: a leader with a later token has announced itself; 2 nothing done: this leader has announced
+--   a later value
+-- Twice: the second run finds its own announcement, and prolongs it. After the announcement of the next leader the second run has
+--   the smaller token, and after the next value the smaller number of changes. After the resignation of its leader the second run
+--   announces an owner that holds nothing; readers check the lock, and show no leader.
 local key, token, owner, channel, publish, change = KEYS[1], ARGV[1], ARGV[2], ARGV[4], ARGV[5], tonumber(ARGV[6])
-local mine = token .. ' ' .. owner
+local announcement = token .. ' ' .. owner
 if change > 0 then
-  mine = mine .. ' ' .. ARGV[6] .. ' ' .. ARGV[7]
+  announcement = announcement .. ' ' .. ARGV[6] .. ' ' .. ARGV[7]
 end
-local now = redis.call('GET', key)
-if now then
-  local last, changed = string.match(now, '^(%d+) [^ ]+ ?(%d*)')
+local current = redis.call('GET', key)
+if current then
+  local last, changed = string.match(current, '^(%d+) [^ ]+ ?(%d*)')
   if not last then
     return redis.error_reply('WRONGTYPE the key holds no announcement of a leader')
   end
@@ -26,8 +27,8 @@ if now then
     return 2
   end
 end
-redis.call('SET', key, mine, 'PX', ARGV[3])
-if now ~= mine then
-  send(publish, channel, token) -- without the right to it observers look now and then
+redis.call('SET', key, announcement, 'PX', ARGV[3])
+if current ~= announcement then
+  send(publish, channel, token) -- if the user may not publish, observers learn of the change when they poll
 end
 return 1

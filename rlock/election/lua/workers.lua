@@ -1,28 +1,29 @@
--- Say that a worker is there and what it has, or that one is to have nothing; and who is there. What is expired is removed.
+-- Register or drain a worker, and return all live workers. Expired entries are removed.
 -- uses: clock
--- KEYS[1] the workers: a hash, a worker's id -> "<until, server ms> <what it has> <its name>"; "drain:<name>" -> "<until>"
--- ARGV[1] a field of it, '' for none: to look only  ARGV[2] what is written there behind until  ARGV[3] for how long, ms
--- Reply: field, what is behind until, field, …
--- Twice: the second run prolongs what the first wrote. One that comes after its worker has left shows it for that long, with what it had
---   then: others leave those shards to it, and take them when it has expired. No one runs a shard by what is said here: the locks decide.
-local key, field, last = KEYS[1], ARGV[1], tonumber(ARGV[3])
+-- KEYS[1] the workers: a hash, a worker's id -> "<expiry, server ms> <its shards> <its name>"; "drain:<name>" -> "<expiry> "
+-- ARGV[1] the field to write, '' to read only  ARGV[2] the field's text behind the expiry  ARGV[3] its expiry from now, ms
+-- Reply: field, its text behind the expiry, field, …
+-- Twice: the second run prolongs the entry. After its worker has left, the second run shows the worker until the entry expires, with
+--   the shards that it had: the other workers leave these shards alone until then. The entries never let a worker run a shard: only
+--   the lock of the shard does.
+local key, field, expiry = KEYS[1], ARGV[1], tonumber(ARGV[3])
 local now = clock()
 if field ~= '' then
-  redis.call('HSET', key, field, digits(now + last) .. ' ' .. ARGV[2])
-  if redis.call('PTTL', key) < last then
+  redis.call('HSET', key, field, digits(now + expiry) .. ' ' .. ARGV[2])
+  if redis.call('PTTL', key) < expiry then
     redis.call('PEXPIRE', key, ARGV[3])
   end
 end
-local all, there = redis.call('HGETALL', key), {}
-for i = 1, #all, 2 do
-  local ends, rest = string.match(all[i + 1], '^(%d+) (.*)$')
-  if not ends then
+local entries, live = redis.call('HGETALL', key), {}
+for i = 1, #entries, 2 do
+  local expires_at, text = string.match(entries[i + 1], '^(%d+) (.*)$')
+  if not expires_at then
     return redis.error_reply('WRONGTYPE the key holds no workers')
-  elseif expired(ends, now) then
-    redis.call('HDEL', key, all[i])
+  elseif expired(expires_at, now) then
+    redis.call('HDEL', key, entries[i])
   else
-    there[#there + 1] = all[i]
-    there[#there + 1] = rest
+    live[#live + 1] = entries[i]
+    live[#live + 1] = text
   end
 end
-return there
+return live
