@@ -1,5 +1,5 @@
-// Package batch lets the requests of one process share calls. The first request is sent at once. Requests that
-// come while it is under way are sent together.
+// Package batch lets the requests of one process share calls. The first request is sent at once. Requests that come
+// while it is under way are sent together.
 package batch
 
 import (
@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// maxBatch is the most requests that share a call: a call of 128 claimants takes the server some 200 us, during which
-	// it does nothing else.
+	// maxBatch is the maximum number of requests in a call. A call of 128 claimants takes the server some 200 us, and the
+	// server does nothing else meanwhile.
 	maxBatch      = 128
 	defaultCalls  = 64
 	defaultWindow = 100 * time.Microsecond
 )
 
-// Options say how requests share calls. The zero value has the defaults.
+// Options are the bounds of shared calls. The zero value has the defaults.
 type Options struct {
-	// MaxBatch is how many requests share a call at most, 1 to 128. Negative: every request is sent alone, at once, even
+	// MaxBatch is the maximum number of requests in a call, 1 to 128. Negative: every request is sent alone, at once, even
 	// if others are under way. Defaults to 128.
 	MaxBatch int
-	// MaxCalls is how many calls are under way at most. Defaults to 64.
+	// MaxCalls is the maximum number of calls under way. Defaults to 64.
 	MaxCalls int
 	// Window is how long the first request of a call that is not full waits for more, while other calls are under way.
 	// Defaults to 100 us.
@@ -49,100 +49,102 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// Tally counts the calls that requests could join, and the requests in them. Several Batchers may have the same.
+// Tally counts the calls that requests could join, and the requests in these calls. Several Batchers may share a Tally.
 type Tally struct{ calls, requests atomic.Int64 }
 
-// Counts returns what was counted so far.
+// Counts returns the numbers of calls and requests so far.
 func (t *Tally) Counts() (calls, requests int64) { return t.calls.Load(), t.requests.Load() }
 
 // Batcher combines the requests of one kind for one object:
 //
 //   - If no call is under way, the request is sent alone, at once, on its caller's goroutine.
 //   - Otherwise it joins the open batch.
-//   - If the batch is full, or its first request came a Window ago, it is sent, unless MaxCalls are under way (see
-//     SplitInHalf).
+//   - The batch is sent when it is full, or when its first request came a Window ago, unless MaxCalls are under way
+//     (see SplitInHalf).
 //   - When a call is answered, the next batch is sent, full or not.
 //
-// A call carries the values of the context of its first request. So its span is in that caller's trace, and in no
-// other.
+// A call carries the values of the context of its first request. So its span is in the trace of that caller, and in no
+// other trace.
 //
-// One call at a time, with a batch of fixed size, is several times slower than no batches as soon as the server is a
-// millisecond away. A Batcher keeps as many calls under way as there are batches to fill. It is empty while no call is
-// under way.
+// A Batcher keeps as many calls under way as it has batches to fill. With one call at a time, and batches of fixed
+// size, sharing would be several times slower than single calls as soon as the server is a millisecond away. A Batcher
+// is empty while no call is under way.
 type Batcher[Q, A any] struct {
-	// Options are checked.
+	// Options must have passed Check.
 	Options *Options
 	// Run answers the requests of one call.
 	Run func(ctx context.Context, requests []*Request[Q, A])
-	// Abandoned is called with requests that were answered without an error after their callers had left; nil if that does
-	// not matter.
+	// Abandoned is called with requests that were answered without an error after their callers had left. It may be nil.
 	Abandoned func(requests []*Request[Q, A])
-	// Spawn runs what is sent for callers that may have left.
+	// Spawn runs a function that sends calls whose callers may have left.
 	Spawn func(func())
-	// Bound is how long a caller waits at most, whatever its context allows. ErrTimeout is the error then.
+	// Bound is the maximum wait of a caller, whatever its context allows. The error is then ErrTimeout.
 	Bound      time.Duration
 	ErrTimeout error
-	// MinInFlight is how many requests must be under way, sent or waiting, before they share calls. With fewer each is
-	// sent alone, at once, side by side: then waiting for a call to end costs more than a shared one saves. 0: they share
-	// from the second on.
+	// MinInFlight is the number of requests, sent or waiting, from which on requests share calls. With fewer requests
+	// under way each is sent alone, at once, side by side: then the wait for the end of a call costs more than a shared
+	// call saves. 0: requests share from the second on.
 	MinInFlight int64
-	// Pays, if MinInFlight is set, is how many requests a call must carry on the average for sharing to pay. If it is
-	// fewer, as where each of many objects has few requests, the next aloneFor are sent alone. 0: it pays always.
+	// Pays, if MinInFlight is set, is the mean number of requests in a call from which on sharing pays. If the mean is
+	// lower, as with many objects that have few requests each, the next aloneFor requests are sent alone. 0: sharing
+	// always pays.
 	Pays int64
-	// Alone answers a request that is sent by itself, at once, and makes nothing that lives longer; nil: Run does. It
-	// looks itself whether ctx has ended.
+	// Alone answers a request that is sent by itself, at once, and makes nothing that lives longer; nil: Run does. Alone
+	// itself checks whether ctx has ended.
 	Alone func(ctx context.Context, ask Q) (A, error)
-	// Calls is how many calls are useful at the moment, at least 1; nil: Options.MaxCalls, which is the most in any case.
-	// It must not block.
+	// Calls returns how many calls are useful at the moment, at least 1, and at most Options.MaxCalls count; nil:
+	// Options.MaxCalls. It must not block.
 	Calls func() int
-	// Near, if Calls is nil, is how long a call takes for which two are useful, while one is answered and the other on its
-	// way. One more is useful for each Near that calls take. 0: Options.MaxCalls are.
+	// Near, if Calls is nil, is the longest duration of a call for which two calls suffice: the server answers one while
+	// the other is on its way. One more call is useful for each Near that a call takes. 0: Options.MaxCalls are useful.
 	Near time.Duration
-	// Window is how long the first request of a call waits for more; nil: Options.Window. It must not block.
+	// Window returns how long the first request of a call waits for more; nil: Options.Window. It must not block.
 	Window func() time.Duration
-	// SplitInHalf, if MinInFlight is set: the open batch is also sent when it has half of what is under way. One half is
-	// answered while the other is on its way, and neither waits for a timer, which in an idle program comes up to 1 ms
+	// SplitInHalf, if MinInFlight is set, also sends the open batch when it has half of the requests under way. One half
+	// is answered while the other is on its way, and neither waits for a timer, which in an idle program comes up to 1 ms
 	// late. A server that is far away needs more calls than two: see Calls.
 	SplitInHalf bool
 	// Tally counts the shared calls. A request that is sent alone, at once, is not counted.
 	Tally *Tally
-	// What and Key are the words of errors: what was asked of which key.
+	// Errors name the operation What and the key Key.
 	What, Key string
-	// Reads: its calls only ask, so none has an unknown outcome.
+	// Reads marks a Batcher whose calls only read. Their outcome is never unknown.
 	Reads bool
 
-	inFlight atomic.Int64 // requests under way, if MinInFlight is set
-	trip     atomic.Int64 // ns that a call takes, if Near is set
-	mean     atomic.Int64 // 256 times the requests in a call, if Pays is set; 0: not known
-	lone     atomic.Int64 // requests that are to be sent alone
+	inFlight  atomic.Int64 // requests under way, if MinInFlight is set
+	roundTrip atomic.Int64 // duration of a call in ns, if Near is set
+	meanSize  atomic.Int64 // 256 times the mean number of requests in a call, if Pays is set; 0: not known
+	aloneLeft atomic.Int64 // the number of requests that will still be sent alone, because sharing did not pay
 
-	mu    sync.Mutex
-	open  *batch[Q, A]
-	ready []*batch[Q, A] // full, waiting for a call
-	calls int
+	mu            sync.Mutex
+	open          *batch[Q, A]
+	ready         []*batch[Q, A] // full batches that wait for a call
+	callsInFlight int
 }
 
-// ForCheapCalls sets the terms under which requests share calls of which each takes no longer than a call itself costs,
-// such as an INCRBY.
+// ForCheapCalls sets the terms under which requests share calls that each cost no more than the call itself, such as an
+// INCRBY.
 //
-// They share from four under way on: from two, two goroutines lose a quarter of their rate; from 24, ten gain nothing.
-// A call must carry two on the average: with 256 goroutines on 64 counters calls of one or two were four times as slow
-// as INCR. At most four shared calls are under way, and two are enough for each 200 µs that one takes.
+//   - Sharing begins at four requests under way. With two, two goroutines would lose a quarter of their rate; with 24,
+//     ten goroutines would gain nothing.
+//   - The mean call must carry two requests. With 256 goroutines on 64 counters, calls of one or two requests were four
+//     times as slow as INCR.
+//   - At most four shared calls are under way, and two are enough for each 200 µs that a call takes.
 func (l *Batcher[Q, A]) ForCheapCalls() *Batcher[Q, A] {
 	l.Options, l.MinInFlight, l.Pays, l.SplitInHalf, l.Near = cheapCalls, 4, 2, true, 200*time.Microsecond
 	return l
 }
 
 var cheapCalls = func() *Options {
-	o := &Options{MaxCalls: 4}
-	if err := o.Check(); err != nil {
+	opts := &Options{MaxCalls: 4}
+	if err := opts.Check(); err != nil {
 		panic(err)
 	}
-	return o
+	return opts
 }()
 
-// Lone bounds the context of a call that is for one request by that one's patience: the call may have been meant for
-// others too, who left before it was sent. The context of a call for several is left as it is.
+// Lone bounds the context of a call with a single request by the patience of its caller. The call may have been meant
+// for more requests whose callers left before it was sent. The context of a call with several requests stays as it is.
 func Lone[Q, A any](ctx context.Context, requests []*Request[Q, A]) (context.Context, context.CancelFunc) {
 	if len(requests) > 1 || requests[0].Until.IsZero() {
 		return ctx, func() {}
@@ -152,56 +154,59 @@ func Lone[Q, A any](ctx context.Context, requests []*Request[Q, A]) (context.Con
 
 // Request is one request in a batch. Until the batch is answered, Answer and Err belong to the call.
 type Request[Q, A any] struct {
-	Ctx context.Context // its caller's, for the values in it
+	Ctx context.Context // the caller's context, for the values in it
 	Ask Q
-	// Until is when its caller's patience ends, in a shared call; zero: with the call's context.
+	// Until is the end of the caller's patience in a shared call; zero: the end of the call's context.
 	Until time.Time
 
-	Answer A
-	Err    error
-	left   bool // the caller has gone; guarded by Batcher.mu
+	Answer  A
+	Err     error
+	hasLeft bool // the caller no longer waits; guarded by Batcher.mu
 }
 
-// Each is a Run for calls that answer every request by itself, in the order of the requests. won reports whether an
-// answer grants something. If call returns answers and an error, replicas have not confirmed them: a request that was
-// granted something gets the error, and a refusal, which needs no replica, is the answer. If call returns no answers,
-// every request gets the error.
+// Each returns a Run for calls that answer every request by itself, in the order of the requests. won reports whether
+// an answer grants something.
+//
+//   - If call returns answers and no error, each request gets its answer.
+//   - If call returns answers and an error, replicas have not confirmed them. A granted request gets the error, and a
+//     refused request its answer, because a refusal needs no replica.
+//   - If call returns no answers, every request gets the error.
 func Each[Q, A any](call func(ctx context.Context, asks []Q) ([]A, error),
 	won func(A) bool) func(context.Context, []*Request[Q, A]) {
 	return func(ctx context.Context, requests []*Request[Q, A]) {
 		asks := make([]Q, len(requests))
-		for i, r := range requests {
-			asks[i] = r.Ask
+		for i, request := range requests {
+			asks[i] = request.Ask
 		}
 		answers, err := call(ctx, asks)
-		for i, r := range requests {
+		for i, request := range requests {
 			if answers == nil || err != nil && won(answers[i]) {
-				r.Err = err
+				request.Err = err
 			} else {
-				r.Answer = answers[i]
+				request.Answer = answers[i]
 			}
 		}
 	}
 }
 
-// batch is what one call carries, guarded by Batcher.mu.
+// batch is the content of one call, guarded by Batcher.mu.
 type batch[Q, A any] struct {
-	requests []*Request[Q, A]
-	until    time.Time   // when the last caller's patience ends
-	timer    *time.Timer // of the window
-	sent     bool
-	answered bool
-	waiting  int // callers of a sent batch that have not left
-	cancel   context.CancelFunc
-	done     chan struct{} // closed when answered: one close wakes all callers
+	requests       []*Request[Q, A]
+	lastPatience   time.Time // the latest end of a caller's patience
+	windowTimer    *time.Timer
+	sent           bool
+	answered       bool
+	presentCallers int // callers of a sent batch that still wait
+	cancel         context.CancelFunc
+	done           chan struct{} // closed when answered: one close wakes all callers
 
 	// Callers whose context lasts for Bound wait for ended alone, without a deadline, because a receive costs half as
 	// much as a select. ended is closed when the batch is answered, or when the patience of these callers ends. In the
 	// second case expired is true. expired is not written afterwards.
-	ended   chan struct{}
-	expired bool
-	bound   time.Time // when that patience ends
-	clock   *time.Timer
+	ended         chan struct{}
+	expired       bool
+	boundAt       time.Time // the end of the patience of these callers
+	patienceTimer *time.Timer
 }
 
 // Do answers one request.
@@ -210,105 +215,106 @@ func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (A, error) {
 		return l.do(ctx, ask, true)
 	}
 	defer l.leave()
-	share := l.enter()
-	if share && l.lone.Load() > 0 {
-		l.lone.Add(-1)
-		share = false
+	canShare := l.enter()
+	if canShare && l.aloneLeft.Load() > 0 {
+		l.aloneLeft.Add(-1)
+		canShare = false
 	}
-	if l.Alone != nil && (!share || l.Options.MaxBatch < 0) {
+	if l.Alone != nil && (!canShare || l.Options.MaxBatch < 0) {
 		return l.Alone(ctx, ask)
 	}
-	return l.do(ctx, ask, share)
+	return l.do(ctx, ask, canShare)
 }
 
-// enter counts a request in, and reports whether so many are under way that they share calls. leave counts it out.
-func (l *Batcher[Q, A]) enter() (share bool) { return l.inFlight.Add(1) >= l.MinInFlight }
-func (l *Batcher[Q, A]) leave()              { l.inFlight.Add(-1) }
+// enter counts a request in, and reports whether enough requests are under way to share calls. leave counts it out.
+func (l *Batcher[Q, A]) enter() (canShare bool) { return l.inFlight.Add(1) >= l.MinInFlight }
+func (l *Batcher[Q, A]) leave()                 { l.inFlight.Add(-1) }
 
-// do answers one request, which was counted in; share: it shares a call if others are under way.
-func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, share bool) (none A, _ error) {
+// do answers one request that was counted in. If canShare is set, it shares a call when others are under way.
+func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, canShare bool) (none A, _ error) {
 	if ctx.Err() != nil {
 		return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, errs.Cut(errs.Ended(ctx)))
 	}
-	mine := &Request[Q, A]{Ctx: ctx, Ask: ask}
-	if l.Options.MaxBatch < 0 || !share {
-		l.Run(ctx, []*Request[Q, A]{mine})
-		return mine.Answer, mine.Err
+	request := &Request[Q, A]{Ctx: ctx, Ask: ask}
+	if l.Options.MaxBatch < 0 || !canShare {
+		l.Run(ctx, []*Request[Q, A]{request})
+		return request.Answer, request.Err
 	}
 	l.mu.Lock()
-	if l.calls == 0 {
-		l.calls++
+	if l.callsInFlight == 0 {
+		l.callsInFlight++
 		l.mu.Unlock()
-		return l.alone(ctx, mine)
+		return l.sendAlone(ctx, request)
 	}
-	b, end := l.join(ctx, mine)
+	joined, end := l.join(ctx, request)
 	l.mu.Unlock()
 
 	var gaveUp error
-	if left := ctx.Done(); left == nil {
+	if callerDone := ctx.Done(); callerDone == nil {
 		<-end
 	} else {
 		select {
 		case <-end:
-		case <-left:
+		case <-callerDone:
 			gaveUp = errs.Cut(errs.Ended(ctx))
 		}
 	}
 	switch {
 	case gaveUp != nil:
-	case end == b.ended && b.expired:
+	case end == joined.ended && joined.expired:
 		gaveUp = l.ErrTimeout
 	default:
-		return mine.Answer, mine.Err
+		return request.Answer, request.Err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case b.answered:
-		// the answer came first: to drop it now would lose a unit (TestClaimAny_CallerLeavesItsBatch_LosesNoUnit of stock)
-		return mine.Answer, mine.Err
-	case b.sent:
-		mine.left = true // seen when the call is answered
-		if b.waiting--; b.waiting == 0 {
-			b.cancel() // no caller is left
+	case joined.answered:
+		// The reply came first. Without it here a unit would be lost (TestClaimAny_CallerLeavesItsBatch_LosesNoUnit of
+		// package stock).
+		return request.Answer, request.Err
+	case joined.sent:
+		request.hasLeft = true // send reads it when the call is answered
+		if joined.presentCallers--; joined.presentCallers == 0 {
+			joined.cancel() // no caller is left
 		}
 		if !l.Reads {
 			return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnknownOutcome, l.What, l.Key, gaveUp)
 		}
 	}
-	mine.left = true
+	request.hasLeft = true
 	return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, gaveUp)
 }
 
 // alone sends one request on the caller's goroutine.
-func (l *Batcher[Q, A]) alone(ctx context.Context, mine *Request[Q, A]) (A, error) {
+func (l *Batcher[Q, A]) sendAlone(ctx context.Context, request *Request[Q, A]) (A, error) {
 	defer func() {
-		if b := l.next(); b != nil {
-			l.Spawn(func() { l.work(b) })
+		if following := l.startNext(); following != nil {
+			l.Spawn(func() { l.sendAll(following) })
 		}
 	}()
-	l.run(ctx, []*Request[Q, A]{mine})
-	return mine.Answer, mine.Err
+	l.run(ctx, []*Request[Q, A]{request})
+	return request.Answer, request.Err
 }
 
 // aloneFor is how many requests are sent alone when sharing has not paid.
 const aloneFor = 256
 
-// carried learns how many requests calls carry. Two calls that end at once may lose one of the notes.
-func (l *Batcher[Q, A]) carried(n int64) {
-	mean := cmp.Or(l.mean.Load(), l.MinInFlight<<8)
-	if mean += (n<<8 - mean) / 4; mean < l.Pays<<8 {
-		l.lone.Store(aloneFor)
-		mean = 0
+// recordSize updates the mean size with the size of a call. Two calls that end at once may lose one of the updates.
+func (l *Batcher[Q, A]) recordSize(size int64) {
+	meanSize := cmp.Or(l.meanSize.Load(), l.MinInFlight<<8)
+	if meanSize += (size<<8 - meanSize) / 4; meanSize < l.Pays<<8 {
+		l.aloneLeft.Store(aloneFor)
+		meanSize = 0
 	}
-	l.mean.Store(mean)
+	l.meanSize.Store(meanSize)
 }
 
-// run makes a call, and learns how long one takes: a quicker one counts at once, a slower one little, because it may
-// have waited for the processor.
+// run makes a call, and records its duration. A faster call counts at once, a slower one little, because it may have
+// waited for the processor.
 func (l *Batcher[Q, A]) run(ctx context.Context, requests []*Request[Q, A]) {
 	if l.Pays > 0 {
-		l.carried(int64(len(requests)))
+		l.recordSize(int64(len(requests)))
 	}
 	if l.Near == 0 {
 		l.Run(ctx, requests)
@@ -316,142 +322,143 @@ func (l *Batcher[Q, A]) run(ctx context.Context, requests []*Request[Q, A]) {
 	}
 	began := time.Now()
 	l.Run(ctx, requests)
-	d, t := int64(time.Since(began)), l.trip.Load()
-	if t > 0 && d > t {
-		d = t + (d-t)/128
+	duration, current := int64(time.Since(began)), l.roundTrip.Load()
+	if current > 0 && duration > current {
+		duration = current + (duration-current)/128
 	}
-	l.trip.Store(d)
+	l.roundTrip.Store(duration)
 }
 
-// work makes the call of b, and then those of the batches that take its place: a goroutine for each would grow its
+// sendAll makes the call of next, and then those of the batches that follow it. A goroutine per batch would grow its
 // stack each time.
-func (l *Batcher[Q, A]) work(b *batch[Q, A]) {
-	for b != nil {
-		l.send(b)
-		b = l.next()
+func (l *Batcher[Q, A]) sendAll(next *batch[Q, A]) {
+	for next != nil {
+		l.send(next)
+		next = l.startNext()
 	}
 }
 
-// join puts a request into the open batch. end is closed when it is answered, or Bound is over, unless the context ends
-// before. Called with mu held.
-func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch[Q, A], end <-chan struct{}) {
-	b = l.open
-	if b == nil {
-		b = &batch[Q, A]{done: make(chan struct{}), requests: make([]*Request[Q, A], 0, min(16, l.Options.MaxBatch))}
-		l.open = b
-		if l.calls < l.most() && l.Options.MaxBatch > 1 {
+// join puts a request into the open batch. end is closed when the request is answered, or Bound is over. A caller whose
+// context ends sooner must also wait for that. Called with mu held.
+func (l *Batcher[Q, A]) join(ctx context.Context, request *Request[Q, A]) (joined *batch[Q, A], end <-chan struct{}) {
+	joined = l.open
+	if joined == nil {
+		joined = &batch[Q, A]{done: make(chan struct{}), requests: make([]*Request[Q, A], 0, min(16, l.Options.MaxBatch))}
+		l.open = joined
+		if l.callsInFlight < l.callLimit() && l.Options.MaxBatch > 1 {
 			window := l.Options.Window
 			if l.Window != nil {
 				window = l.Window()
 			}
-			b.timer = time.AfterFunc(window, func() { l.waited(b) })
+			joined.windowTimer = time.AfterFunc(window, func() { l.endWindow(joined) })
 		}
 	}
-	b.requests = append(b.requests, mine)
-	until, ok := ctx.Deadline()
-	ok = ok && time.Until(until) < l.Bound
+	joined.requests = append(joined.requests, request)
+	until, leavesEarly := ctx.Deadline()
+	leavesEarly = leavesEarly && time.Until(until) < l.Bound
 	switch {
-	case ok:
-		end = b.done
-	case b.ended == nil: // the first whose context lasts: the patience of those that come later ends with its own
-		b.bound = time.Now().Add(l.Bound)
-		b.ended, b.clock = make(chan struct{}), time.AfterFunc(l.Bound, func() { l.expire(b) })
+	case leavesEarly:
+		end = joined.done
+	case joined.ended == nil:
+		// This is the first caller whose context lasts for Bound. The patience of later ones ends with its own.
+		joined.boundAt = time.Now().Add(l.Bound)
+		joined.ended, joined.patienceTimer = make(chan struct{}), time.AfterFunc(l.Bound, func() { l.endPatience(joined) })
 		fallthrough
 	default:
-		end = b.ended
+		end = joined.ended
 	}
-	if !ok {
-		until = b.bound
+	if !leavesEarly {
+		until = joined.boundAt
 	}
-	mine.Until = until
-	if until.After(b.until) {
-		b.until = until
+	request.Until = until
+	if until.After(joined.lastPatience) {
+		joined.lastPatience = until
 	}
-	if len(b.requests) == l.Options.MaxBatch ||
-		l.SplitInHalf && int64(2*len(b.requests)) >= l.inFlight.Load() && l.calls < l.most() {
-		l.close()
-		if l.calls < l.most() {
-			l.calls++
-			l.Spawn(func() { l.work(b) })
+	if len(joined.requests) == l.Options.MaxBatch ||
+		l.SplitInHalf && int64(2*len(joined.requests)) >= l.inFlight.Load() && l.callsInFlight < l.callLimit() {
+		l.closeOpen()
+		if l.callsInFlight < l.callLimit() {
+			l.callsInFlight++
+			l.Spawn(func() { l.sendAll(joined) })
 		} else {
-			l.ready = append(l.ready, b)
+			l.ready = append(l.ready, joined)
 		}
 	}
-	return b, end
+	return joined, end
 }
 
-// expire ends the patience of those callers of b whose contexts last, unless it is answered.
-func (l *Batcher[Q, A]) expire(b *batch[Q, A]) {
+// endPatience ends the wait of all callers whose contexts last for Bound, unless the batch is answered.
+func (l *Batcher[Q, A]) endPatience(shared *batch[Q, A]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !b.answered {
-		b.expired = true
-		close(b.ended)
+	if !shared.answered {
+		shared.expired = true
+		close(shared.ended)
 	}
 }
 
-// most is how many calls may be under way. Called with mu held.
-func (l *Batcher[Q, A]) most() int {
+// callLimit returns how many calls may be under way. Called with mu held.
+func (l *Batcher[Q, A]) callLimit() int {
 	switch {
 	case l.Calls != nil:
 		return min(l.Calls(), l.Options.MaxCalls)
 	case l.Near > 0:
-		return min(2+int(l.trip.Load()/int64(l.Near)), l.Options.MaxCalls)
+		return min(2+int(l.roundTrip.Load()/int64(l.Near)), l.Options.MaxCalls)
 	}
 	return l.Options.MaxCalls
 }
 
-// close closes the open batch to more requests. Called with mu held.
-func (l *Batcher[Q, A]) close() {
-	if l.open.timer != nil {
-		l.open.timer.Stop()
+// closeOpen closes the open batch to more requests. Called with mu held.
+func (l *Batcher[Q, A]) closeOpen() {
+	if l.open.windowTimer != nil {
+		l.open.windowTimer.Stop()
 	}
 	l.open = nil
 }
 
-// waited is the end of b's window.
-func (l *Batcher[Q, A]) waited(b *batch[Q, A]) {
+// endWindow sends the batch at the end of its window, if it is still open.
+func (l *Batcher[Q, A]) endWindow(shared *batch[Q, A]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open == b && l.calls < l.most() {
-		l.close()
-		l.calls++
-		l.Spawn(func() { l.work(b) })
+	if l.open == shared && l.callsInFlight < l.callLimit() {
+		l.closeOpen()
+		l.callsInFlight++
+		l.Spawn(func() { l.sendAll(shared) })
 	}
 }
 
-// next ends a call, and returns the batch that takes its place; nil if there is none.
-func (l *Batcher[Q, A]) next() (b *batch[Q, A]) {
+// startNext ends a call, and returns the batch that takes its place; nil if there is none.
+func (l *Batcher[Q, A]) startNext() (next *batch[Q, A]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case len(l.ready) > 0:
-		b, l.ready = l.ready[0], l.ready[1:]
+		next, l.ready = l.ready[0], l.ready[1:]
 	case l.open != nil:
-		b = l.open
-		l.close()
+		next = l.open
+		l.closeOpen()
 	default:
-		l.calls--
+		l.callsInFlight--
 	}
-	return b
+	return next
 }
 
-// send makes the call of b.
-func (l *Batcher[Q, A]) send(b *batch[Q, A]) {
+// send makes the call of one batch.
+func (l *Batcher[Q, A]) send(shared *batch[Q, A]) {
 	l.mu.Lock()
-	wanted := make([]*Request[Q, A], 0, len(b.requests))
-	for _, r := range b.requests {
-		if !r.left { // a caller that left before this moment got the error that nothing was sent
-			wanted = append(wanted, r)
+	wanted := make([]*Request[Q, A], 0, len(shared.requests))
+	for _, request := range shared.requests {
+		if !request.hasLeft { // a caller that left earlier got ErrUnavailable: its request was not sent
+			wanted = append(wanted, request)
 		}
 	}
-	b.sent, b.waiting = true, len(wanted)
+	shared.sent, shared.presentCallers = true, len(wanted)
 	ctx := context.Context(context.Background())
 	if len(wanted) > 0 {
-		ctx = context.WithoutCancel(wanted[0].Ctx) // one call has one parent: the first request's
+		ctx = context.WithoutCancel(wanted[0].Ctx) // a call has one parent in the trace: the first request's caller
 	}
-	ctx, b.cancel = context.WithDeadline(ctx, b.until)
-	defer b.cancel()
+	ctx, shared.cancel = context.WithDeadline(ctx, shared.lastPatience)
+	defer shared.cancel()
 	l.mu.Unlock()
 	if len(wanted) > 0 {
 		l.Tally.calls.Add(1)
@@ -460,21 +467,21 @@ func (l *Batcher[Q, A]) send(b *batch[Q, A]) {
 	}
 
 	l.mu.Lock()
-	b.answered = true
+	shared.answered = true
 	var abandoned []*Request[Q, A]
 	if l.Abandoned != nil {
-		for _, r := range wanted {
-			if r.left && r.Err == nil {
-				abandoned = append(abandoned, r)
+		for _, request := range wanted {
+			if request.hasLeft && request.Err == nil {
+				abandoned = append(abandoned, request)
 			}
 		}
 	}
-	if b.ended != nil && !b.expired {
-		close(b.ended)
-		b.clock.Stop()
+	if shared.ended != nil && !shared.expired {
+		close(shared.ended)
+		shared.patienceTimer.Stop()
 	}
 	l.mu.Unlock()
-	close(b.done)
+	close(shared.done)
 	if abandoned != nil {
 		l.Abandoned(abandoned)
 	}

@@ -133,26 +133,26 @@ func TestBatcher_SplitInHalf_SendsTheSecondHalfWithoutATimer(t *testing.T) {
 		synctest.Wait()
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		require.Zero(t, b.calls)
+		require.Zero(t, b.callsInFlight)
 	})
 }
 
 // The third and fourth call are for servers that are far away.
 func TestCoalescer_LatencyGrows_AllowsMoreCalls(t *testing.T) {
 	l := NewCoalescer(CoalescerConfig[int]{Timeout: time.Second})
-	require.Equal(t, 2, l.calls.Calls(), "nothing is known")
-	l.took(int64(2 * time.Millisecond))
-	require.Equal(t, coalescedCalls, l.calls.most())
-	l.took(int64(100 * time.Microsecond))
-	require.Equal(t, 2, l.calls.most())
+	require.Equal(t, 2, l.batcher.Calls(), "nothing is known")
+	l.recordDuration(int64(2 * time.Millisecond))
+	require.Equal(t, coalescedCalls, l.batcher.callLimit())
+	l.recordDuration(int64(100 * time.Microsecond))
+	require.Equal(t, 2, l.batcher.callLimit())
 	for range 2 {
-		l.took(int64(5 * time.Millisecond)) // no processor was free
+		l.recordDuration(int64(5 * time.Millisecond)) // no processor was free
 	}
-	require.Equal(t, 2, l.calls.most())
+	require.Equal(t, 2, l.batcher.callLimit())
 	for range 100 {
-		l.took(int64(5 * time.Millisecond))
+		l.recordDuration(int64(5 * time.Millisecond))
 	}
-	require.Equal(t, coalescedCalls, l.calls.most(), "it is far away now")
+	require.Equal(t, coalescedCalls, l.batcher.callLimit(), "it is far away now")
 }
 
 // Four callers have calls of one or two, which cost more than they save: then each asks alone. A crowd goes on sharing,

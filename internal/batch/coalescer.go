@@ -13,92 +13,85 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Coalescer makes shared calls of one script that does for each request what a call of its own would, or nothing at
-// all: then its caller asks alone. What many goroutines of a process do at once with what is free is the same few
-// commands on keys of their own, and most of its price is that of the call around them: the system calls of its
-// packets, the server's parsing, the script's start. So from coalesceFrom calls under way on they share calls. Below
-// that a call by itself is as fast, and nothing here costs it more than two atomic additions.
+// Coalescer makes shared calls of one script that does for each request the work of a lone call, or nothing at all. In
+// the second case the caller sends a lone call. Sharing pays because the few commands on free locks or permits cost
+// less than the call around them: the system calls of its packets, the server's parsing, the start of the script.
+// Sharing begins at coalesceFrom calls under way. Below that a lone call is as fast, and pays two atomic additions
+// here.
 //
-//	                                shared                           then
-//	done                            1                                nothing: one call
-//	anything but the common case    0, nothing is done               a call of its own, which queues, waits, says what is wrong
-//	the whole call was refused      nothing is done                  a call of its own; if it was for its slots, no call
-//	                                                                 is shared from then on
-//	no reply                        unknown                          as after a lone call without a reply
+//	                              shared                   then
+//	done                          1                        no lone call
+//	anything but the common case  0, nothing is done       a lone call, which queues, waits, returns the refusal
+//	the whole call was refused    nothing is done          a lone call; if the refusal was for several slots, no call
+//	                                                       is shared from then on
+//	no reply                      unknown                  as after a lone call without a reply
 //
-// Some interleavings:
-//
-//   - A request whose caller leaves before its call is sent is not sent, and its caller learns so (Batcher).
-//   - A request that is granted after its caller has left is given back: by Batcher.Abandoned if the reply comes in
-//     time for the call, by Call.Late if that was given up, and by the pending release of an acquisition with a try of
-//     unknown outcome.
-//   - Between "0, ask alone" and the lone call the state may change any number of times. The lone call is sent with an
-//     instant of its own after which it is refused, and its lease counts from its own send.
-//   - A call that broke off half way, which no state can cause because each is looked at with pcall, counts as unknown
-//     for all: had one been released, its lone call would find nothing and report a loss that was none.
+// docs/design/protocols.md has the interleavings ("Shared calls").
 type Coalescer[Q any] struct {
-	calls   Batcher[Q, bool]
+	batcher Batcher[Q, bool]
 	options Options
 	tally   Tally
-	with    CoalescerConfig[Q]
-	base    time.Time
-	until   atomic.Int64 // no calls are shared until then, after base: see cooldown
-	trip    atomic.Int64 // how long a shared call takes, one of the quickest of late, ns
+	config  CoalescerConfig[Q]
+
+	base        time.Time
+	pausedUntil atomic.Int64 // no calls are shared before this, in ns after base: see cooldown
+	roundTrip   atomic.Int64 // ns of a shared call, near the fastest of the latest calls
 }
 
-// CoalescerConfig is what a Coalescer needs. All of it is set.
+// CoalescerConfig are the settings of a Coalescer. All fields are required.
 type CoalescerConfig[Q any] struct {
 	Runner  *script.Runner
-	Timeout time.Duration // of a call
-	// Spawn runs what is sent for callers that may have left.
+	Timeout time.Duration // the time limit of a call
+	// Spawn runs a function that sends calls whose callers may have left.
 	Spawn func(func())
-	// Call is the call for the requests. It replies with the server's ms, and then 1 or 0 for each: done, or nothing is
-	// done.
+	// Call returns the call for the requests. Its reply is the server's ms, and then for each request 1 (done) or 0
+	// (nothing is done).
 	Call func(requests []*Request[Q, bool]) script.Call
-	// Late is called with what was done, or may have been, for a caller that had left.
+	// Late is called with the request of a caller that had left, if the request was granted.
 	Late func(Q)
-	// What and Key are the words of errors.
+	// Errors name the operation What and the key Key.
 	What, Key string
 }
 
 const (
-	// coalesceFrom is how many calls must be under way: with fewer, waiting for others to share with costs more than it
-	// saves.
+	// coalesceFrom is the number of calls under way from which on calls are shared. With fewer calls, the wait for others
+	// to share with costs more than it saves.
 	coalesceFrom = 14
-	// coalescedCalls is how many shared calls are under way at most. With more, the same requests are spread over smaller
-	// calls, which costs both sides more for each; with one alone, a server a millisecond away would be idle most of the
-	// time. So there are two, and one more for each tripPerCall that a call takes.
+	// coalescedCalls is the maximum number of shared calls under way. With more, the same requests are spread over smaller
+	// calls, and each costs both sides more. With one alone, a server a millisecond away would be idle most of the time.
+	// So there are two, and one more for each tripPerCall that a call takes.
 	coalescedCalls = 4
 	tripPerCall    = 200 * time.Microsecond
-	// windowPerCall is for how long a shared call waits for more requests, for each that is under way, up to
-	// defaultWindow. The window is to be over when most of those have come that the last reply has set free: with 64
-	// callers 30 us gave a sixth more than 100 us, and with 256 the other way round a twentieth.
+	// windowPerCall is how long a shared call waits for more requests, per request under way, up to defaultWindow. The
+	// window should end when most callers that the last reply has set free have sent their next request. With 64 callers
+	// 30 us gave a sixth more than 100 us, and with 256 callers 100 us gave a twentieth more than 30 us.
 	windowPerCall = 500 * time.Nanosecond
-	// cooldown is for how long no calls are shared after one of which at least half had to ask alone: each of those
-	// makes two calls in place of one.
+	// cooldown is the time without shared calls after a call of which at least half of the requests needed lone calls:
+	// each of these makes two calls in place of one.
 	cooldown = 50 * time.Millisecond
 )
 
-// errCoalescedTimeout: those before it took the time, or its own call did. What is granted later is refused by the
-// server (see Call), or given back (Abandoned).
+// errCoalescedTimeout is returned if the calls before a request took its time, or its own call did. A later grant is
+// refused by the server (see Call), or released (Abandoned).
 var errCoalescedTimeout = errors.New("no reply to a shared call within the call timeout")
 
 // NewCoalescer returns a Coalescer without requests.
-func NewCoalescer[Q any](with CoalescerConfig[Q]) *Coalescer[Q] {
-	l := &Coalescer[Q]{options: Options{MaxCalls: coalescedCalls}, with: with, base: time.Now()}
+func NewCoalescer[Q any](config CoalescerConfig[Q]) *Coalescer[Q] {
+	l := &Coalescer[Q]{options: Options{MaxCalls: coalescedCalls}, config: config, base: time.Now()}
 	if err := l.options.Check(); err != nil {
-		panic(err) // the defaults
+		panic(err) // cannot happen: these are the defaults
 	}
-	l.calls = Batcher[Q, bool]{
-		Options: &l.options, MinInFlight: coalesceFrom, Tally: &l.tally, Spawn: with.Spawn, Bound: with.Timeout,
-		ErrTimeout: errCoalescedTimeout,
-		What:       with.What, Key: with.Key,
-		Run: l.run, Calls: func() int { return 2 + int(l.trip.Load()/int64(tripPerCall)) },
-		Window: func() time.Duration { return min(time.Duration(l.calls.inFlight.Load())*windowPerCall, defaultWindow) },
+	l.batcher = Batcher[Q, bool]{
+		Options: &l.options, MinInFlight: coalesceFrom, Tally: &l.tally, Spawn: config.Spawn, Bound: config.Timeout,
+		ErrTimeout: errCoalescedTimeout, What: config.What, Key: config.Key,
+		Run: l.run, Calls: func() int { return 2 + int(l.roundTrip.Load()/int64(tripPerCall)) },
+		Window: func() time.Duration {
+			return min(time.Duration(l.batcher.inFlight.Load())*windowPerCall, defaultWindow)
+		},
 		Abandoned: func(requests []*Request[Q, bool]) {
-			for _, r := range requests {
-				if r.Answer {
-					with.Late(r.Ask)
+			for _, request := range requests {
+				if request.Answer {
+					config.Late(request.Ask)
 				}
 			}
 		},
@@ -106,19 +99,19 @@ func NewCoalescer[Q any](with CoalescerConfig[Q]) *Coalescer[Q] {
 	return l
 }
 
-// Enter counts a call in that could be shared. shares: it is to be. The caller calls Leave afterwards.
+// Enter counts in a call that could be shared, and reports whether it should be. The caller calls Leave afterwards.
 func (l *Coalescer[Q]) Enter() (shares bool) {
-	if !l.calls.enter() || l.with.Runner.Apart() {
+	if !l.batcher.enter() || l.config.Runner.Apart() {
 		return false
 	}
-	rest := l.until.Load()
-	return rest == 0 || int64(time.Since(l.base)) >= rest
+	pausedUntil := l.pausedUntil.Load()
+	return pausedUntil == 0 || int64(time.Since(l.base)) >= pausedUntil
 }
 
 // Leave counts a call out.
-func (l *Coalescer[Q]) Leave() { l.calls.leave() }
+func (l *Coalescer[Q]) Leave() { l.batcher.leave() }
 
-// Counts returns how many calls were shared, and how many requests were in them. A nil Coalescer has none.
+// Counts returns the number of shared calls, and of the requests in them. A nil Coalescer returns zeros.
 func (l *Coalescer[Q]) Counts() (calls, requests int64) {
 	if l == nil {
 		return 0, 0
@@ -126,86 +119,86 @@ func (l *Coalescer[Q]) Counts() (calls, requests int64) {
 	return l.tally.Counts()
 }
 
-// Do makes a request in a shared call. done is false, without an error, if nothing was done and the caller is to ask
-// alone. It waits for a call timeout at most: for a call under way to end, and for its own. The error is ErrUnavailable
-// or ErrUnknownOutcome.
+// Do makes a request in a shared call. If done is false, without an error, nothing was done and the caller should send
+// a lone call. It waits for a call timeout at most, including the end of another call. The error is ErrUnavailable or
+// ErrUnknownOutcome.
 func (l *Coalescer[Q]) Do(ctx context.Context, ask Q) (done bool, err error) {
-	return l.calls.do(ctx, ask, true)
+	return l.batcher.do(ctx, ask, true)
 }
 
 // run makes one shared call.
 func (l *Coalescer[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
-	call := l.with.Call(requests)
+	call := l.config.Call(requests)
 	call.Late = func(res rueidis.RedisResult) {
-		if m, err := res.ToMessage(); err == nil {
-			l.late(m, requests)
+		if reply, err := res.ToMessage(); err == nil {
+			l.onLateReply(reply, requests)
 		}
 	}
 	sent := time.Now()
-	m, err := l.with.Runner.Attempt(ctx, call)
+	reply, err := l.config.Runner.Attempt(ctx, call)
 	received := time.Now()
 	var server int64
-	var done []int64
+	var outcomes []int64
 	if err == nil {
-		server, done, err = l.decode(m, len(requests))
+		server, outcomes, err = l.decode(reply, len(requests))
 	}
 	switch {
 	case err == nil:
-		l.with.Runner.Clock.Learn(call.Keys[0], server, sent, received)
-		l.took(int64(received.Sub(sent)))
+		l.config.Runner.Clock.Learn(call.Keys[0], server, sent, received)
+		l.recordDuration(int64(received.Sub(sent)))
 	case script.NotAnswered(err):
-		for _, r := range requests {
-			r.Err = err
+		for _, request := range requests {
+			request.Err = err
 		}
 		return
 	case errors.Is(err, errs.ErrDenied) && !script.BrokenOff(err), script.AcrossSlots(err):
-		// it did not begin: no right to scripts, or to these keys; or they are of several slots, and no call is shared any
-		// more
-		done = make([]int64, len(requests)) // each learns alone what is wrong
+		// The script did not begin: the user has no right to scripts or to these keys, or the keys are of several slots. In
+		// the last case no call is shared from now on. Each request gets its own error from a lone call.
+		outcomes = make([]int64, len(requests))
 	default:
-		for _, r := range requests {
-			r.Err = fmt.Errorf("%w: a shared call broke off: %w", errs.ErrUnknownOutcome, err)
+		for _, request := range requests {
+			request.Err = fmt.Errorf("%w: a shared call broke off: %w", errs.ErrUnknownOutcome, err)
 		}
 		return
 	}
 	alone := 0
-	for i, r := range requests {
-		if r.Answer = done[i] == 1; !r.Answer {
+	for i, request := range requests {
+		if request.Answer = outcomes[i] == 1; !request.Answer {
 			alone++
 		}
 	}
 	if 2*alone >= len(requests) {
-		l.until.Store(int64(time.Since(l.base) + cooldown))
+		l.pausedUntil.Store(int64(time.Since(l.base) + cooldown))
 	}
 }
 
-// late passes on the requests that a shared call carried out whose reply came after their callers had left.
-func (l *Coalescer[Q]) late(m rueidis.RedisMessage, requests []*Request[Q, bool]) {
-	_, done, err := l.decode(m, len(requests))
+// onLateReply calls Late with the granted requests of a shared call whose reply came after their callers had left.
+func (l *Coalescer[Q]) onLateReply(reply rueidis.RedisMessage, requests []*Request[Q, bool]) {
+	_, outcomes, err := l.decode(reply, len(requests))
 	if err != nil {
 		return
 	}
-	for i, r := range requests {
-		if done[i] == 1 {
-			l.with.Late(r.Ask)
+	for i, request := range requests {
+		if outcomes[i] == 1 {
+			l.config.Late(request.Ask)
 		}
 	}
 }
 
-// took notes how long a call took. A slow one counts little: it may have waited for a processor. Two that end at once
-// may lose one of the notes.
-func (l *Coalescer[Q]) took(d int64) {
-	if t := l.trip.Load(); t > 0 && d > t {
-		d = t + (d-t)/128
+// recordDuration records the duration of a call. A slow call counts little: it may have waited for a processor. Two
+// calls that end at once may lose one of the updates.
+func (l *Coalescer[Q]) recordDuration(duration int64) {
+	if current := l.roundTrip.Load(); current > 0 && duration > current {
+		duration = current + (duration-current)/128
 	}
-	l.trip.Store(d)
+	l.roundTrip.Store(duration)
 }
 
-// decode reads the reply for n requests.
-func (l *Coalescer[Q]) decode(m rueidis.RedisMessage, n int) (server int64, done []int64, err error) {
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) != n+1 {
-		return 0, nil, script.Unexpected("shared "+l.with.What, v, err)
+// decode decodes the reply for count requests.
+func (l *Coalescer[Q]) decode(reply rueidis.RedisMessage, count int) (server int64, outcomes []int64, err error) {
+	values, err := reply.AsIntSlice()
+	if err != nil || len(values) != count+1 {
+		return 0, nil, script.Unexpected("shared "+l.config.What, values, err)
 	}
-	return v[0], v[1:], nil
+	return values[0], values[1:], nil
 }

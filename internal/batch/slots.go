@@ -7,39 +7,41 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// Slots are the Batchers of requests for many keys. Where a call goes to one slot, each has one, because in a Cluster a
-// node that is down must not hold up the requests to the others. Elsewhere the slots may share them.
+// Slots are the Batchers of requests for many keys. If a call must be of one slot, each slot has a Batcher, because in
+// a Cluster a node that is down must not delay the requests to other nodes. Otherwise several slots share a Batcher.
 type Slots[Q, A any] struct {
-	make         func() *Batcher[Q, A]
-	apart        func() bool
-	n            uint16
-	shared, each func() []atomic.Pointer[Batcher[Q, A]] // made when first needed
+	newBatcher func() *Batcher[Q, A]
+	perSlot    func() bool // each call must be of one slot
+	count      uint16
+
+	shared, each func() []atomic.Pointer[Batcher[Q, A]] // tables of count and of one per slot; made when first needed
 }
 
-// NewSlots returns Batchers that create makes: one for each slot while apart, which is Runner.Apart, returns true, and
-// otherwise so many. Those of keys whose requests gain nothing by sharing a call are many. A request that is in a
-// Batcher of several slots when apart begins to return true is answered there.
-func NewSlots[Q, A any](apart func() bool, many uint16, create func() *Batcher[Q, A]) *Slots[Q, A] {
-	table := func(n uint16) func() []atomic.Pointer[Batcher[Q, A]] {
-		return sync.OnceValue(func() []atomic.Pointer[Batcher[Q, A]] { return make([]atomic.Pointer[Batcher[Q, A]], n) })
+// NewSlots returns Slots whose Batchers newBatcher makes. While perSlot (Runner.Apart) returns true, each slot has its
+// own. Otherwise count Batchers share the slots. Use a large count for keys whose requests gain nothing by sharing a
+// call. A request that is in a shared Batcher when perSlot begins to return true is answered there.
+func NewSlots[Q, A any](perSlot func() bool, count uint16, newBatcher func() *Batcher[Q, A]) *Slots[Q, A] {
+	table := func(size uint16) func() []atomic.Pointer[Batcher[Q, A]] {
+		return sync.OnceValue(func() []atomic.Pointer[Batcher[Q, A]] { return make([]atomic.Pointer[Batcher[Q, A]], size) })
 	}
-	return &Slots[Q, A]{make: create, apart: apart, n: many, shared: table(many), each: table(keyname.Slots)}
+	return &Slots[Q, A]{newBatcher: newBatcher, perSlot: perSlot, count: count,
+		shared: table(count), each: table(keyname.Slots)}
 }
 
 // Of returns the Batcher of requests for key.
 func (s *Slots[Q, A]) Of(key string) *Batcher[Q, A] {
-	all, n := s.shared, s.n
-	if s.apart() {
-		all, n = s.each, keyname.Slots
+	table, size := s.shared, s.count
+	if s.perSlot() {
+		table, size = s.each, keyname.Slots
 	}
-	at := uint16(0)
-	if n > 1 {
-		at = keyname.Slot(key) % n
+	index := uint16(0)
+	if size > 1 {
+		index = keyname.Slot(key) % size
 	}
-	p := &all()[at]
-	if b := p.Load(); b != nil {
-		return b
+	pointer := &table()[index]
+	if batcher := pointer.Load(); batcher != nil {
+		return batcher
 	}
-	p.CompareAndSwap(nil, s.make())
-	return p.Load()
+	pointer.CompareAndSwap(nil, s.newBatcher())
+	return pointer.Load()
 }
