@@ -27,7 +27,8 @@ import (
 //	# a comment
 //	let alice = 0f8b3c52-5a1e-8c61-9d0a-6f4f3a2b1c0d:1   the name stands for the value, in all lines below
 //	hear redisson_lock__channel:*                        messages on these channels are compared
-//	listen grants:alice                                  so are these, and scripts see that a process listens
+//	listen grants:alice                                  so are these, and scripts see that a process listens; a channel
+//	                                                     that stands there twice has a second process that listens
 //
 //	== held by another                                   a row
 //	l hash 90s bob=1                                     the server has: key, type, end ("-": none), what it holds
@@ -229,7 +230,18 @@ func (p *player) reply(t *testing.T, m rueidis.RedisMessage) string {
 // hear has the channels of the row listened to, and returns what is published since the last look.
 func (p *player) hear(t *testing.T, listen string) func() []string {
 	t.Helper()
-	ear, _ := rig.Overhear(t, p.c, p.words(t, listen), p.words(t, p.heard))
+	var channels, twice []string
+	for _, channel := range p.words(t, listen) {
+		if slices.Contains(channels, channel) {
+			twice = append(twice, channel)
+		} else {
+			channels = append(channels, channel)
+		}
+	}
+	if len(twice) > 0 {
+		rig.Overhear(t, p.c, twice, nil)
+	}
+	ear, _ := rig.Overhear(t, p.c, channels, p.words(t, p.heard))
 	return func() (told []string) {
 		for _, m := range ear() {
 			channel, payload, _ := strings.Cut(m, " ")
