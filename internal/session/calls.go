@@ -8,9 +8,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// What follows is for a client that holds nothing: it makes calls, and finishes some in the background.
+// The functions below are for a client without holds, which makes calls, and finishes some in the background.
 
-// Confirmed is call with what it writes confirmed by as many replicas as the options say.
+// Confirmed returns call, with as many replicas to confirm its writes as the options say.
 func (s *Session) Confirmed(call script.Call) script.Call {
 	call.Replicas, call.ReplicasWait = s.MinReplicas, s.ReplicaTimeout
 	return call

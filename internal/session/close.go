@@ -19,10 +19,10 @@ const closeTime = 10 * time.Second
 // no call will release it.
 type Holder interface{ InUse() bool }
 
-// Close refuses new calls, and ends waiting calls with ErrClosed. It ends the contexts of all holds, with cause
-// ErrClosed. Then it waits until ctx ends (for closeTime if ctx has no end): for the releases of holds that are not
-// lost, for calls under way, and for the pending releases. Then it stops renewing the holds that are left, and names
-// them in its error. Later calls wait for the first until their own ctx ends, and return its result.
+// Close refuses new calls, and ends waiting calls with ErrClosed. The contexts of all holds end with cause ErrClosed.
+// Then Close waits until ctx ends (for closeTime if ctx has no end): for the releases of holds that are not lost, for
+// calls under way, and for the pending releases. Then it stops renewing the holds that are left, and names them in its
+// error. Later calls wait for the first until their own ctx ends, and return its result.
 //
 // The order matters. Waiters end first, because they would acquire what is released meanwhile. The engine renews until
 // the last moment, because Close must not cost a hold whose Unlock is still to come. A release that fails becomes a
@@ -46,7 +46,7 @@ func (s *Session) end(ctx context.Context) error {
 	s.cancel()
 	defer s.running.Wait()
 	if s.Engine != nil && s.Engine.Unrenewed() {
-		// What is never renewed may have been left to its lease on purpose, and then has no handle. Only the collector
+		// A hold that is never renewed may have been left to its lease on purpose, and then has no handle. Only the collector
 		// finds that out, which in a short or an idle process has not run since
 		// (TestClose_PermitsLeftToTheirLease_DoesNotWait).
 		s.running.Go(runtime.GC)
@@ -55,7 +55,7 @@ func (s *Session) end(ctx context.Context) error {
 		defer func() {
 			select {
 			case <-s.eviction:
-			case <-ctx.Done(): // it ends by itself (TestClose_ConnectionBeingMade_IsNotWaitedFor)
+			case <-ctx.Done(): // the check ends by itself (TestClose_ConnectionBeingMade_IsNotWaitedFor)
 			}
 		}()
 	}
@@ -81,8 +81,8 @@ func (s *Session) end(ctx context.Context) error {
 	return leftovers(ctx, names, pending)
 }
 
-// leftovers is the error of a Close whose ctx ended first. It names what is left to its lease, and is nil if nothing is
-// left. pending are the names of releases that were not confirmed.
+// leftovers is the error of a Close whose ctx ended first, with the names of the holds that are left to their leases.
+// It is nil if nothing is left. pending are the names of releases that were not confirmed.
 func leftovers(ctx context.Context, names, pending []string) error {
 	var problems []string
 	if len(names) > 0 {

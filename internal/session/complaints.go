@@ -19,8 +19,8 @@ type complaint struct {
 	skipped int // since then
 }
 
-// Complain logs something in the background that failed for good: what says what that means. Of one kind it logs at
-// most one line in 10 s. It is one of the RecentErrors.
+// Complain logs something in the background that failed for good, with the meaning of the failure in what. It logs at
+// most one line of a kind in 10 s, and keeps the error for RecentErrors.
 func (s *Session) Complain(what, name string, err error) {
 	s.recent.Add("background", name, err)
 	c := &s.complaints

@@ -25,14 +25,14 @@
 //  1. The hold's contexts end with ErrReleased: no work goes on under it while it is given away.
 //  2. The owner leaves the watchdog before anything is sent. If its deadline had passed, the answer is ErrLost, and
 //     what may be left of the key is released in the background.
-//  3. The release is sent with the count that remains. It is repeated until it is answered, ctx ends or the lease is
+//  3. The release is sent with the count that remains, again and again until it is answered, ctx ends or the lease is
 //     over.
 //  4. A release that is not confirmed while ctx lasts becomes a pending one.
 //
 // The release of the last handle returns, and leaves to the background:
 //
 //	                                  returns                pending release
-//	answered: it was there            nil                    none (1)
+//	answered: the hold was there      nil                    none (1)
 //	answered: it was not there        ErrLost                none (1)
 //	the same, and a try before it     nil                    none (1)
 //	had no reply
@@ -66,9 +66,9 @@
 //     owner. So does a release that was not confirmed, and one of an acquisition of which an earlier request was never
 //     answered: that request, on another connection, could take the lock for an owner that has been released.
 //  2. The [Retrier] sends the release until it is answered after the last instant at which a request may still be
-//     granted, or until the lease would be over. It has up to 32 workers, however many releases are pending. What has
-//     been due for longest comes first. One worker waits for the next that will be due, and is woken for one that is
-//     due before.
+//     granted, or until the lease would be over. Up to 32 workers send releases, however many are pending. The release
+//     that has been due for longest comes first. One worker waits for the next that will be due, and is woken for one
+//     that is due before.
 //  3. A request whose reply comes after all, and grants, is released then ([Holding.Late]).
 //
 // An owner is never used again, not even for the same lock by the same goroutine. Otherwise a release of unknown
@@ -76,13 +76,13 @@
 //
 // # Close
 //
-// [Session.Close] ends waiters first, then the contexts of what is held, and waits for releases, for calls under way
+// [Session.Close] ends waiters first, then the contexts of the holds, and waits for releases, for calls under way
 // and for pending releases until its ctx ends. An acquisition that crosses it looks again after it was registered, and
 // gives back what it was granted:
 //
 //	acquire                          Close
 //	request: granted
-//	                                 ends all that is held
+//	                                 ends all holds
 //	registers with the watchdog
 //	closed? gives it back            (without this look: a hold that is never ended)
 package session

@@ -49,11 +49,11 @@ func (f *Inflight) IfOpen(do func()) bool {
 	return true
 }
 
-// Closed reports whether Close has begun, or the hub is closed.
-// It takes no mutex, because every claim calls it, also the claims that the process answers by itself.
+// Closed reports whether Close has begun, or the hub is closed. It takes no mutex, because every claim calls it, also
+// the claims that the process answers by itself.
 func (f *Inflight) Closed() bool { return f.closed.Load() || f.hub != nil && f.hub.Err() != nil }
 
-// Join counts one in, also after Close or the hub's end: what gives back is still sent. Leave counts it out.
+// Join counts one in, also after Close or the hub's end, because a release is still sent then. Leave counts it out.
 func (f *Inflight) Join() {
 	f.mu.Lock()
 	f.n++
@@ -67,7 +67,7 @@ func (f *Inflight) Count() int {
 	return f.n
 }
 
-// close lets no one in any more, and returns a channel that is closed when all have left. It is called once.
+// close refuses Enter from now on, and returns a channel that is closed when all have left. It is called once.
 func (f *Inflight) close() (drained <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

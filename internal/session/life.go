@@ -118,10 +118,10 @@ type lasting struct {
 
 func (x *lasting) Deadline() (time.Time, bool) { return x.parent.Deadline() }
 
-// Value asks the shared context only for what package context itself keeps in a context, which leads to the children
-// and to the cause. The other values of the shared context are those of its first parent, so all other keys go to x's
-// own parent. Value asks only one of the two: lives nest, as re-entries do, and each level would otherwise double the
-// cost of a look-up.
+// Value asks the shared context only for the keys of package context itself, which lead to the children and to the
+// cause. The other values of the shared context are those of its first parent, so all other keys go to x's own parent.
+// Value asks only one of the two: lives nest, as re-entries do, and each level would otherwise double the cost of a
+// look-up.
 func (x *lasting) Value(key any) any {
 	if bare.Value(key) != nil {
 		return x.Context.Value(key)
@@ -132,8 +132,7 @@ func (x *lasting) Value(key any) any {
 	return x.parent.Value(key)
 }
 
-// bare is a cancelled context without values: what it finds under a key, package context keeps in every context that
-// can end.
+// bare is a cancelled context without values. A key under which it has a value is a key of package context.
 var bare = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// AttemptOnce is Runner.Attempt for a request of which it cannot be found out afterwards whether it ran. So it awaits
-// the reply for a moment after ctx has ended; a reply that comes later still goes to Call.Late.
+// AttemptOnce is Runner.Attempt for a request whose outcome cannot be found out afterwards. So it awaits the reply for
+// a moment after ctx has ended; a reply that comes later still goes to Call.Late.
 func (s *Session) AttemptOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
 		return s.Runner.Attempt(ctx, call) // says so, and sends nothing
@@ -45,7 +45,7 @@ const ReplyGrace = 40 * time.Millisecond
 
 var errNoReply = errors.New("no reply within the call timeout")
 
-// DoOnce is Runner.Do for a request that may not run twice: it is repeated only while it surely has not run.
+// DoOnce is Runner.Do for a request that may not run twice: a try follows another only if that surely has not run.
 func (s *Session) DoOnce(ctx context.Context, call script.Call) (m rueidis.RedisMessage, err error) {
 	_, err = script.Repeat(ctx, true, func() (err error) {
 		m, err = s.AttemptOnce(ctx, call)

@@ -12,23 +12,23 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Retrier finishes releases in the background: of what an acquisition that gave up may have taken, and of holds whose
-// Unlock was not confirmed in time. However many releases are pending, it uses at most retryWorkers goroutines, because
-// most releases are pending when the server is down. They are tried in the order in which they are due. Otherwise,
-// under overload, one could wait until its lease is over while newer ones are tried. Only what was kicked goes before
-// all others: something stays taken without an owner until it has been sent.
+// Retrier finishes releases in the background: of requests of unknown outcome whose acquisition gave up, and of holds
+// whose Unlock was not confirmed in time. However many releases are pending, it uses at most retryWorkers goroutines,
+// because most releases are pending when the server is down. The releases are tried in the order in which they are due.
+// Otherwise, under overload, a release could wait until its lease is over while newer ones are tried. Only a kicked
+// release goes before all others, because something stays taken without an owner until it has been sent.
 //
-// Releases that can be made together are, by one call at a time: whatever comes while that is under way goes with the
-// next. Callers that give up come back at once, and nothing makes them wait for what they have left behind. With a call
-// for each that leaves, a crowd whose patience is shorter than the line leaves faster than the releases are made: what
-// is left behind grows, stands in the queues on the server before the living, and is handed what they wait for
+// Releases that can be made together are made by one call at a time: a release that comes while the call is under way
+// goes with the next. A caller that gives up returns at once, and does not wait for its release. With a call for each
+// caller that leaves, a crowd whose patience is shorter than the queue leaves faster than the releases are made. Its
+// entries fill the queues on the server, stand before the living waiters, and are handed the lock
 // (TestRetrier_Batch_KeepsUpWithLeavers).
 type Retrier struct {
 	mu      sync.Mutex
 	pending lease.Heap[*Pending]
 	workers int
 	busy    map[*Pending]struct{} // being tried right now
-	owners  map[string]*Pending   // those of an owner, pending or busy
+	owners  map[string]*Pending   // pending or busy, by owner
 	calls   map[any]*together     // under way, of releases that can be made together
 	idle    chan struct{}         // closed while nothing is pending or under way
 	sleeps  time.Time             // until when one worker sleeps for the next release; zero: none sleeps
@@ -40,14 +40,14 @@ type Retrier struct {
 
 // Pending is one pending release: the server has not confirmed it.
 type Pending struct {
-	// Name is the name of what is released, as the caller gave it.
+	// Name is the name of the released object, as the caller gave it.
 	Name string
-	// Owner is whose it is, for Kick; "": no one's. Of each owner one release is pending.
+	// Owner is the owner of the release, for Kick; "": it has no owner. An owner has one pending release at most.
 	Owner string
 	// Release tries once. nil: answered.
 	Release func(ctx context.Context) error
-	// BatchKey, if it is not nil, is the same for all those that one call of any one's ReleaseAll can release; Of is what
-	// that is given of each.
+	// BatchKey, if it is not nil, is equal for all releases that one call of ReleaseAll can make, of whichever release. Of
+	// is this release's part of the argument.
 	BatchKey   any
 	Of         *Holding
 	ReleaseAll func(ctx context.Context, all []*Holding) error
@@ -63,11 +63,11 @@ type Pending struct {
 // trying is how far a pending release has come. Guarded by Retrier.mu.
 type trying struct {
 	next    time.Time
-	tries   int           // in a row that failed
-	answers int           // that were not final
-	again   bool          // it is to be sent once more, though it is being tried
-	kicked  bool          // it goes before others, and does not wait for a call of those that it can be released with
-	parked  bool          // it waits for such a call
+	tries   int           // failed tries in a row
+	answers int           // answers that were not final
+	again   bool          // a new try follows the try under way
+	kicked  bool          // it goes before others, and does not wait for the call of its batch
+	parked  bool          // waiting for the call of its batch
 	tried   chan struct{} // closed after a try; made when a caller waits for the first
 	index   int           // in Retrier.pending
 }
@@ -75,7 +75,7 @@ type trying struct {
 // together is the calls under way of releases that can be made together.
 type together struct {
 	calls  int
-	parked []*Pending // what waits for them
+	parked []*Pending // waiting for the calls
 }
 
 // Before orders the pending releases by their next tries, those that were kicked first.
@@ -135,7 +135,7 @@ func (r *Retrier) Add(p *Pending) {
 	r.tryNow(p)
 }
 
-// tryNow has a release tried at once, or with the next of those that it can be made with. Called with mu held.
+// tryNow has a release tried at once, or with the next call of its batch. Called with mu held.
 func (r *Retrier) tryNow(p *Pending) {
 	p.next = time.Now()
 	if r.park(p) {
@@ -146,9 +146,9 @@ func (r *Retrier) tryNow(p *Pending) {
 	}
 }
 
-// Kick has the pending release of an owner, if there is one, sent now: the owner was just granted something, or put
-// into a queue. Otherwise that would be found when the release is next tried. A caller that is about to add a release
-// need not be kicked, because what is added is sent after this.
+// Kick has the pending release of an owner, if there is one, sent now, because the owner was just granted something, or
+// put into a queue. Otherwise that would be found when the release is next tried. A caller that is about to add a
+// release does not kick, because a release that is added is sent after this.
 func (r *Retrier) Kick(owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,8 +202,8 @@ func (r *Retrier) hasten(p *Pending) {
 	}
 }
 
-// park has a release wait for the call under way of those that it can be made with, if there is one. Called with mu
-// held.
+// park has a release wait for the call of its batch that is under way, and reports false if there is none. Called with
+// mu held.
 func (r *Retrier) park(p *Pending) bool {
 	if p.BatchKey == nil || p.kicked {
 		return false
@@ -224,8 +224,8 @@ func (r *Retrier) forget(p *Pending) {
 	}
 }
 
-// push adds p, and reports whether it woke the sleeping worker. That worker sleeps until a release that is due later
-// than p, which may be long, and perhaps no other worker exists or is free. Called with mu held.
+// push adds p, and reports whether it woke the sleeping worker. A worker sleeps until the next release is due, which
+// may be much later than p, and there may be no other worker that is free. Called with mu held.
 func (r *Retrier) push(p *Pending) (woke bool) {
 	heap.Push(&r.pending, p)
 	if r.sleeps.IsZero() || !p.next.Before(r.sleeps) {
@@ -248,7 +248,7 @@ func (r *Retrier) hire() {
 	}
 }
 
-// Drain waits until nothing is pending or ctx ends. It returns the name of every release that is still pending.
+// Drain waits until nothing is pending or ctx ends, and returns the names of the releases that are still pending.
 func (r *Retrier) Drain(ctx context.Context) (names []string) {
 	r.mu.Lock()
 	idle := r.idle
@@ -338,7 +338,7 @@ func (r *Retrier) send(batch []*Pending) error {
 	return batch[0].ReleaseAll(r.ctx, all)
 }
 
-// finishTry takes in what came of a try. Called with mu held.
+// finishTry records the result of a try. Called with mu held.
 func (r *Retrier) finishTry(p *Pending, sent, now time.Time, err error) {
 	delete(r.busy, p)
 	if p.tried != nil {
@@ -347,7 +347,7 @@ func (r *Retrier) finishTry(p *Pending, sent, now time.Time, err error) {
 	}
 	done := err == nil && !sent.Before(p.After)
 	if err == nil {
-		// What is on its way arrives in a moment, mostly. Of what does not, the last moment is known.
+		// A request that is on its way mostly arrives in a moment, and surely before p.After.
 		p.next, p.tries = p.After, 0
 		if soon := now.Add(soonAgain << min(2*p.answers, 30)); soon.Before(p.After) {
 			p.next = soon
@@ -375,7 +375,7 @@ func (r *Retrier) finishTry(p *Pending, sent, now time.Time, err error) {
 	}
 }
 
-// unpark ends a call of releases that can be made together, of which the next may begin. Called with mu held.
+// unpark ends a call of a batch, so that the next call may begin. Called with mu held.
 func (r *Retrier) unpark(key any) {
 	if key == nil {
 		return
@@ -405,8 +405,8 @@ func (r *Retrier) sleep(d time.Duration) {
 	r.mu.Unlock()
 }
 
-// take returns a release that is due, with others that can be made with it, or how long to wait for one. It returns
-// neither if the worker should end.
+// take returns a release that is due, with others of its batch, or how long to wait for one; or neither if the worker
+// should end.
 func (r *Retrier) take() ([]*Pending, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -447,8 +447,7 @@ func (r *Retrier) take() ([]*Pending, time.Duration) {
 
 func (p *Pending) due(now time.Time) bool { return p.kicked || !p.next.After(now) }
 
-// with begins a call for p and others that can be released with it: what waits for a call, and what is due. Called with
-// mu held.
+// with begins a call for p and the others of its batch: the parked ones, and those that are due. Called with mu held.
 func (r *Retrier) with(p *Pending, now time.Time) []*Pending {
 	batch := []*Pending{p}
 	if p.BatchKey == nil {
