@@ -8,8 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// MaxText is the longest text accepted that names something within an object, in bytes: a claimant, an id, the key of a
-// limit.
+// MaxText is the longest accepted text for a thing within an object, in bytes: a claimant, an id, the key of a limit.
 const MaxText = 1024
 
 // Required is Text for a text that must not be empty.
@@ -20,8 +19,8 @@ func Required(what, text string) error {
 	return Text(what, text)
 }
 
-// Text checks a text that becomes part of a key or a record. A text that a database or JSON cannot hold as it is, is
-// refused: PostgreSQL takes no NUL byte, so one such entry would block a ledger for good.
+// Text checks a text that becomes part of a key or a record. It refuses texts that a database or JSON cannot hold as
+// they are. PostgreSQL takes no NUL byte, so one such entry would block a ledger for good.
 func Text(what, text string) error {
 	switch {
 	case len(text) > MaxText:
@@ -34,9 +33,9 @@ func Text(what, text string) error {
 	return nil
 }
 
-// Braced returns the prefix of the keys of an object that has several: rc:{full}, where full is prefix and name. what
-// is the kind of object, for the error, which says why the name cannot be used. Names have no braces of their own: the
-// keys are held together by those of the prefix.
+// Braced returns the prefix of the keys of an object that has several: rc:{full}, where full is prefix and name. A name
+// cannot have braces of its own: the keys are held together by the braces of the prefix. The error names the kind of
+// object, what.
 func Braced(prefix, name, what string) (key string, err error) {
 	switch full := prefix + name; {
 	case name == "":
