@@ -17,8 +17,8 @@ type localQueue struct {
 
 	// The waiters in the order in which they came: of a FIFO queue all, of a queue of Requesters those that were refused,
 	// or came while others had been. first is the contender of a FIFO queue.
-	first, last *waiter
-	contender   *waiter // a release wakes it; nil in a queue whose waiters hear of releases each for itself
+	list[*waiter]
+	contender *waiter // a release wakes it; nil in a queue whose waiters hear of releases each for itself
 
 	Group
 	requests *queueRequests // of Requesters; nil while none of them ever waited
@@ -76,30 +76,6 @@ func (q *Waiters) enter(ctx context.Context, r Request) (w *waiter) {
 		l.contender = l.first
 	}
 	return w
-}
-
-// add puts a waiter behind the others. Called with mu held.
-func (l *localQueue) add(w *waiter) {
-	if w.before = l.last; w.before == nil {
-		l.first = w
-	} else {
-		w.before.behind = w
-	}
-	l.last = w
-}
-
-// remove takes a waiter out that add has put in. Called with mu held.
-func (l *localQueue) remove(w *waiter) {
-	if w.before == nil {
-		l.first = w.behind
-	} else {
-		w.before.behind = w.behind
-	}
-	if w.behind == nil {
-		l.last = w.before
-	} else {
-		w.behind.before = w.before
-	}
 }
 
 // exit leaves the local queue, and leaves to the Taker what the server may still have of the waiter. The waiter is not

@@ -31,12 +31,9 @@ type Waiters struct {
 	bounds    lastBounds
 	handOvers int64 // waits that a release has ended
 
-	calls
+	calls list[*Call] // all that wait
 	spares
 }
-
-// calls are all that wait, in the order in which they came. Guarded by Waiters.mu.
-type calls struct{ oldest, newest *Call }
 
 // spares are what most waits need for a moment only, kept for the next. Guarded by Waiters.mu.
 type spares struct {

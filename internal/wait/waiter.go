@@ -72,8 +72,8 @@ type queueState struct {
 
 // member is its place in a localQueue. Guarded by Waiters.mu.
 type member struct {
-	before, behind *waiter
-	subscribed     bool // a message says that a release has come: it needs no wake-up
+	links[*waiter]
+	subscribed bool // a message says that a release has come: it needs no wake-up
 
 	requester Requester // its Taker; nil unless it is one
 	state     memberState

@@ -27,8 +27,8 @@ type Call struct {
 	each         bool    // the calls of its group do not wait for each other
 	waiter       *waiter // its own; nil: that of its group
 	listed       bool
-	reported     bool  // Waiters.waits was called
-	older, newer *Call // in the order in which they came
+	reported     bool // Waiters.waits was called
+	links[*Call]      // in Waiters.calls
 }
 
 // Tell tells, once for a call, that it begins to wait, however often it stands in the local queue before it has what it
@@ -96,26 +96,12 @@ func (q *Waiters) Context() context.Context { return q.ctx }
 
 func (q *Waiters) list(c *Call) {
 	c.listed = true
-	if c.older = q.newest; c.older == nil {
-		q.oldest = c
-	} else {
-		c.older.newer = c
-	}
-	q.newest = c
+	q.calls.add(c)
 }
 
 func (q *Waiters) unlist(c *Call) {
-	if c.older == nil {
-		q.oldest = c.newer
-	} else {
-		c.older.newer = c.newer
-	}
-	if c.newer == nil {
-		q.newest = c.older
-	} else {
-		c.newer.older = c.older
-	}
-	c.listed, c.older, c.newer = false, nil, nil
+	c.listed = false
+	q.calls.remove(c)
 }
 
 // Waits returns the first most calls that wait whose names match, those that came first, and how many there are that
@@ -125,7 +111,7 @@ func (q *Waiters) Waits(most int, match func(name string) bool) (first []Waiting
 	before := map[*Group]int{}
 	var contexts []context.Context
 	q.mu.Lock()
-	for c := q.oldest; c != nil; c = c.newer {
+	for c := q.calls.first; c != nil; c = c.behind {
 		n, g := 0, c.group
 		if g != nil && all < most {
 			n = before[g]
@@ -172,7 +158,7 @@ func (c *Call) waiting(before int) Waiting {
 func (q *Waiters) Count() (waiting int, handOvers int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for c := q.oldest; c != nil; c = c.newer {
+	for c := q.calls.first; c != nil; c = c.behind {
 		if c.group != nil && c.group.refused > 0 {
 			waiting++
 		}
