@@ -13,9 +13,6 @@ func (c *Client) Lines() int { return c.waiters.Census().LocalQueues }
 // Refused is for how many semaphores somebody was told that there are not enough permits, and waits.
 func (c *Client) Refused() int { return c.waiters.Census().Waiting }
 
-// Shared is for how many events of latches and barriers waiters share what one of them is told.
-func (c *Client) Shared() int { return c.waiters.Census().Flights }
-
 // Owed is how many releases are still owed in the background.
 func (c *Client) Owed() int {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -44,23 +44,16 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 }
 
 func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
-	flight, first := l.c.waiters.JoinFlight(l.queueKey())
-	defer flight.Leave()
-	if !first {
-		// If the latch is set again before any look, only waiters that came before an earlier look learn that it was open.
-		// So the waiter that looks for all of them must look once more for this one.
-		l.c.waiters.WakeAll(l.queueKey())
-	}
-	onMessage := func(payload string) bool { return l.opens(flight, began, payload) }
-	err := l.c.waiters.Wait(ctx,
-		wait.Request{Name: l.name, Of: l, Began: began, QueueKey: l.queueKey(), Channel: l.channel, OnMessage: onMessage,
+	waiters, key := l.c.waiters, l.queueKey()
+	// If the latch is set again before any look, only waiters that came before an earlier look learn that it was open.
+	// So a waiter that looks for all of them must look once more for this one.
+	waiters.WakeAll(key)
+	onMessage := func(payload string) bool { return l.opens(began, payload) }
+	err := waiters.Wait(ctx,
+		wait.Request{Name: l.name, Of: l, Began: began, QueueKey: key, Channel: l.channel, OnMessage: onMessage,
 			Try: func(ctx context.Context) (wait.Answer, error) {
-				if event, ok := flight.Load(began); ok {
-					why, _ := event.(error)
-					return wait.Answer{Granted: why == nil, Unasked: true}, why
-				}
 				since := firstLook
-				note, noted := flight.LastNote(began)
+				note, noted := waiters.LastNote(key, began)
 				closed, again := note.(latchClosedAt)
 				if again {
 					since = closed.mark
@@ -71,7 +64,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 					return wait.Answer{}, err
 				}
 				var why error
-				// What a look says about the previous latch is published only to the waiters that were there then:
+				// What a look says about the previous latch serves only the waiters that were there then:
 				//
 				//	this waiter looks: closed      another process             a second waiter, of this process
 				//	                               opens it, sets it again
@@ -87,7 +80,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 					if r.left >= 0 {
 						now.until = sent.Add(r.left)
 					}
-					flight.Note(sent, now)
+					waiters.Note(key, sent, now)
 					return wait.Answer{Left: r.left}, nil
 				case latchOpen:
 					noted = sent
@@ -102,7 +95,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 				case latchDeleted:
 					why = l.is(ErrLatchDeleted)
 				}
-				flight.Publish(noted, why)
+				waiters.Serve(key, noted, why)
 				return wait.Answer{Granted: why == nil}, why
 			}})
 	return wait.Ending{Package: "rsemaphore", Name: l.name, Contended: func(g *wait.GaveUp) error {
@@ -147,13 +140,13 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 //
 // A primary that fails after it has published, and before its replica knows, has opened the latch for those that heard
 // it. What its replica knows is that the latch is closed. A script's reply has the same fate.
-func (l *CountDownLatch) opens(flight *wait.Flight, began time.Time, payload string) bool {
-	note, sent := flight.LastNote(time.Time{})
+func (l *CountDownLatch) opens(began time.Time, payload string) bool {
+	note, sent := l.c.waiters.LastNote(l.queueKey(), time.Time{})
 	closed, ok := note.(latchClosedAt)
 	if !ok || closed.opens == "" || closed.opens != payload {
 		return false
 	}
-	flight.Publish(sent, nil)
+	l.c.waiters.Serve(l.queueKey(), sent, nil)
 	return !sent.Before(began)
 }
 

@@ -237,10 +237,7 @@ func (p *party) queueKey() string {
 // ends when the caller's context, the lease or the client ends.
 func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	c := p.b.c
-	began := time.Now()
-	flight, _ := c.waiters.JoinFlight(p.queueKey())
-	defer flight.Leave()
-	answered := false
+	key, answered := p.queueKey(), false
 	ask := func(ctx context.Context) (wait.Answer, error) {
 		sent := time.Now()
 		if result, err = p.exchange("look", 0).by(ctx, c.runner.Attempt); err != nil {
@@ -251,35 +248,41 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			return wait.Answer{Left: result.left}, nil
 		}
 		if result.status != barrierUnknown { // which is about this party alone
-			flight.Publish(sent, result)
+			c.waiters.Serve(key, sent, &generationEnd{result})
 		}
 		return wait.Answer{Granted: true}, nil
 	}
-	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival
-	// has come (see barrier.lua). After that it is notified by others' looks, and by the message of the generation's end.
-	answer, err := ask(ctx)
-	if err != nil || !answer.Granted {
-		onMessage := func(payload string) bool {
-			end, ok := p.ended(payload)
-			if ok {
-				result = end
-				flight.Publish(time.Now(), end)
-			}
-			return ok && answered
+	onMessage := func(payload string) bool {
+		end, ok := p.ended(payload)
+		if ok {
+			result = end
+			c.waiters.Serve(key, time.Now(), &generationEnd{end})
 		}
-		err = c.waiters.Wait(ctx,
-			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, QueueKey: p.queueKey(), Channel: p.b.channel,
-				OnMessage: onMessage,
-				Try: func(ctx context.Context) (wait.Answer, error) {
-					if event, ok := flight.Load(began); ok && answered {
-						result = event.(barrierReply)
-						return wait.Answer{Granted: true, Unasked: true}, nil
-					}
-					return ask(ctx)
-				}})
+		return ok && answered
 	}
-	return result, err
+	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival
+	// has come (see barrier.lua). After that it is served by others' looks, and by the message of the generation's end.
+	answer, err := ask(ctx)
+	if err == nil && answer.Granted {
+		return result, nil
+	}
+	for {
+		err = c.waiters.Wait(ctx, wait.Request{Name: p.b.name, Of: p.b, Began: p.began, QueueKey: key,
+			Channel: p.b.channel, OnMessage: onMessage, Try: ask})
+		var end *generationEnd
+		if !errors.As(err, &end) {
+			return result, err
+		}
+		if answered {
+			return end.barrierReply, nil
+		}
+	}
 }
+
+// generationEnd is the end of a wait that another party's answer has served.
+type generationEnd struct{ barrierReply }
+
+func (*generationEnd) Error() string { return "the generation is over" }
 
 // ended reads a message of the barrier's channel: how this party's generation ended, if it is about that one. It counts
 // as the answer to a look, whenever it comes, because a generation ends once and stays as it ended, and no id of a

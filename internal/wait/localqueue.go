@@ -21,6 +21,7 @@ type localQueue struct {
 	contender *waiter // a release wakes it; nil in a queue whose waiters hear of releases each for itself
 
 	Group
+	sharedAnswers
 	requests *queueRequests // of Requesters; nil while none of them ever waited
 	pace     *pace          // of Paced waiters
 }
@@ -240,14 +241,13 @@ func (q *Waiters) waiting(key string) bool {
 type Census struct {
 	LocalQueues int // keys with local queues
 	Waiting     int // keys in whose local queues a member was refused what it waits for
-	Flights     int // results that are shared
 }
 
 // Census is for tests.
 func (q *Waiters) Census() Census {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := Census{LocalQueues: len(q.localQueues), Flights: len(q.flights)}
+	n := Census{LocalQueues: len(q.localQueues)}
 	for _, l := range q.localQueues {
 		for ; l != nil; l = l.next {
 			if l.refused > 0 {

@@ -11,6 +11,9 @@ import (
 // contend asks until it is granted, or there is a reason to stop.
 func (w *waiter) contend() error {
 	for n := 0; ; n++ {
+		if done, err := w.served(); done {
+			return err
+		}
 		if w.entry != nil {
 			if used, _ := w.taken(); used {
 				return nil
@@ -90,7 +93,7 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 		answer, err = w.r.Try(ctx)
 	}
 	w.move(answer.Channel)
-	if err == nil && !answer.Unasked {
+	if err == nil {
 		w.q.Silence.answered(&w.r)
 	}
 	switch {

@@ -77,13 +77,6 @@ func TestSilence_ThreeCallTimeouts_IsLoggedAndItsEnd(t *testing.T) {
 		require.Equal(t, []int{2, 1}, []int{log.Count(silent), log.Count(again)}, log)
 		require.NoError(t, r.within(time.Hour, asking("c", 0)))
 		require.Equal(t, []int{2, 2}, []int{log.Count(silent), log.Count(again)}, log)
-
-		local := asking("d", time.Hour)
-		require.Error(t, r.within(10*time.Second, local))
-		local.Try = func(context.Context) (wait.Answer, error) { return wait.Answer{Granted: true, Unasked: true}, nil }
-		require.NoError(t, r.within(time.Second, local))
-		require.Equal(t, []int{3, 2}, []int{log.Count(silent), log.Count(again)},
-			"what the process knows by itself is not an answer")
 	})
 }
 

@@ -26,7 +26,6 @@ type Waiters struct {
 
 	mu          sync.Mutex
 	localQueues map[string]*localQueue // by key; see localQueue.next
-	flights     map[string]*Flight     // by key, as long as anything waits for the result
 	hearings
 	bounds    lastBounds
 	handOvers int64 // waits that a release has ended
@@ -71,8 +70,7 @@ func NewWaiters(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.C
 	waits func(ctx context.Context, name string)) *Waiters {
 	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](hub)
 	q := &Waiters{hubs: hubs{hub, inner}, pollCap: pollCap, tells: tells{woken, waits},
-		localQueues: map[string]*localQueue{},
-		flights:     map[string]*Flight{}}
+		localQueues: map[string]*localQueue{}}
 	q.hearings = hearings{byOwner: map[string]*waiter{}, grantSubs: map[string]*grantSubscription{},
 		listens: map[string]*listening{}, denied: map[string]time.Time{}}
 	if q.woken == nil {
@@ -152,7 +150,6 @@ func (p QueueMode) alone() bool { return p >= Alone }
 // Answer is what a try learned.
 type Answer struct {
 	Granted bool
-	Unasked bool          // it was known in this process: the server was not asked
 	Left    time.Duration // until the holder's lease ends; negative if it has none or it is unknown
 
 	// Soon: ask again after that, because an earlier try may yet be granted; 0: there is no reason.
@@ -206,6 +203,9 @@ func (w *waiter) becomeContender() error {
 	if w.queues() && !w.isContender() {
 		w.waits()
 		for !w.isContender() {
+			if done, _ := w.served(); done {
+				return nil
+			}
 			select {
 			case <-w.wakeup:
 			case <-w.waitContext().Done():

@@ -79,7 +79,7 @@ type member struct {
 	state     memberState
 	wanted    bool // it is in queueRequests.wanted
 	told      bool // it was refused, or others wait before it
-	done      bool // a reply has ended its wait, with err
+	done      bool // an answer that another goroutine read has ended its wait, with err
 	err       error
 }
 

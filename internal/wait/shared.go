@@ -1,0 +1,68 @@
+package wait
+
+import "time"
+
+// sharedAnswers are what a local queue has for all of its callers: they wait for the same event, a latch that opens or
+// the end of a barrier's generation. The contender asks the server, or hears a message that tells all, and its answer
+// serves every caller that came before. So an event costs a client at most one request however many wait, and what
+// follows the event cannot hide it from the callers that have not asked yet:
+//
+//	first caller                    second caller                another process
+//	asks: closed
+//	                                stands behind the first
+//	                                                             opens the latch, sets it again at once
+//	asks: it has been opened since
+//	the first's last request
+//	serves the second, too
+//	                                returns; had it asked, it
+//	                                would read "closed"
+//
+// An answer is for every caller that came before its request was sent, and for no other: a later one may wait for the
+// next event (TestServe_Answer_IsForEarlierCallersOnly).
+type sharedAnswers struct {
+	note   any
+	noteAt time.Time // when the request was sent that brought it; zero: there is none
+}
+
+// Serve ends the waits for a key of the callers that came before a request was sent at sent: the server replied to it
+// that the event has come. If the event is only known to have come after an earlier request, and so may be another one
+// than the newest callers wait for, sent is that request's time. The waits end as with err from a try.
+func (q *Waiters) Serve(key string, sent time.Time, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for l := q.localQueues[key]; l != nil; l = l.next {
+		for w := l.first; w != nil; w = w.behind {
+			if !w.done && !sent.Before(w.r.Began) {
+				w.done, w.err = true, err
+				signal(w.wakeup)
+			}
+		}
+	}
+}
+
+// served reports whether another caller's answer has ended the wait, and with which error.
+func (w *waiter) served() (done bool, err error) {
+	w.q.mu.Lock()
+	defer w.q.mu.Unlock()
+	return w.done, w.err
+}
+
+// Note keeps what the server replied to a request sent at sent while the event was yet to come: the next request can
+// carry it, and learn of the event by the difference. It is forgotten with the last caller.
+func (q *Waiters) Note(key string, sent time.Time, note any) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.localQueues[key]; l != nil {
+		l.note, l.noteAt = note, sent
+	}
+}
+
+// LastNote returns the note of a request that was sent no earlier than since, and when that was; zero if there is none.
+func (q *Waiters) LastNote(key string, since time.Time) (note any, sent time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.localQueues[key]; l != nil && !l.noteAt.Before(since) {
+		return l.note, l.noteAt
+	}
+	return nil, time.Time{}
+}
