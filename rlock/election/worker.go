@@ -15,12 +15,11 @@ import (
 )
 
 // Run makes the caller one of the workers, and calls fn for each of its shards, each on its own goroutine, until ctx
-// ends. name is shown by Workers and matched by Drain, such as a host name. It has at most 256 bytes of UTF-8. Two
-// workers may have the same name. They are then drained together.
+// ends. name is shown by Workers and matched by Drain, such as a host name. It has at most 256 bytes of UTF-8. Workers
+// of the same name are drained together.
 //
 // Each of m live workers has n/m shards, or one more, within five Heartbeats after the last change, or ten after a
-// crash, plus the time until the functions of moving shards return. [Shards] and docs/election.md say which shards
-// move.
+// crash, plus the time until the functions of moving shards return. docs/election.md says which shards move.
 //
 // The ctx of fn ends in three cases, and fn should then return. The result of fn is then dropped.
 //
@@ -34,8 +33,7 @@ import (
 //
 // Run returns after all functions have returned and the shards are released. The error is ctx's cause, ErrClosed, an
 // error of fn, or the server's refusal of the workers hash. Run goes on while the server does not answer. It logs a
-// refused lock of a shard, and tries the shard again in each Heartbeat. A worker sends one call in a Heartbeat, and one
-// after each change of its shards, besides the calls of the locks.
+// refused lock of a shard, and tries the shard again in each Heartbeat.
 func (s *Shards) Run(ctx context.Context, name string, fn func(ctx context.Context, shard *Shard) error) error {
 	if err := s.client.session.Usable(s.argErr, session.CheckLabel("name", name)); err != nil {
 		return err
