@@ -195,7 +195,7 @@ func leaseSteps(t *testing.T, w simulation.Wire, began time.Time) (steps []lease
 				add(keys[2*i], s)
 			}
 		}
-	case is("-- Take a lock from the owners named"):
+	case is("-- Remove the named owners from a lock"):
 		require.Len(t, args, 4, "no more than one owner is removed at a time")
 		s.Verb, s.Owner, s.Said = beliefmodel.Remove, args[3], said(w.Reply[0] == 1)
 		add(keys[0], s)

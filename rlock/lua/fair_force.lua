@@ -1,10 +1,10 @@
--- Take a fair lock from the owners named, this client's or not; if none is left hand it to the first in line or wake it.
+-- Remove the named owners from a fair lock, of any client; if no owner is left, hand the lock to the first in the queue, or notify it.
 -- uses: owners, fair, clock
 -- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both no waiter is served
--- KEYS[4] places of those that can be handed the lock; without it none can
+-- KEYS[4] the waiters that can be handed the lock; without it (a slot is being migrated) no waiter can
 -- ARGV[1] channel, without ":" and the owner  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id
 -- ARGV[4…] owners
--- Reply: how many were removed
+-- Reply: the number of removed owners
 -- Twice: owners are never used again, so a second run removes no later owner.
 local removed = remove(KEYS[1], ARGV, 4, #ARGV)
 local there = KEYS[2] and redis.pcall('EXISTS', KEYS[1])

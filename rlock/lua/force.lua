@@ -1,8 +1,8 @@
--- Take a lock from the owners named, this client's or not; if none is left hand it over, or wake the waiters.
+-- Remove the named owners from a lock, of any client; if no owner is left, hand the lock over, or publish the release.
 -- uses: owners, handover, clock, send
--- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
+-- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) the lock is not handed over
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners
--- Reply: how many were removed
+-- Reply: the number of removed owners
 -- Twice: owners are never used again, so a second run removes no later owner.
 local removed = remove(KEYS[1], ARGV, 4, #ARGV)
 local there = which(KEYS[1], KEYS[2], true)

@@ -1,11 +1,11 @@
--- How many owners hold a lock that is a hash.
+-- Count the owners of a lock that is a hash.
 -- uses: owners
 -- KEYS[1] the lock
--- Reply: the number of them; of a lock that is a string (string_holder) 1
+-- Reply: the number of owners; 1 for a lock that is a string (string_holder)
 -- Twice: reads only.
-local n = redis.pcall('HLEN', KEYS[1])
-if type(n) == 'number' then
-  return n
+local owners = redis.pcall('HLEN', KEYS[1])
+if type(owners) == 'number' then
+  return owners
 end
 -- libraries
 local left = redis.call('PTTL', KEYS[1])

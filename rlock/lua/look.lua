@@ -1,16 +1,16 @@
--- Have waiters look at a lock that its owner has left to the end of its lease (see keep): that is sooner than they expect.
+-- Notify waiters of a lock that was kept until the end of a lease (see keep.lua), because it may end earlier than they expect.
 -- uses: send
 -- KEYS[1] the lock's queue, of any kind
 -- ARGV[1] PUBLISH or SPUBLISH  ARGV[2] channel of releases  ARGV[3] grant channels, without the connection id
--- Reply: how many were notified by name
--- Twice: they look once more.
--- The first in line is notified, and of a read-write lock the first reader and the first writer. When it has had the lock, its release
--- tells the next. Who stands in no line (Redisson's waiters, ours that hear no grants) hears of it as of a release.
+-- Reply: the number of waiters that were notified by name
+-- Twice: the waiters send one more request.
+-- The script notifies the first waiter in the queue; for a read-write lock the first reader and the first writer. The release of that
+-- waiter notifies the next. Waiters without an entry (Redisson's, and ours that receive no grants) get the message of a release.
 local publish, channel, grants = ARGV[1], ARGV[2], ARGV[3]
 local WRITERS = '3000000000000000' -- BAND in rwqueue.lua
 local notified = 0
 
-local function tell(owner)
+local function notify(owner)
   if owner then
     notified = notified + 1
     send(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
@@ -18,14 +18,14 @@ local function tell(owner)
 end
 
 local head = redis.pcall('LINDEX', KEYS[1], 0)
-if type(head) == 'string' then -- Redisson's list, of a fair lock: each listens for itself
-  tell(head)
+if type(head) == 'string' then -- Redisson's list, for a fair lock: each waiter has a channel of its own
+  notify(head)
   send(publish, channel .. ':' .. head, '0')
   return notified
 end
 for _, range in ipairs({{'0', '(' .. WRITERS}, {WRITERS, '+inf'}}) do
   local first = redis.pcall('ZRANGE', KEYS[1], range[1], range[2], 'BYSCORE', 'LIMIT', 0, 1)[1]
-  tell(first and string.match(first, '^%S+'))
+  notify(first and string.match(first, '^%S+'))
 end
 send(publish, channel, '0')
 return notified

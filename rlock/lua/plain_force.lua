@@ -1,8 +1,8 @@
--- Delete a plain mutex if one of the owners named has it, and serve the first in line, or wake the waiters where there is no queue.
+-- Delete a plain mutex if one of the named owners holds it, and notify the first in the queue; without a queue publish the release.
 -- uses: owners, handover, clock, listeners, send
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) the release is published
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners
--- Reply: how many were removed
+-- Reply: the number of removed owners
 -- Twice: owners are never used again, so a second run removes no later owner.
 local key, queue = KEYS[1], KEYS[2]
 local held = redis.call('GET', key)

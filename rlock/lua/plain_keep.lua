@@ -1,13 +1,13 @@
--- Leave a plain mutex to the end of a lease that is counted from now: see keep.
+-- End an owner's hold of a plain mutex, and keep the key until the end of a lease that counts from now: see keep.lua.
 -- uses: owners
--- KEYS[1] the lock  KEYS[2] if there is one: see keep
--- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] if there is one: see keep
--- Reply: 1 done; 0 the owner does not have it
+-- KEYS[1] the lock  KEYS[2] optional: see keep.lua
+-- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] optional: see keep.lua
+-- Reply: 1 done; 0 the owner does not hold the lock
 -- Twice: the lease is set, not added to.
 local owner, lease = ARGV[1], tonumber(ARGV[2])
-local bad = unfit(owner, lease)
-if bad then
-  return bad
+local refusal = unfit(owner, lease)
+if refusal then
+  return refusal
 end
 if redis.call('GET', KEYS[1]) ~= owner then
   return 0

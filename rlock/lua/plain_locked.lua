@@ -1,7 +1,7 @@
--- Whether a plain mutex is held.
+-- Check whether a plain mutex is held.
 -- uses: owners
 -- KEYS[1] the lock
--- Reply: 1 or 0; of a lock that is a hash (hash_holder) 1
+-- Reply: 1 or 0; 1 for a lock that is a hash (hash_holder)
 -- Twice: reads only.
 local held = redis.pcall('GET', KEYS[1])
 if type(held) ~= 'table' then

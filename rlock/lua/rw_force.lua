@@ -1,11 +1,12 @@
--- Take a read-write lock from the holds named, this client's or not, and wake the waiters.
+-- Remove the named holds from a read-write lock, of any client, and wake the waiters.
 -- uses: owners, rw, rwqueue, clock, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4…] their timeout keys; the lock alone (a slot is being
 --   migrated) does
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] fields
--- Reply: how many were removed; less than 0: so many, and readers of Redisson's are left whose ends are to be looked at: see trim
+-- Reply: the number of removed holds. It is negative if the caller should also read the ends of Redisson's readers that are left: see
+--   rw_trim.lua
 -- Twice: owners are never used again, so a second run removes no later owner.
-local lock, ends, queue, removed, writer, look = KEYS[1], KEYS[2], KEYS[3], 0, false, false
+local lock, ends, queue, removed, writer, has_unknown_ends = KEYS[1], KEYS[2], KEYS[3], 0, false, false
 for i = 4, #ARGV do
   if remove(lock, ARGV, i, i) > 0 then
     removed = removed + 1
@@ -23,11 +24,11 @@ if removed > 0 then
   reconcile(lock, ends, writer)
   if ends and not emptied(lock) then
     local _
-    _, look = trim(lock, ends, now)
+    _, has_unknown_ends = trim(lock, ends, now)
   end
 end
 if ends then
   pass_on(lock, ends, queue, ARGV[2], ARGV[1], ARGV[3], now, us)
 end
 send(ARGV[2], ARGV[1], '1')
-return look and -removed or removed
+return has_unknown_ends and -removed or removed

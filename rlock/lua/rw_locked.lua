@@ -1,7 +1,7 @@
--- How many hold one side of a read-write lock, those apart whose own end has passed.
+-- Count the holders of one side of a read-write lock, without holders whose end has passed.
 -- uses: clock, rw
 -- KEYS[1] the lock  KEYS[2] its ends  ARGV[1] the side, read or write
--- Reply: the number of them; of more than GONE whose end has passed the others count, until the next requests take them out
+-- Reply: the number of holders. At most GONE expired holders are left out; further ones count until the next requests remove them.
 -- Twice: reads only.
 local lock, ends, of_writer, now = KEYS[1], KEYS[2], ARGV[1] == 'write', clock()
 local mode = redis.call('HGET', lock, 'mode')
@@ -10,8 +10,8 @@ if not mode then
 end
 local writer = mode == 'write' and 1 or 0
 local holders = of_writer and writer or redis.call('HLEN', lock) - 1 - writer
-for _, dead in ipairs(redis.call('ZRANGE', ends, 0, elapsed(now), 'BYSCORE', 'LIMIT', 0, GONE)) do
-  if writes(dead) == of_writer and redis.call('HEXISTS', lock, dead) == 1 then
+for _, expired_field in ipairs(redis.call('ZRANGE', ends, 0, elapsed(now), 'BYSCORE', 'LIMIT', 0, GONE)) do
+  if writes(expired_field) == of_writer and redis.call('HEXISTS', lock, expired_field) == 1 then
     holders = holders - 1
   end
 end
