@@ -1,24 +1,24 @@
 package rlock
 
-// Stats are counts of one client: what this process does, not what others do.
+// Stats are counts of one client in this process. Other processes are not counted.
 type Stats struct {
-	Held            int // holds that are renewed or last for their lease: outermost ones, a re-entry is not counted again
-	Waiting         int // calls that wait for a lock that was refused to them, or to a call before them
-	PendingReleases int // releases that the server has not confirmed, and that go on in the background
+	Held            int // holds that are renewed or last for their lease, without re-entries
+	Waiting         int // calls that wait for a lock that was refused to them, or to an earlier call
+	PendingReleases int // releases that the server has not confirmed; they are retried in the background
 
 	// Since the client was made:
-	// acquisitions whose waiting ended because a release, of this process or another, made them the next holder
+	// waiting acquisitions that a release, of this process or another, made the next holder
 	HandOvers      int64
 	SharedCalls    int64 // calls that several acquisitions and releases of free locks could share
-	SharedRequests int64 // acquisitions and releases in those
+	SharedRequests int64 // acquisitions and releases in shared calls
 }
 
-// Stats returns the counts of now. It sends nothing, and works on a closed client. It looks at every name that is
-// waited for: for metrics, once in seconds, it costs nothing.
+// Stats returns the current counts. It sends nothing, and works on a closed client. It takes O(names that are waited
+// for): negligible for metrics that are read every few seconds.
 func (c *Client) Stats() Stats {
-	s := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
-	s.Waiting, s.HandOvers = c.waiters.Count()
-	s.HandOvers += c.tenancies.count()
-	s.SharedCalls, s.SharedRequests = c.coalescer.Counts()
-	return s
+	stats := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
+	stats.Waiting, stats.HandOvers = c.waiters.Count()
+	stats.HandOvers += c.tenancies.count()
+	stats.SharedCalls, stats.SharedRequests = c.coalescer.Counts()
+	return stats
 }
