@@ -13,9 +13,9 @@ import (
 
 // Do acquires the lock as Lock does, runs fn under the hold's context, and unlocks.
 //
-// The ctx of fn ends if the hold is lost; fn should return then. If the lock was not acquired, or ctx ended as it was,
-// fn does not run, and the error is Lock's. Otherwise it is fn's error joined with Unlock's: if ErrLost is among them,
-// the lock was not held until fn returned. If fn panics, Do unlocks and the panic goes on.
+// The ctx of fn ends if the hold is lost; fn should return then. If the lock was not acquired, or ctx ended during the
+// acquisition, fn does not run, and the error is Lock's. Otherwise it is fn's error joined with Unlock's: if ErrLost is
+// among them, the lock was not held until fn returned. If fn panics, Do unlocks and the panic goes on.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	hold, err := l.Lock(ctx)
 	if err != nil {
@@ -28,28 +28,24 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error
 	return hold.do(ctx, fn, hold.Unlock)
 }
 
-// DoOnce runs fn at most once in a period, over all processes that call DoOnce with this lock: a job of a schedule that
-// several machines have. ran is false, without an error, if another call runs its fn, or has begun less than period
-// ago. DoOnce is not re-entrant: under a hold of the same lock it returns ran=false.
+// DoOnce runs fn at most once in a period, over all processes that call DoOnce with this lock: a scheduled job that
+// several machines have. It does not wait for another call's fn, and is not re-entrant. While another call holds the
+// lock and has not begun, it sends up to six requests, within 62 ms or five round trips, whichever is longer.
 //
-// It does not wait for another's fn. A call that has the lock and has not begun may give up, because its ctx ends, and
-// then no call runs fn: so where the holder's lease does not show that its period has begun (it is longer than this
-// lock's lease), DoOnce asks up to five times more, at intervals that add up to 62 ms or to five round trips, whichever
-// is longer.
+//   - ran is false without an error: another call runs its fn, or has begun less than period ago, or ctx carries a hold
+//     of this lock.
+//   - ran is false with an error: fn did not run. The error is an error of [Lock.TryLock] with a waitTime of 0, or the
+//     server did not confirm the period. The lock is then released.
+//   - ran is true: the error is fn's, joined with the error of [Hold.UnlockAfter]. After ErrLost the lock may be free
+//     before the period is over, and another process may have run the job meanwhile.
 //
-// The period begins when the lock is acquired, and lasts whatever fn returns, even if it panics or takes longer. So a
-// job that failed is not run again in its period, nor is one whose process died while it ran: the server has confirmed
-// the period before fn runs. fn may find that its ctx has ended meanwhile.
+// The period begins at the acquisition, and lasts whatever fn returns, even if fn panics or takes longer. The server
+// has confirmed it before fn runs. So a failed job does not run again in its period, nor does the job of a process that
+// died. fn may find that its ctx has ended meanwhile.
 //
-// For a job that is due at fixed times choose less than the time between two of them, by more than the machines' clocks
-// and the delays of their starts differ: with a period of a whole hour, an hourly job that began late would have its
-// next run refused. At least 1 ms, at most a hundred years; otherwise the error is ErrInvalidOption.
-//
-// If ran is true, the error is fn's, joined with that of [Hold.UnlockAfter]. After ErrLost the lock may be free before
-// the period is over, and another process may have run the job meanwhile. The job runs at most once under the same
-// limits as the lock: see "What is not guaranteed" in the package comment. If ran is false, it is that of a TryLock
-// with a waitTime of 0 for another reason than that the lock is held, or says why the server did not confirm the
-// period: nothing was run then, and the lock is released.
+// For a job at fixed times choose a period below the time between two of them, by more than the differences between the
+// machines' clocks and start delays. At least 1 ms, at most a hundred years; otherwise the error is ErrInvalidOption.
+// The job runs at most once under the limits of the lock: see "What is not guaranteed" in the package comment.
 func (l *Lock) DoOnce(ctx context.Context, period time.Duration,
 	fn func(ctx context.Context) error) (ran bool, err error) {
 	if err := session.CheckRange("period", period, time.Millisecond); err != nil {
@@ -60,7 +56,7 @@ func (l *Lock) DoOnce(ctx context.Context, period time.Duration,
 		return false, err
 	}
 	if err := hold.begin(ctx, period); err != nil {
-		if script.NotAnswered(err) { // the release will not be, either
+		if script.NotAnswered(err) { // the server will not answer the release either, so the caller does not wait for it
 			hold.client().session.Finish(func() { hold.discard(ctx) })
 		} else {
 			hold.discard(ctx)
@@ -70,50 +66,60 @@ func (l *Lock) DoOnce(ctx context.Context, period time.Duration,
 	return true, hold.do(ctx, fn, func(ctx context.Context) error { return hold.UnlockAfter(ctx, period) })
 }
 
-// acquireOnce acquires the lock for DoOnce, or says that another has begun. Two calls, A and B: A acquires, B is
-// refused, the ctx of A ends and A releases what it has not begun. If B took A for one that runs, neither would. What A
-// does then takes it a round trip.
+// acquireOnce acquires the lock for DoOnce, or reports that another call has begun. A holder that has not begun may
+// give up, because its ctx ends, and then no call would run fn:
+//
+//	A                                B
+//	acquires
+//	                                 is refused
+//	ctx ends before the period
+//	is confirmed: releases
+//	                                 returns ran=false for a job that did not run
+//
+// So B tries again while the holder's lease does not show that its period has begun: while the lease is not longer than
+// the longest lease of this lock. A's release takes a round trip. B tries up to five times more, at intervals that add
+// up to 62 ms or to five round trips, whichever is longer.
 func (l *Lock) acquireOnce(ctx context.Context) (hold *Hold, begun bool, err error) {
-	for n := 0; ; n++ {
-		asked := time.Now()
+	for attempt := 0; ; attempt++ {
+		sentAt := time.Now()
 		hold, err = l.acquire(Detach(ctx), terms{lease: l.terms.lease, label: l.terms.label})
 		var refused *NotAcquiredError
 		if !errors.As(err, &refused) || ctx.Err() != nil {
 			return hold, false, err
 		}
-		if n == 5 || refused.Foreign || refused.NoEnd || refused.Lease > l.form.longest(l.terms.lease) {
+		if attempt == 5 || refused.Foreign || refused.NoEnd || refused.Lease > l.form.longest(l.terms.lease) {
 			return nil, true, nil
 		}
-		if !script.Pause(ctx, max(script.Backoff(n), time.Since(asked))) {
+		if !script.Pause(ctx, max(script.Backoff(attempt), time.Since(sentAt))) {
 			refused.cause = errs.Ended(ctx)
 			return nil, false, refused
 		}
 	}
 }
 
-// begin has the server keep the lock until d after it was acquired, whatever becomes of the process. A call that has
-// begun is not cancelled: another that found the lock taken may have said that this one runs.
-func (x *Hold) begin(ctx context.Context, d time.Duration) error {
+// begin makes the server keep the lock until minimum after its acquisition, even if the process dies. Once sent, the
+// call is not cancelled: another DoOnce that found the lock taken may have returned because this one runs.
+func (x *Hold) begin(ctx context.Context, minimum time.Duration) error {
 	if ended := errs.Ended(ctx); ended != nil {
 		return fmt.Errorf("%w: %w", errs.ErrNotAcquired, ended)
 	}
 	if x.parts != nil {
-		return x.parts.begin(ctx, d)
+		return x.parts.begin(ctx, minimum)
 	}
-	own := ownerOf(x.h)
-	c := own.lock.c
+	holding := ownerOf(x.h)
+	client := holding.lock.c
 	x.h.Bar()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), client.opts.CallTimeout)
 	defer cancel()
-	rest := x.h.Began + d - time.Since(c.session.Base)
-	return own.lock.runBegin(ctx, own.Lease.Owner, max(rest, time.Millisecond))
+	remaining := x.h.Began + minimum - time.Since(client.session.Base)
+	return holding.lock.runKeepAtLeast(ctx, holding.Lease.Owner, max(remaining, time.Millisecond))
 }
 
-// do runs fn under the hold, and ends that.
+// do runs fn under the hold, and then ends the hold.
 func (x *Hold) do(ctx context.Context, fn, end func(ctx context.Context) error) (err error) {
 	defer func() {
-		if e := end(ctx); e != nil {
-			err = errors.Join(err, e)
+		if endErr := end(ctx); endErr != nil {
+			err = errors.Join(err, endErr)
 		}
 	}()
 	return fn(x.Context(ctx))

@@ -9,11 +9,14 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// ForceUnlock takes the lock from the owners that hold it at the time of the call, and wakes the waiters. It reports
-// whether it was held. A holder learns of it, as ErrLost, at its next renewal, or at once if its client tracks the key,
-// or if it is a holder of this client and the lock is not a read-write one. Until then it may act at the same time as
-// the next holder. An owner that acquires the lock during the call keeps it. The errors are those of [Lock.IsLocked];
-// after ErrUnknownOutcome the lock may have been taken.
+// ForceUnlock removes the owners that hold the lock at the time of the call, and wakes the waiters. It reports whether
+// the lock was held. An owner that acquires the lock during the call keeps it.
+//
+// A removed holder gets ErrLost at its next renewal. It gets ErrLost at once if its client tracks the key, or if it is
+// a holder of this client and the lock is not a read-write one. Until then it may act at the same time as the next
+// holder.
+//
+// The errors are those of [Lock.IsLocked]; after ErrUnknownOutcome the owners may have been removed.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if l.bad != nil {
 		return false, l.bad
@@ -23,40 +26,40 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 
 func (l *single) forceUnlock(ctx context.Context) (bool, error) {
 	return session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (bool, error) {
-		r, err := l.c.runInspect(ctx, l.key, false)
-		if err != nil || !r.locked {
+		reply, err := l.c.runInspect(ctx, l.key, false)
+		if err != nil || !reply.locked {
 			return false, err
 		}
-		fields := r.fields
+		fields := reply.fields
 		if holds := l.kind.holds; holds != nil {
 			fields = maps.Clone(fields)
 			maps.DeleteFunc(fields, func(field, _ string) bool { return !holds(field) })
 		}
-		removed, err := l.evict(ctx, fields)
+		removed, err := l.removeOwners(ctx, fields)
 		return removed > 0, err
 	})
 }
 
-// evict takes the lock from the owners of these fields of its hash, hands it over or wakes its waiters, and returns how
-// many of them held it still.
-func (l *single) evict(ctx context.Context, fields map[string]string) (removed int64, err error) {
+// removeOwners removes the owners of these fields from the lock's hash, and hands the lock over or wakes its waiters.
+// It returns how many of them still held the lock.
+func (l *single) removeOwners(ctx context.Context, fields map[string]string) (removed int64, err error) {
 	owners := make([]string, 0, len(fields))
-	var more []string
+	var timeoutKeys []string
 	for field, count := range fields {
 		if strings.HasSuffix(field, "!") {
 			continue
 		}
 		owners = append(owners, field)
 		if l.kind.gone != nil {
-			more = append(more, l.kind.gone(l, field, count)...)
+			timeoutKeys = append(timeoutKeys, l.kind.gone(l, field, count)...)
 		}
 	}
-	removed, err = l.runForce(ctx, owners, more)
+	removed, err = l.runForce(ctx, owners, timeoutKeys)
 	if err == nil {
 		l.c.waiters.Wake(l.key)
-		for _, o := range owners { // those of this client learn of it now
-			if held := l.c.engine.Find(l.leaseKey(o), o); held != nil {
-				l.c.engine.Lost(held, errs.ErrLost)
+		for _, owner := range owners { // end the holds of this client at once, before their next renewal
+			if registered := l.c.engine.Find(l.leaseKey(owner), owner); registered != nil {
+				l.c.engine.Lost(registered, errs.ErrLost)
 			}
 		}
 	}

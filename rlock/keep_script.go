@@ -16,8 +16,8 @@ var (
 	lookScript = load("look at what is kept", "look").Reads()
 )
 
-// keepKeys are the keys of keep.lua, or of rw_keep.lua, in which a writer has the lock in place of a reader's timeout
-// key.
+// keepKeys returns the keys of keep.lua, or of rw_keep.lua, in which a writer passes the lock in place of a reader's
+// timeout key.
 func (l *single) keepKeys(owner string) []string {
 	keys := l.kind.keepKeys(l, owner)
 	if l.c.heartbeat > 0 {
@@ -26,32 +26,34 @@ func (l *single) keepKeys(owner string) []string {
 	return keys
 }
 
-// keptKey is there while a hold is left to the end of its lease, which heartbeats have no say in.
+// keptKey returns the key that exists while a hold is kept until the end of its lease. Missing heartbeats do not end
+// such a hold.
 func keptKey(key, owner string) string { return keyname.Prefix("redlatch_kept", key) + ":" + owner }
 
-// runKeep leaves owner's hold to the end of a lease that is counted from now.
+// runKeep ends owner's hold, and keeps the lock until the end of a lease that counts from now.
 func (l *single) runKeep(ctx context.Context, owner string, lease time.Duration) (releaseStatus, error) {
 	args := []string{l.field(owner), script.Millis(lease)}
-	m, err := l.c.runner.Attempt(ctx, script.Call{Script: l.kind.keep, Keys: l.keepKeys(owner), Args: args})
+	reply, err := l.c.runner.Attempt(ctx, script.Call{Script: l.kind.keep, Keys: l.keepKeys(owner), Args: args})
 	if err != nil {
 		return 0, err
 	}
-	v, err := script.Integer("keep", m)
-	if releaseStatus(v) == releaseLook {
+	status, err := script.Integer("keep", reply)
+	if releaseStatus(status) == releaseLook {
 		l.trim(ctx)
 		return releaseDone, err
 	}
-	return releaseStatus(v), err
+	return releaseStatus(status), err
 }
 
-// runBegin has the lock of an owner that goes on last for at least as long from now, whatever becomes of its process.
-func (l *single) runBegin(ctx context.Context, owner string, least time.Duration) error {
-	args := []string{l.field(owner), script.Millis(least), "1"}
-	m, err := l.c.runner.Do(ctx, script.Call{Script: l.kind.keep, Keys: l.keepKeys(owner), Args: args})
+// runKeepAtLeast makes the hold of an owner last for at least minimum from now, even if its process dies. The owner
+// goes on holding the lock.
+func (l *single) runKeepAtLeast(ctx context.Context, owner string, minimum time.Duration) error {
+	args := []string{l.field(owner), script.Millis(minimum), "1"}
+	reply, err := l.c.runner.Do(ctx, script.Call{Script: l.kind.keep, Keys: l.keepKeys(owner), Args: args})
 	if err != nil {
 		return err
 	}
-	switch v, err := script.Integer("keep", m); releaseStatus(v) {
+	switch status, err := script.Integer("keep", reply); releaseStatus(status) {
 	case releaseLook:
 		l.trim(ctx)
 		return nil
@@ -62,19 +64,20 @@ func (l *single) runBegin(ctx context.Context, owner string, least time.Duration
 	}
 }
 
-// runLook has waiters look at a lock that is kept. Where that fails they look when they poll.
+// runLook notifies waiters that a kept lock may end earlier than they expect. If the call fails, they learn of it when
+// they poll.
 //
 //	waiter                          holder                        server
-//	asks: held, 30 s left
+//	request: held, 30 s left
 //	sleeps for its PollCap
 //	                                UnlockAfter: keep             ends in 200 ms
-//	                                look                          tells the first in line
-//	asks: held, 200 ms left
+//	                                look                          notifies the first in the queue
+//	request: held, 200 ms left
 //	sleeps until then
 //
-// A waiter that asks between the two gets the end, and one more message to look.
+// A waiter whose request comes between keep and look gets the new end, and one more message.
 func (l *single) runLook(ctx context.Context) {
-	_, _ = l.c.runner.Attempt(ctx, // if it fails, waiters poll
+	_, _ = l.c.runner.Attempt(ctx, // after a failure, waiters poll
 		script.Call{Script: lookScript, Keys: []string{l.keys[l.kind.queue]},
 			Args: []string{l.c.publish, l.channel, l.grants}})
 }

@@ -11,40 +11,41 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// aliveOf is where the holder or waiter of that id has its heartbeats for a lock; "" if it has none.
-func aliveOf(key, owner string) string {
+// heartbeatKeyOf returns the key of the heartbeats of a holder or waiter of the lock key; "" if it sends none.
+func heartbeatKeyOf(key, owner string) string {
 	if lease.TrustIn(owner) == 0 {
 		return ""
 	}
-	return saidBy(key, owner)
+	return processKeyOf(key, owner)
 }
 
-// saidBy is where the process of an owner says who it is, with heartbeats or without; "" if it is not of this library.
-func saidBy(key, owner string) string {
+// processKeyOf returns the key with the process name of an owner, with heartbeats or without; "" if the owner is not of
+// this library.
+func processKeyOf(key, owner string) string {
 	if !lease.Ours(owner) {
 		return ""
 	}
 	return lease.BeatKeyFor(owner[:36], key)
 }
 
-// monitor takes locks that this process waits for from processes that are gone:
+// monitor takes locks that this process waits for from crashed processes:
 //
-//  1. While a client with Liveness holds anything, it moves the expiry of one key on, every heartbeat; in a Cluster one
-//     for each sixteenth of the slots in which it holds something. Its connection id says for how long it is trusted
-//     after one: three heartbeats.
+//  1. While a client with Liveness holds anything, every heartbeat moves the expiry of one key; in a Cluster, of one
+//     key for each sixteenth of the slots in which it holds something. Its connection id carries its trust: a heartbeat
+//     is valid for three intervals.
 //
-//  2. Each of its holds lasts until (before the last confirmed heartbeat was sent, or since when the hold may exist) +
-//     trust - margin, if its lease does not end before (lease.Heartbeats).
+//  2. Each of its holds lasts until max(send time of the last confirmed heartbeat, earliest start of the hold) + trust
+//     - margin, or until its lease ends, if that is earlier (lease.Heartbeats).
 //
-//  3. While any acquisition waits, the monitor looks every half heartbeat at the lock and at the keys of its holders. A
-//     hold that it has seen for the trust, by its own clock, with the key unchanged or missing all the time, it
-//     removes, by owner, as ForceUnlock does (lease.Monitor).
+//  3. While any acquisition waits, the monitor reads every half heartbeat the lock and the keys of its holders. It
+//     removes a hold, by owner, as ForceUnlock does, if for the whole trust, by its own clock, it has seen that hold
+//     with an unchanged or missing key (lease.Monitor).
 //
-//  4. Before that it asks whether the lock is kept by UnlockAfter (keptKey).
+//  4. Before the removal it checks whether UnlockAfter keeps the lock (keptKey).
 //
-// By a key that expired too early it would take every lock from living holders (the suite of internal/contract deletes
-// such keys). Whether a holder has heartbeats shows in the whole shape of its owner: the value of a Plain lock may be
-// any text of another program (TestLiveness_HoldOfAnotherProgram_IsNotTaken).
+// A key that expires too early would cost living holders their locks (the suite of internal/contract deletes such
+// keys). The monitor recognizes a holder with heartbeats by the whole shape of its owner, because the value of a Plain
+// lock may be any text of another program (TestLiveness_HoldOfAnotherProgram_IsNotTaken).
 type monitor struct{ *lease.Monitor }
 
 type watchKey struct {
@@ -52,64 +53,66 @@ type watchKey struct {
 	kind *kind
 }
 
-// watchedLock is a lock that is waited for.
+// watchedLock is a lock that a call waits for.
 type watchedLock struct {
-	l      *single
-	fields map[string]string // as it was looked at last
+	lock   *single
+	fields map[string]string // the fields of its hash by the latest reply
 }
 
-func newMonitor(c *Client) *monitor {
-	return &monitor{lease.NewMonitor(c.runner, c.heartbeat, c.opts.CallTimeout, c.session.Background)}
+func newMonitor(client *Client) *monitor {
+	return &monitor{lease.NewMonitor(client.runner, client.heartbeat, client.opts.CallTimeout, client.session.Background)}
 }
 
-// watch has l watched until unwatch.
-func (m *monitor) watch(l *single) { m.Watch(watchKey{l.key, l.kind}, &watchedLock{l: l}) }
+// watch makes the monitor read the lock until unwatch.
+func (m *monitor) watch(lock *single) {
+	m.Watch(watchKey{lock.key, lock.kind}, &watchedLock{lock: lock})
+}
 
-func (m *monitor) unwatch(l *single) { m.Unwatch(watchKey{l.key, l.kind}) }
+func (m *monitor) unwatch(lock *single) { m.Unwatch(watchKey{lock.key, lock.kind}) }
 
 // Holds implements lease.Watched.
 func (w *watchedLock) Holds(ctx context.Context) (holds []lease.Hold, err error) {
-	c := w.l.c
-	r, err := c.runInspect(ctx, w.l.key, false)
+	client := w.lock.c
+	reply, err := client.runInspect(ctx, w.lock.key, false)
 	if err != nil {
 		return nil, err
 	}
-	w.fields = r.fields
-	for field := range r.fields {
-		if strings.HasSuffix(field, "!") || field == "mode" || strings.HasPrefix(field, c.session.ID) {
+	w.fields = reply.fields
+	for field := range reply.fields {
+		if strings.HasSuffix(field, "!") || field == "mode" || strings.HasPrefix(field, client.session.ID) {
 			continue
 		}
-		if alive := aliveOf(w.l.key, field); alive != "" {
-			holds = append(holds, lease.Hold{Owner: field, Beat: alive, Trust: lease.TrustIn(field)})
+		if heartbeatKey := heartbeatKeyOf(w.lock.key, field); heartbeatKey != "" {
+			holds = append(holds, lease.Hold{Owner: field, Beat: heartbeatKey, Trust: lease.TrustIn(field)})
 		}
 	}
 	return holds, nil
 }
 
 // TakeOver implements lease.Watched: it removes holds, and wakes the waiters or hands the lock over.
-func (w *watchedLock) TakeOver(ctx context.Context, gone []lease.Hold) {
-	l := w.l
-	fields := make(map[string]string, len(gone))
-	for _, h := range gone {
-		kept := keptKey(l.key, strings.TrimSuffix(h.Owner, ":write"))
-		n, err := l.c.runner.Attempt(ctx, script.Call{
-			Script: script.Plain("exists"), Keys: []string{kept},
-			Command: func(b rueidis.Builder) rueidis.Completed { return b.Exists().Key(kept).Build() },
+func (w *watchedLock) TakeOver(ctx context.Context, expired []lease.Hold) {
+	lock := w.lock
+	fields := make(map[string]string, len(expired))
+	for _, hold := range expired {
+		marker := keptKey(lock.key, strings.TrimSuffix(hold.Owner, ":write"))
+		reply, err := lock.c.runner.Attempt(ctx, script.Call{
+			Script: script.Plain("exists"), Keys: []string{marker},
+			Command: func(builder rueidis.Builder) rueidis.Completed { return builder.Exists().Key(marker).Build() },
 		})
-		if v, bad := n.AsInt64(); err == nil && bad == nil && v == 0 {
-			fields[h.Owner] = w.fields[h.Owner]
+		if count, countErr := reply.AsInt64(); err == nil && countErr == nil && count == 0 {
+			fields[hold.Owner] = w.fields[hold.Owner]
 		}
 	}
 	if len(fields) == 0 {
 		return
 	}
-	removed, err := l.evict(ctx, fields)
+	removed, err := lock.removeOwners(ctx, fields)
 	if err != nil || removed == 0 {
-		return // next time, or it was over anyway
+		return // the next check tries again, or the holds had ended
 	}
 	for field := range fields {
-		l.c.session.Logger.Warn("redlatch: took a lock from a process without a heartbeat", "name", l.name, "owner",
+		lock.c.session.Logger.Warn("redlatch: took a lock from a process without a heartbeat", "name", lock.name, "owner",
 			strings.TrimSuffix(field, ":write"))
 	}
-	l.c.session.Tell(context.WithoutCancel(ctx), errs.Event{Kind: errs.EventTakenOver, Name: l.name, N: removed})
+	lock.c.session.Tell(context.WithoutCancel(ctx), errs.Event{Kind: errs.EventTakenOver, Name: lock.name, N: removed})
 }

@@ -8,12 +8,12 @@ import (
 
 var lockedScript = load("is locked", "locked").Reads()
 
-// runLocked asks whether a lock, or a side of one, is held.
+// runLocked reports whether a lock, or a side of a read-write lock, is held.
 func (l *single) runLocked(ctx context.Context) (bool, error) {
-	m, err := l.c.runner.Do(ctx, l.kind.locked(l))
+	reply, err := l.c.runner.Do(ctx, l.kind.locked(l))
 	if err != nil {
 		return false, err
 	}
-	n, err := script.Integer("is locked", m)
-	return n > 0, err
+	holders, err := script.Integer("is locked", reply)
+	return holders > 0, err
 }
