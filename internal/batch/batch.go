@@ -286,7 +286,7 @@ func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, canShare bool) (none A, _
 	return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, gaveUp)
 }
 
-// alone sends one request on the caller's goroutine.
+// sendAlone sends one request on the caller's goroutine.
 func (l *Batcher[Q, A]) sendAlone(ctx context.Context, request *Request[Q, A]) (A, error) {
 	defer func() {
 		if following := l.startNext(); following != nil {
