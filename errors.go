@@ -9,7 +9,7 @@ var (
 	// ErrNotAcquired: another owner held the lock, the permits or the leadership for as long as the caller was willing to
 	// wait. Nothing is held; try later. If ctx ended, the error is joined with ctx's error and cause, even if nothing was
 	// known of a holder by then, or a request was under way: what that may still take is released in the background. A
-	// handler checks for context.Canceled first. errors.As gives rlock's and rsemaphore's *NotAcquiredError.
+	// handler checks for context.Canceled first. errors.As gives a *NotAcquiredError of a lock or of permits.
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrLost: a hold, permit or leadership ended without being released. Its lease ran out, its heartbeats were not
 	// confirmed, or its key was deleted, evicted or taken over. Another owner may have it. Stop, and have the resource
@@ -85,3 +85,26 @@ var (
 	// the name free.
 	ErrCorrupt = errs.ErrCorrupt
 )
+
+// NotAcquiredError is what an ErrNotAcquired of a lock or of permits says. All fields are of the last answer to the
+// call:
+//
+//   - Name of the lock or semaphore, or of the member of a Multi that another owner held; N, how many permits were
+//     asked for, and 0 of a lock; Waited, how long the call took.
+//   - Lease, how long the holder's lease lasts unless it is renewed; of permits, how long until enough leases have run
+//     out. It is negative if that is not known. It bounds how long a dead holder keeps the lock, and says nothing about
+//     the work that is left: a lease that is renewed has two thirds of its length left, 20 s by default. So send as
+//     Retry-After how long the work usually takes.
+//   - Holders, ten at most; nil if they are not known. They are asked for only if the call has waited for at least 100
+//     ms and was not cancelled: the call then returns up to 20 ms later, and sends one call, and one for each process
+//     that holds. Calls of a process for one name share that, ten times in a second at most.
+//   - Cause, the error and cause of ctx, if ctx ended; Unheard, ctx ended before anything was known of a holder.
+//   - Ours: this client holds the lock. If the hold is the caller's own, acquire under its Context to re-enter it.
+//   - Foreign: the holder is not of this library; NoEnd: the lock has no end, so ForceUnlock takes it. If both are
+//     true, check whether two programs use one name: a lock of Redisson has an end.
+//   - Kind: "string" or "hash", if the lock is held as another kind of lock, as while a service moves between kinds.
+type NotAcquiredError = errs.NotAcquiredError
+
+// Holder is one owner of a lock, or one permit of a semaphore that is held: its ID (a lock's Owner), N (how many
+// permits, or how often the owner holds the lock), Client, Label, Process and Lease, and whether it is a writer.
+type Holder = errs.Holder

@@ -165,9 +165,7 @@ func (p *page) ask(ctx context.Context, clients []*client) {
 func (o *object) lock(s rlock.State) {
 	o.Held, o.Left, o.Known, o.Queues = s.Locked, left(s.Lease), true, true
 	for _, h := range s.Holders {
-		o.Holders.add(person{Owner: short(string(h.Owner)), Label: h.Owner.Label(), Process: h.Process,
-			Here: o.here(string(h.Owner)), Left: left(h.Lease),
-			Count: int64(h.Count), Write: h.Write}, mostNamed)
+		o.holder(h)
 	}
 	for _, w := range s.Waiters {
 		x := person{Owner: short(string(w.Owner)), Label: w.Owner.Label(), Process: w.Process, Here: o.here(string(w.Owner)),
@@ -186,7 +184,7 @@ func (o *object) semaphore(s rsemaphore.SemaphoreState) {
 	o.room(int64(s.Capacity), int64(s.Available))
 	o.Known = true
 	for _, h := range s.Permits {
-		o.permit(h)
+		o.holder(h)
 	}
 }
 
@@ -207,9 +205,9 @@ func (o *object) room(capacity, free int64) {
 	o.Held, o.Capacity, o.Free = free < capacity, &capacity, &free
 }
 
-func (o *object) permit(h rsemaphore.Holder) {
-	o.Holders.add(person{Owner: short(h.ID), Label: h.Label, Process: h.Process, Here: h.Client != "" && o.here(h.Client),
-		Left: left(h.Lease), Count: int64(h.N)}, mostNamed)
+func (o *object) holder(h redlatch.Holder) {
+	o.Holders.add(person{Owner: short(h.ID), Label: h.Label, Process: h.Process, Here: o.here(h.Client),
+		Left: left(h.Lease), Count: int64(h.N), Write: h.Write}, mostNamed)
 }
 
 // here reports whether an owner, or the beginning of the id of a client, is of this process.

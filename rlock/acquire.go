@@ -61,7 +61,7 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 			if seen.holder.other() {
 				refused.Kind = l.kind.otherwise()
 			}
-			if !refused.unheard {
+			if !refused.Unheard {
 				refused.Holders = l.holders(ctx, waited)
 			}
 		}
@@ -122,7 +122,7 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, p
 func ending(name string, waited time.Duration, unsure bool) wait.Ending {
 	return wait.Ending{Package: "rlock", Name: name, Unsure: unsure, TakesBack: true,
 		Contended: func(g *wait.GaveUp) error {
-			return &NotAcquiredError{Name: name, Lease: g.Left, Waited: waited, cause: g.Cause, unheard: g.Failure != nil}
+			return &NotAcquiredError{Name: name, Lease: g.Left, Waited: waited, Cause: g.Cause, Unheard: g.Failure != nil}
 		}}
 }
 

@@ -91,7 +91,7 @@ func (l *Lock) acquireOnce(ctx context.Context) (hold *Hold, begun bool, err err
 			return nil, true, nil
 		}
 		if !script.Pause(ctx, max(script.Backoff(attempt), time.Since(sentAt))) {
-			refused.cause = errs.Ended(ctx)
+			refused.Cause = errs.Ended(ctx)
 			return nil, false, refused
 		}
 	}

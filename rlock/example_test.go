@@ -122,7 +122,7 @@ func ExampleLock_TryLock() {
 	_, err = lock.TryLock(ctx, 150*time.Millisecond, 0)
 	if errors.As(err, &busy) {
 		for _, h := range busy.Holders {
-			log.Println("held by", h.Process, h.Owner, h.Lease) // web-3:4121 5f1c36d2-9d4e-8a10-9c3f-0b7d24e6a1f8:12 29.8s
+			log.Println("held by", h.Process, h.ID, h.Lease) // web-3:4121 5f1c36d2-9d4e-8a10-9c3f-0b7d24e6a1f8:12 29.8s
 		}
 	}
 

@@ -28,7 +28,7 @@ func ExampleLock_Inspect() {
 		fmt.Printf("%s: locked: %t for up to %v\n", state.Name, state.Locked, state.Lease.Round(time.Minute))
 	}
 	holder := func(h rlock.Holder) {
-		fmt.Printf("%q, %d time(s)\n", h.Owner.Label(), h.Count)
+		fmt.Printf("%q, %d time(s)\n", h.Label, h.N)
 	}
 	waiter := func(w rlock.Waiter) {
 		fmt.Printf("%q waits for %v\n", w.Owner.Label(), w.Waiting)

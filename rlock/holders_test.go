@@ -45,13 +45,13 @@ func TestNotAcquired_OtherProgram_NamesItsOwner(t *testing.T) {
 		migrated := named(t, r.locks.Reentrant("redsync"))
 		require.Equal(t, "string", migrated.Kind)
 		require.Len(t, migrated.Holders, 1)
-		require.EqualValues(t, "b64==", migrated.Holders[0].Owner)
+		require.EqualValues(t, "b64==", migrated.Holders[0].ID)
 		require.Regexp(t, `held by owner "b64==", lease ends in .* \(the holder is not of this library\) \(it is held as`,
 			migrated.Error())
 
 		refused := named(t, r.locks.Reentrant("java"))
 		require.Len(t, refused.Holders, 1)
-		require.EqualValues(t, java, refused.Holders[0].Owner)
+		require.EqualValues(t, java, refused.Holders[0].ID)
 		require.Empty(t, refused.Holders[0].Process)
 		require.True(t, refused.Foreign)
 		require.ErrorContains(t, refused, `held by owner "`+java+`", lease ends in`)
@@ -67,7 +67,7 @@ func TestNotAcquired_ManyReaders_AreNotAllNamed(t *testing.T) {
 	}
 	refused := named(t, other.locks.ReadWrite("rw").Write())
 	require.Len(t, refused.Holders, 10)
-	require.Equal(t, "a reader", refused.Holders[0].Owner.Label())
+	require.Equal(t, "a reader", refused.Holders[0].Label)
 	require.ErrorContains(t, refused, ", 7 more")
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -33,21 +34,9 @@ type State struct {
 	Members []State
 }
 
-// Holder is one owner of a lock. There is more than one if the first hold was joined, or if there are several readers.
-type Holder struct {
-	Owner Owner
-	// Count is how often the owner holds the lock by the server's record. An owner of this library counts once, also when
-	// it was re-entered.
-	Count int
-	// Process is Options.Process of the holder's client. It is "" in four cases: the client first held something less than
-	// a second ago (with Liveness: holds anything for less than a heartbeat), has no right to write it, is Redisson's, or
-	// belongs to a process beyond the first hundred.
-	Process string
-	// Lease is the holder's own if the hold was joined or is a reader's, otherwise the lock's. It is 0 if it has run out.
-	Lease time.Duration
-	// Write marks the writer of a read-write lock. Its read holds are separate holders.
-	Write bool
-}
+// Holder is one owner of a lock: [Holder].ID is its [Owner]. There is more than one if the first hold was joined, or if
+// there are several readers. It is redlatch.Holder, which is one type for locks and permits.
+type Holder = errs.Holder
 
 // Waiter is an entry of a lock's queue on the server. Other callers of its process may wait behind it.
 type Waiter struct {
@@ -115,8 +104,9 @@ func (l *single) fillState(state *State, reply inspectReply) {
 		if state.Mode != "" {
 			owner, write = strings.CutSuffix(field, ":write")
 		}
-		holder := Holder{Owner: Owner(owner), Lease: reply.leaseLeft, Write: write}
-		holder.Count, _ = strconv.Atoi(value)
+		holder := Holder{ID: owner, Client: lease.ClientIn(owner), Label: Owner(owner).Label(), Lease: reply.leaseLeft,
+			Write: write}
+		holder.N, _ = strconv.Atoi(value)
 		end, bounded := reply.ends[field]
 		if ownEnd, err := strconv.ParseInt(reply.fields[field+"!"], 10, 64); err == nil {
 			end, bounded = max(ownEnd, -ownEnd), true // negative after UnlockAfter: see keep.lua
@@ -126,7 +116,7 @@ func (l *single) fillState(state *State, reply inspectReply) {
 		}
 		state.Holders = append(state.Holders, holder)
 	}
-	slices.SortFunc(state.Holders, func(a, b Holder) int { return strings.Compare(string(a.Owner), string(b.Owner)) })
+	slices.SortFunc(state.Holders, func(a, b Holder) int { return strings.Compare(a.ID, b.ID) })
 	for _, waiting := range reply.waiting {
 		waiter := Waiter{Owner: Owner(waiting.owner), Write: waiting.write}
 		if waiting.queuedAt > 0 {
@@ -141,7 +131,7 @@ func (l *single) nameProcesses(ctx context.Context, state *State) {
 	var processKeys []string
 	forEach := func(do func(owner Owner, process *string)) {
 		for i := range state.Holders {
-			do(state.Holders[i].Owner, &state.Holders[i].Process)
+			do(Owner(state.Holders[i].ID), &state.Holders[i].Process)
 		}
 		for i := range state.Waiters {
 			do(state.Waiters[i].Owner, &state.Waiters[i].Process)

@@ -114,7 +114,7 @@ func TestJoin_JoinerDies_BlocksForItsLeaseOnly(t *testing.T) {
 			st, err := a.locks.Reentrant("l").Inspect(within(t))
 			require.NoError(t, err)
 			for _, h := range st.Holders {
-				if h.Owner == dead2.Owner() {
+				if h.ID == string(dead2.Owner()) {
 					return h.Lease == 0
 				}
 			}
@@ -139,7 +139,7 @@ func TestJoin_ParentDies_BlocksNobodyAfterItsJoiner(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, st.Locked, "the joiner holds on")
 		for _, h := range st.Holders {
-			if h.Owner == parent.Owner() {
+			if h.ID == string(parent.Owner()) {
 				return h.Lease == 0
 			}
 		}

@@ -213,8 +213,8 @@ func TestInspect_Waiters_AreInOrder(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, state.Locked)
 		require.Len(t, state.Holders, 1)
-		require.Equal(t, h.Owner(), state.Holders[0].Owner)
-		require.Equal(t, "job", state.Holders[0].Owner.Label())
+		require.Equal(t, string(h.Owner()), state.Holders[0].ID)
+		require.Equal(t, "job", state.Holders[0].Label)
 		require.Equal(t, "shop/web-1", state.Holders[0].Process)
 		for n, w := range state.Waiters {
 			require.Equal(t, fmt.Sprint("waiter ", n), w.Owner.Label())
@@ -238,7 +238,7 @@ func TestInspect_Waiters_AreInOrder(t *testing.T) {
 	state, err := p.Inspect(within(t))
 	require.NoError(t, err)
 	require.Equal(t, long, state.Name)
-	require.Equal(t, ph.Owner(), state.Holders[0].Owner)
+	require.Equal(t, string(ph.Owner()), state.Holders[0].ID)
 }
 
 func TestInspect_RightToTheLockAlone_ShowsIt(t *testing.T) {
@@ -252,7 +252,7 @@ func TestInspect_RightToTheLockAlone_ShowsIt(t *testing.T) {
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	state, err := narrow.locks.Reentrant("l").Inspect(within(t))
 	require.NoError(t, err)
-	require.Equal(t, h.Owner(), state.Holders[0].Owner)
+	require.Equal(t, string(h.Owner()), state.Holders[0].ID)
 }
 
 func TestInspect_Multi_ShowsItsMembers(t *testing.T) {
@@ -279,7 +279,7 @@ func TestInspect_Multi_ShowsItsMembers(t *testing.T) {
 		require.Equal(t, both.Name(), state.Name)
 		require.Greater(t, state.Lease, lease/2)
 		for _, m := range state.Members {
-			require.Equal(t, "job", m.Holders[0].Owner.Label())
+			require.Equal(t, "job", m.Holders[0].Label)
 		}
 		token, _ := h.Token()
 		require.Equal(t, token, state.Members[1].Token)

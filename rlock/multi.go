@@ -197,9 +197,9 @@ func (t *together) ended(ctx context.Context, name string, why error) (lost bool
 	case errors.Is(why, errs.ErrMaxHold):
 		return false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, errs.ErrMaxHold, t.q.name)
 	}
-	e := &NotAcquiredError{Name: name, Lease: -1, Waited: time.Since(t.began), cause: errLostMeanwhile}
+	e := &NotAcquiredError{Name: name, Lease: -1, Waited: time.Since(t.began), Cause: errLostMeanwhile}
 	if ctx.Err() != nil {
-		e.cause = fmt.Errorf("%w: %w", e.cause, context.Cause(ctx))
+		e.Cause = fmt.Errorf("%w: %w", e.Cause, context.Cause(ctx))
 	}
 	return true, e
 }
@@ -232,7 +232,7 @@ func (t *together) applyLease(caller context.Context, p *parts) error {
 	}
 	err := errors.Join(failed...)
 	if cause := errs.Ended(caller); cause != nil && errs.IsCut(err) {
-		return &NotAcquiredError{Name: t.q.name, Lease: -1, Waited: time.Since(t.began), cause: cause, unheard: true}
+		return &NotAcquiredError{Name: t.q.name, Lease: -1, Waited: time.Since(t.began), Cause: cause, Unheard: true}
 	}
 	return err
 }

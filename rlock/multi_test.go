@@ -317,7 +317,7 @@ func TestMulti_Label_GoesToMembersWithoutOne(t *testing.T) {
 	for name, label := range map[string]string{"a": "own", "b": "of all"} {
 		s, err := r.locks.Reentrant(name).Inspect(within(t))
 		require.NoError(t, err)
-		require.Equal(t, label, s.Holders[0].Owner.Label())
+		require.Equal(t, label, s.Holders[0].Label)
 	}
 	require.NoError(t, h.Unlock(within(t)))
 }

@@ -103,7 +103,7 @@ func TestProcessName_Cluster_IsShown(t *testing.T) {
 		})
 		redistest.Eventually(t, 30*time.Second, "a refusal names the process", func() bool {
 			holder := named(t, other.locks.Reentrant(name)).Holders[0] // a short patience may not suffice for the process
-			require.Equal(t, holds[i].Owner(), holder.Owner)
+			require.Equal(t, string(holds[i].Owner()), holder.ID)
 			return holder.Process == "worker"
 		})
 		require.NoError(t, holds[i].Unlock(within(t)))

@@ -329,15 +329,15 @@ func (a *quorumAcquisition) count(t roundResult) (wait.Answer, error) {
 		case err == nil:
 		case errors.Is(err, errs.ErrClosed):
 			return wait.Answer{}, fmt.Errorf("%q: %w", a.q.name, errs.ErrClosed)
-		case errors.As(err, &contended) && contended.cause == nil:
+		case errors.As(err, &contended) && contended.Cause == nil:
 			held++
 			if contended.Lease >= 0 {
 				lefts = append(lefts, contended.Lease)
 			}
 		case script.NotAnswered(err), errors.As(err, &contended):
 			away++
-			if contended != nil && contended.unheard { // of the server: the round was over before it answered
-				err = fmt.Errorf("%w: %q: %w", errs.ErrUnknownOutcome, contended.Name, contended.cause)
+			if contended != nil && contended.Unheard { // of the server: the round was over before it answered
+				err = fmt.Errorf("%w: %q: %w", errs.ErrUnknownOutcome, contended.Name, contended.Cause)
 			}
 			a.unsure = a.unsure || errors.Is(err, errs.ErrUnknownOutcome)
 			problems = append(problems, err)

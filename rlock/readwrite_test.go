@@ -293,9 +293,13 @@ func TestReadWrite_Queries_CoverBothSides(t *testing.T) {
 		for i := range st.Holders {
 			st.Holders[i].Process = "" // which is said from a second on
 		}
-		require.Equal(t, rlock.Holder{Owner: w.Owner(), Count: 1, Lease: st.Holders[0].Lease, Write: true}, st.Holders[0])
+		writer, reader := st.Holders[0], st.Holders[1]
+		client, _, _ := strings.Cut(string(w.Owner()), ":")
+		require.Equal(t, rlock.Holder{ID: string(w.Owner()), N: 1, Client: client[:18], Label: w.Owner().Label(),
+			Lease: writer.Lease, Write: true}, writer)
 		require.LessOrEqual(t, st.Holders[0].Lease, 100*time.Second)
-		require.Equal(t, rlock.Holder{Owner: read.Owner(), Count: 1, Lease: st.Holders[1].Lease}, st.Holders[1])
+		require.Equal(t, rlock.Holder{ID: string(read.Owner()), N: 1, Client: client[:18],
+			Label: read.Owner().Label(), Lease: reader.Lease}, reader)
 		require.Greater(t, st.Holders[1].Lease, 900*time.Second)
 		require.NoError(t, w.Unlock(within(t)))
 		check(rw.Write(), false)

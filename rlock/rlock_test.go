@@ -125,8 +125,8 @@ func timesHeld(t testing.TB, l *rlock.Lock, h *rlock.Hold) int {
 	state, err := l.Inspect(within(t))
 	require.NoError(t, err)
 	for _, x := range state.Holders {
-		if x.Owner == h.Owner() {
-			return x.Count
+		if x.ID == string(h.Owner()) {
+			return x.N
 		}
 	}
 	return 0

@@ -52,8 +52,8 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 	return wait.Ending{
 		Package: "rsemaphore", Name: a.s.name, Unsure: !a.unanswered.IsZero(), TakesBack: true,
 		Contended: func(g *wait.GaveUp) error {
-			return &NotAcquiredError{Name: a.s.name, n: a.n, Lease: g.Left, Waited: waited, cause: g.Cause,
-				unheard: g.Failure != nil}
+			return &NotAcquiredError{Name: a.s.name, N: a.n, Lease: g.Left, Waited: waited, Cause: g.Cause,
+				Unheard: g.Failure != nil}
 		},
 	}.Explain(err)
 }

@@ -39,10 +39,6 @@ type Client struct {
 
 func init() {
 	accessor.Register(func(c *Client) *session.Session { return c.session })
-	// for package counting, whose calls are those of this client
-	accessor.Register(func(*Client) func(name string, n int, waited time.Duration, cause error) *NotAcquiredError {
-		return notAcquired
-	})
 }
 
 // New makes a client on a hub, which stays the caller's and may serve others. It sends nothing. ErrClosed: the hub is

@@ -39,9 +39,6 @@ func idOf(base string, i int) string {
 // idText is the public form of an id, which Redisson takes too.
 func idText(raw string) string { return hex.EncodeToString([]byte(raw)) }
 
-// idClientText is how much of a Client.ID idClient returns.
-const idClientText = 18
-
 // idClient is the client of one of our ids, as its ID begins. Bytes of Redisson's have the version of our connection
 // ids one time in sixteen; then it is a client that does not exist.
 func idClient(raw string) string {

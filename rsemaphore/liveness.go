@@ -44,7 +44,7 @@ const leased = 0x80
 // heartbeats are those of the client.
 func (o *Options) heartbeats(c *Client) lease.Heartbeats {
 	trust := lease.TrustFor(o.Heartbeat)
-	key := func(group int) string { return lease.BeatKey(c.session.ID[:idClientText], group) }
+	key := func(group int) string { return lease.BeatKey(c.session.ID[:lease.ClientLength], group) }
 	if !o.Liveness || trust >= c.session.WatchdogTimeout {
 		return lease.Announced(key, o.Process)
 	}
@@ -102,7 +102,7 @@ func (w watchedPermits) Holds(ctx context.Context) ([]lease.Hold, error) {
 	var holds []lease.Hold
 	for base, n := range numbers {
 		client := idClient(idOf(base, 0))
-		if client == s.c.session.ID[:idClientText] {
+		if client == s.c.session.ID[:lease.ClientLength] {
 			continue
 		}
 		holds = append(holds, lease.Hold{Owner: base + decimal(n), Beat: lease.BeatKeyFor(client, s.key),

@@ -235,7 +235,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	if err != nil {
 		err = a.explain(err, waited)
 		var refused *NotAcquiredError
-		if errors.As(err, &refused) && !refused.unheard {
+		if errors.As(err, &refused) && !refused.Unheard {
 			refused.Holders = s.holders(ctx, waited)
 		}
 		c.session.Leave()
@@ -320,20 +320,9 @@ type SemaphoreState struct {
 	Permits   []Holder // the permits that are held, first the one whose lease ends first
 }
 
-// Holder is one permit that is held. A *Permit of n has n; of a WeightedSemaphore it has one.
-type Holder struct {
-	ID string
-	N  int // how many permits: 1, and of a WeightedSemaphore the weight
-	// Client tells the holder's client from others: the beginning of its connection id; "" if it is not one of this
-	// library.
-	Client string
-	Label  string // see WithLabel
-	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second
-	// ago, may not say it, or is Redisson's; and of what is more than a hundred clients.
-	Process string
-	// Lease is how long it lasts unless it is renewed; negative if it has no end.
-	Lease time.Duration
-}
+// Holder is one permit that is held. A *Permit of n has n; of a WeightedSemaphore it has one. It is redlatch.Holder,
+// which is one type for locks and permits.
+type Holder = errs.Holder
 
 // Inspect returns which permits are held, by which clients, and for how long. It changes nothing and is for people:
 // what it returns may be out of date when it is read. Its cost to the server grows with the number of permits out, and

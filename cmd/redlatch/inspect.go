@@ -74,7 +74,7 @@ func look(ctx context.Context, red *redlatch.Client, prefix, name string) (statu
 		s.Kind = "limit"
 	}
 	for _, h := range state.Holders {
-		x := holder{Label: h.Owner.Label(), Process: h.Process, Owner: string(h.Owner), Count: h.Count,
+		x := holder{Label: h.Label, Process: h.Process, Owner: h.ID, Count: h.N,
 			LeaseMS: millis(h.Lease), Write: h.Write}
 		s.Holders = append(s.Holders, x.named(""))
 	}

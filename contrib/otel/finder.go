@@ -61,7 +61,7 @@ func (f *finder) find(ctx context.Context, kind, name string) (found []trace.Spa
 		for _, c := range locks {
 			state, _ := c.Reentrant(name).Inspect(ctx) // of whatever kind the lock is
 			for _, h := range state.Holders {
-				add(h.Owner.Label())
+				add(h.Label)
 			}
 		}
 		return found

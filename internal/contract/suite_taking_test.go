@@ -328,22 +328,14 @@ type refusal struct {
 
 func refusalOf(t *testing.T, err error) (r refusal) {
 	t.Helper()
-	var lock *rlock.NotAcquiredError
-	var permit *rsemaphore.NotAcquiredError
-	switch {
-	case errors.As(err, &lock):
-		r = refusal{name: lock.Name, lease: lock.Lease, waited: lock.Waited}
-		for _, h := range lock.Holders {
-			r.holders = append(r.holders, h.Process)
-		}
-	case errors.As(err, &permit):
-		r = refusal{name: permit.Name, lease: permit.Lease, waited: permit.Waited}
-		for _, h := range permit.Holders {
-			r.holders = append(r.holders, h.Process)
-		}
-		r.holders = slices.Compact(r.holders) // of each permit
-	default:
-		t.Fatal("not a NotAcquiredError:", err)
+	var refused *redlatch.NotAcquiredError
+	require.ErrorAs(t, err, &refused)
+	r = refusal{name: refused.Name, lease: refused.Lease, waited: refused.Waited}
+	for _, h := range refused.Holders {
+		r.holders = append(r.holders, h.Process)
+	}
+	if refused.N > 0 { // each permit has a holder
+		r.holders = slices.Compact(r.holders)
 	}
 	return r
 }

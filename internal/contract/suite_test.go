@@ -287,7 +287,7 @@ func locked(name string, of func(p *process, object string) *rlock.Lock) primiti
 			state, err := of(p, object).Inspect(ctx)
 			for _, one := range append(state.Members, state) {
 				for _, h := range one.Holders {
-					all = append(all, holder{h.Process, h.Owner.Label(), h.Lease})
+					all = append(all, holder{h.Process, h.Label, h.Lease})
 				}
 			}
 			return all, err
@@ -368,7 +368,7 @@ func elected() primitive {
 				return nil, err
 			}
 			h := state.Holders[0]
-			return []holder{{h.Process, h.Owner.Label(), h.Lease}}, err
+			return []holder{{h.Process, h.Label, h.Lease}}, err
 		},
 		differs: map[string]string{
 			"a lease of its own ends it, and the next process has it": renewed,

@@ -1,4 +1,4 @@
-// Package errs holds what more than one public package returns or reports: error values, and the type of events.
+// Package errs holds what more than one public package returns or reports: errors, and the type of events.
 // Package redlatch exports them, under the same names. They stand here, because the other packages cannot import that
 // one, which is made of them.
 package errs

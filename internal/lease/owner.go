@@ -40,6 +40,18 @@ var ours = sync.OnceValue(func() *regexp.Regexp {
 // Ours reports whether owner is of this library: "<connectionID>:<n>", with a label or without.
 func Ours(owner string) bool { return ours().MatchString(owner) }
 
+// ClientIn returns the beginning of the connection id of an owner, by which clients are told apart; "" if the owner is
+// not of this library.
+func ClientIn(owner string) string {
+	if !Ours(owner) {
+		return ""
+	}
+	return owner[:ClientLength]
+}
+
+// ClientLength is how much of a connection id tells clients apart.
+const ClientLength = 18
+
 // TrustIn returns for how long an owner is trusted without a heartbeat, as its connection id says: 0 without
 // heartbeats, or if the owner is not of this library.
 func TrustIn(owner string) time.Duration {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // The error of a call that gave up names those who hold what it waited for. That is for people, so it is asked for only
@@ -14,7 +16,7 @@ const (
 	// NamedWithin bounds how much later it returns for that.
 	NamedWithin = 20 * time.Millisecond
 	// MostNamed is how many holders an error has at most.
-	MostNamed = 10
+	MostNamed = errs.MostHolders
 	// recent is how long an answer serves those that ask after it.
 	recent = 100 * time.Millisecond
 )

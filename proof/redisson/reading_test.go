@@ -44,8 +44,8 @@ func TestInspect_JavaHold_ReadsTheSameOnBothSides(t *testing.T) {
 					st, err := r.locks.Reentrant(name).Inspect(within(t))
 					require.NoError(t, err)
 					require.Len(t, st.Holders, 1)
-					require.Equal(t, n, st.Holders[0].Count)
-					require.False(t, heldlease.Ours(string(st.Holders[0].Owner)))
+					require.Equal(t, n, st.Holders[0].N)
+					require.False(t, heldlease.Ours(st.Holders[0].ID))
 					require.Equal(t, kind == "write", st.Holders[0].Write)
 				}
 				locked, err := l.IsLocked(within(t))
@@ -68,7 +68,7 @@ func TestInspect_JavaHold_ReadsTheSameOnBothSides(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, n > 0, st.Locked)
 					if n > 0 {
-						require.Equal(t, n, st.Holders[0].Count)
+						require.Equal(t, n, st.Holders[0].N)
 					}
 				}
 				free(t, l)
@@ -98,7 +98,7 @@ func TestInspect_GoHold_ReadsTheSameOnBothSides(t *testing.T) {
 				state, err := l.Inspect(within(t))
 				require.NoError(t, err)
 				require.Len(t, state.Holders, 1)
-				require.Equal(t, 1, state.Holders[0].Count)
+				require.Equal(t, 1, state.Holders[0].N)
 				sameLease(t, state.Lease, java.left(t, kind, name))
 				sameLease(t, state.Lease, lease)
 				if kind != "read" {

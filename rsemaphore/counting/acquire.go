@@ -59,7 +59,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, until time.Time, once bo
 	waited := time.Since(began)
 	if err != nil {
 		err = wait.Ending{Package: "rsemaphore", Name: s.name, Contended: func(g *wait.GaveUp) error {
-			return s.notAcquired(s.name, n, waited, g.Cause)
+			return &errs.NotAcquiredError{Name: s.name, N: n, Lease: -1, Waited: waited, Cause: g.Cause}
 		}}.Explain(err)
 		s.session.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: s.name, N: int64(n), Took: waited, Err: err})
 		return err

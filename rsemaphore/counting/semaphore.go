@@ -64,8 +64,7 @@ const maxPermits = math.MaxInt32
 // Close waits for calls, but not for holders, because holders are not known. Release works while the client closes and
 // after that, for as long as its connection is open.
 type Semaphore struct {
-	session     *session.Session
-	notAcquired func(name string, n int, waited time.Duration, cause error) *rsemaphore.NotAcquiredError
+	session *session.Session
 
 	name, key, channel string
 	bad                error // what every call returns
@@ -74,8 +73,7 @@ type Semaphore struct {
 // New describes the counting semaphore of that name. Its calls are those of the client: the client's options, observer
 // and Close are for them, too. Nothing is sent. A name that cannot be used is reported by every call on the semaphore.
 func New(c *rsemaphore.Client, name string) *Semaphore {
-	s := &Semaphore{session: accessor.Of[*session.Session](c), name: name,
-		notAcquired: accessor.Of[func(string, int, time.Duration, error) *rsemaphore.NotAcquiredError](c)}
+	s := &Semaphore{session: accessor.Of[*session.Session](c), name: name}
 	s.key, s.bad = s.session.Key(name)
 	s.channel = keyname.Prefix("redisson_sc", s.key)
 	return s

@@ -96,7 +96,7 @@ func show(ctx context.Context, what string, order *rlock.Lock) {
 	state, err := order.Inspect(ctx)
 	var labels []string
 	for _, holder := range state.Holders {
-		labels = append(labels, holder.Owner.Label())
+		labels = append(labels, holder.Label)
 	}
 	slices.Sort(labels)
 	switch {

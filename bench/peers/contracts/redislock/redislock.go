@@ -107,8 +107,8 @@ func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Durati
 		}
 	} else if state, err := lock.Inspect(ctx); err == nil && opt.Token != "" {
 		for _, h := range state.Holders {
-			if h.Owner.Label() == token {
-				ctx = lock.WithOwner(ctx, h.Owner)
+			if h.Label == token {
+				ctx = lock.WithOwner(ctx, rlock.Owner(h.ID))
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func (c conn) Get(name string) (string, error) {
 	if err != nil || len(state.Holders) == 0 {
 		return "", err
 	}
-	return state.Holders[0].Owner.Label(), nil
+	return state.Holders[0].Label, nil
 }
 
 // Set has somebody else hold the lock there.

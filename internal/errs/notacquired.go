@@ -1,0 +1,168 @@
+package errs
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// NotAcquiredError is the error of an acquisition that ended without the lock or the permits. Package redlatch
+// documents it.
+type NotAcquiredError struct {
+	// Name is that of the lock or semaphore, or of the member of a Multi that another owner held.
+	Name string
+	// N is how many permits were asked for; 0: a lock.
+	N int
+	// Lease is how long the holder's lease lasts unless it is renewed; of permits, how long it takes until enough leases
+	// have run out. It is from the last answer to this call, and negative if it is not known, or if the lease has no end.
+	Lease  time.Duration
+	Waited time.Duration // before the call gave up
+	// Holders are some of those who held the lock or permits when the call gave up, MostHolders at most; nil if they are
+	// not known.
+	Holders []Holder
+	// Cause is the error of ctx and its cause, if ctx ended before the wait did; nil: the call's own patience ended.
+	Cause error
+	// Unheard: ctx ended before anything was known of a holder.
+	Unheard bool
+
+	// These are of locks only, and as in the last answer to this call.
+
+	Ours    bool   // this client holds the lock at the moment; of a read-write lock only the writer counts
+	Foreign bool   // the holder is not an owner of this library; never of Fair and ReadWrite locks
+	NoEnd   bool   // the lock has no end, because that was removed, or the key was made by hand
+	Kind    string // "string" or "hash", if the lock is held as another kind of lock than the caller's
+}
+
+// Holder is one owner of a lock, or one permit of a semaphore that is held.
+type Holder struct {
+	// ID is the text under which the server knows the holder: the rlock.Owner of a lock, or the id of a permit.
+	ID string
+	// N is how many permits are held: 1, and of a WeightedSemaphore the weight. Of a lock it is how often the owner holds
+	// it by the server's word: an owner of this library once, however often it is re-entered.
+	N int
+	// Client tells the holder's client from others: the beginning of its connection id. It is "" if the holder is not one
+	// of this library.
+	Client string
+	Label  string // of the lock or semaphore that was acquired; "" without one
+	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second
+	// ago (a lock with Liveness: holds anything for less than a heartbeat), may not say it, or is Redisson's; and of what
+	// is more than a hundred clients.
+	Process string
+	// Lease is how long the hold or permit lasts unless it is renewed: the holder's own lease if a hold was joined or is a
+	// reader's, otherwise the lock's. It is 0 if the lease has run out, and negative if it has no end.
+	Lease time.Duration
+	// Write says that the holder is the writer of a read-write lock. Its read holds are holders of their own.
+	Write bool
+}
+
+// MostHolders is how many holders a NotAcquiredError has at most.
+const MostHolders = 10
+
+// shownHolders is how many its text has.
+const shownHolders = 3
+
+func (e *NotAcquiredError) Error() string {
+	var s strings.Builder
+	if e.N > 0 {
+		fmt.Fprintf(&s, "rsemaphore: %d of ", e.N)
+	} else {
+		s.WriteString("rlock: ")
+	}
+	fmt.Fprintf(&s, "%q %v after %v", e.Name, ErrNotAcquired, e.Waited.Round(time.Millisecond))
+	if len(e.Holders) > 0 {
+		s.WriteString(": held by " + e.holders())
+	}
+	if left := e.Lease.Round(time.Millisecond); left >= 0 {
+		switch {
+		case e.N > 0:
+			fmt.Fprintf(&s, " (leases end in %v)", left)
+		case len(e.Holders) > 0:
+			fmt.Fprintf(&s, ", lease ends in %v", left)
+		default:
+			fmt.Fprintf(&s, " (holder's lease ends in %v)", left)
+		}
+	}
+	if e.Unheard {
+		s.WriteString(" (no answer by then)")
+	}
+	s.WriteString(e.advice())
+	if e.Cause != nil {
+		s.WriteString(": " + e.Cause.Error())
+	}
+	return s.String()
+}
+
+// advice says what is unusual about the holder of a lock.
+func (e *NotAcquiredError) advice() (s string) {
+	switch {
+	case e.Foreign && e.NoEnd:
+		s = " (the key has no end and its holder is not of this library: perhaps not a lock)"
+	case e.NoEnd:
+		s = " (the lock has no end: only its holder or ForceUnlock ends it)"
+	case e.Foreign:
+		s = " (the holder is not of this library)"
+	}
+	if e.Kind != "" {
+		s += " (it is held as another kind of lock: its key is a " + e.Kind + ")"
+	}
+	if e.Ours {
+		s += " (this client holds it: to re-enter a hold, acquire under its Context)"
+	}
+	return s
+}
+
+// holders names the first of the holders: an owner of a lock by its process and as the server has it, permits by their
+// processes and how many each has.
+func (e *NotAcquiredError) holders() string {
+	var names []string
+	permits := map[string]int{}
+	for _, h := range e.Holders {
+		name := h.name(e.N > 0)
+		if permits[name] == 0 {
+			names = append(names, name)
+		}
+		permits[name] += h.N
+	}
+	more := len(names) - shownHolders
+	names = names[:min(len(names), shownHolders)]
+	if e.N == 0 {
+		if more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		return strings.Join(names, ", ")
+	}
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s (%d)", name, permits[name])
+	}
+	if more > 0 || len(e.Holders) == MostHolders { // there may be more than were looked at
+		names = append(names, "others")
+	}
+	return strings.Join(names, ", ")
+}
+
+// name is what the text of the error calls a holder.
+func (h Holder) name(permit bool) string {
+	owner := "owner " + h.ID
+	switch {
+	case permit && h.Process != "":
+		return h.Process
+	case permit && h.Client != "":
+		return "client " + h.Client
+	case permit:
+		return "permit " + h.ID
+	case h.Client == "":
+		owner = fmt.Sprintf("owner %.64q", h.ID)
+	}
+	if h.Process != "" {
+		return h.Process + " (" + owner + ")"
+	}
+	return owner
+}
+
+// Unwrap returns ErrNotAcquired, and the Cause.
+func (e *NotAcquiredError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{ErrNotAcquired}
+	}
+	return []error{ErrNotAcquired, e.Cause}
+}
