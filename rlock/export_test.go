@@ -40,10 +40,10 @@ func (x *Hold) Late() func() { return ownerOf(x.h).Late }
 
 // PlantNoUptimeRule is a Quorum whose servers vote as soon as they are up.
 func PlantNoUptimeRule(l *Lock) *Lock {
-	lock, q := *l, *l.form.(*composite)
+	lock, q := *l, *l.form.(*several)
 	q.members = nil
-	for _, m := range l.form.(*composite).members {
-		with := *m.single
+	for _, m := range l.form.(*several).members {
+		with := *m
 		with.kind = with.kind.like(func(k *kind) {
 			acquire := k.acquire
 			k.acquire = func(l *single, r acquireRequest) script.Call {
@@ -52,7 +52,7 @@ func PlantNoUptimeRule(l *Lock) *Lock {
 				return call
 			}
 		})
-		q.members = append(q.members, member{&with, m.label})
+		q.members = append(q.members, &with)
 	}
 	lock.form = &q
 	return &lock

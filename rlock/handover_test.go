@@ -222,7 +222,8 @@ func TestGrant_HalfOver_IsConfirmed(t *testing.T) {
 	h := lock(t, holder.locks.Reentrant("l"), within(t))
 	w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
 	owner := queued(t, c, "l")[0]
-	// it looked a moment ago, but the lease that the grant names is next to nothing
+	// The waiter's last request was sent more than half of the lease that the grant names ago.
+	time.Sleep(5 * time.Millisecond)
 	scores, err := c.Do(within(t),
 		c.B().Zrange().Key("redlatch_queue:{l}").Min("0").Max("-1").Withscores().Build()).AsZScores()
 	require.NoError(t, err)
@@ -230,8 +231,8 @@ func TestGrant_HalfOver_IsConfirmed(t *testing.T) {
 	publish(t, c, waiter, fmt.Sprintf("%d 1 %s", int64(scores[0].Score), owner))
 	redistest.Eventually(t, 20*time.Second, "it asks", func() bool { return redistest.ScriptCalls(t, c) > before })
 	select {
-	case <-w:
-		t.Fatal("two holders")
+	case got := <-w:
+		t.Fatal("two holders", got.hold, got.err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	require.NoError(t, h.Unlock(within(t)))

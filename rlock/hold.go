@@ -21,7 +21,7 @@ import (
 type Hold struct {
 	h       *session.Handle
 	cleanup runtime.Cleanup
-	parts   *parts // set for a Multi or Quorum lock: h is then nil
+	parts   *heldParts // set for a Multi or Quorum lock: h is then nil
 	// acquired is the context of the acquisition, for the Acquisition field of its events; nil without an observer
 	acquired context.Context
 }
@@ -44,7 +44,7 @@ func (x *Hold) follow(ctx context.Context, client *Client) {
 	}
 }
 
-// client returns the client of the hold; for a composite, the client of its first member.
+// client returns the client of the hold; for a Multi or Quorum, the client of its first member.
 func (x *Hold) client() *Client {
 	if x.parts != nil {
 		return x.parts.of.members[0].c
@@ -196,7 +196,7 @@ func keep(handle *session.Handle, minimum time.Duration) {
 // life returns the state of the hold, with the contexts that end with it.
 func (x *Hold) life() *session.Life {
 	if x.parts != nil {
-		return &x.parts.b.life
+		return x.parts.life
 	}
 	return &x.h.Life
 }

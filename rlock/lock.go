@@ -17,7 +17,7 @@ type Lock struct {
 	bad   error // returned by every call: the name or an option is invalid
 }
 
-// form is the part of a Lock that depends on its keys: a single lock on one key, or a composite of several.
+// form is the part of a Lock that depends on its keys: a single lock on one key, or several locks.
 type form interface {
 	Name() string
 	Kind() string // for log lines and errors

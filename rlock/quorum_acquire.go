@@ -1,467 +1,320 @@
 package rlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
-	"github.com/redlatch/redlatch/pubsub"
 )
 
-// quorumAcquisition is one acquisition of a Quorum:
-//
-//  1. A round asks all members at the same time by vote_acquire.lua, for a tenth of the lease or the call timeout,
-//     whichever is less. The reply says which run of the server it is. A server gives no vote before it has been up for
-//     a lease.
-//  2. The round ends when a majority has granted or cannot any more. Later votes join the hold, or are given back. A
-//     member whose server has never answered is waited for once, so that two members of one server are found.
-//  3. Without a majority all is given back. Waiters stand in one line, of the first member's client. The first in it
-//     listens to the channels of all members, and asks again when so many of those that refused it may have been
-//     released that a majority may be free: what other waiters take of the remaining votes, and give back, wakes no
-//     waiter (TestQuorum_MajorityHeld_WaitersDoNotWakeEachOther). It waits a random time below two round
-//     trips first, because all processes hear of a release at about the same instant and would split the votes.
-//     After a split it pauses at random before the next round, up to 8 ms, doubled up to 256 ms, unless the split is
-//     half a second past. The losers' own releases would otherwise wake all of them at the same instant.
-//  4. Each vote is renewed by its own client. A missing vote is asked for again (win).
-//  5. Unlock returns when a majority has released. The other releases have four call timeouts, and then are pending.
-//
-// Only single servers are members: after a failover nothing tells that the replica has not got a vote.
+// quorumAcquisition is one acquisition of a Quorum: rounds, each of which requests all members' votes at the same time.
+// docs/design/protocols.md describes them.
 type quorumAcquisition struct {
-	q       *composite
-	members []member
-	began   time.Time
-	lease   time.Duration // 0: that of each client's watchdog
-	until   time.Time     // of the waiting; zero: only ctx says
-	won     *parts
-	unsure  bool // a vote may have been given of which no reply came
+	of             *several
+	lease          time.Duration // 0: that of each client's watchdog
+	releaseUntil   time.Time     // votes that are given back are waited for until this; zero: not bounded
+	won            *heldParts
+	outcomeUnknown bool            // a server may have voted whose reply did not come
+	releases       *memberReleases // nil: the acquisition does not wait for releases
 
-	rounds
-	mu sync.Mutex
-	round
-	memberSubscriptions
+	// The rounds.
+	rounds  int
+	splits  int // rounds in a row that got some votes and no majority
+	endedAt time.Time
+	freeIn  time.Duration // after the last round, until a majority is free by the holders' leases; negative: not known
+
+	mu    sync.Mutex
+	votes []vote // of the round by member
+	awake bool   // a round is under way or due, so a release need not wake the waiter
 }
 
-// rounds are those so far.
-type rounds struct {
-	made  int
-	split int       // in a row that got some votes
-	ended time.Time // the last of them
-	known time.Duration
+// vote is what a round knows of a member. Its zero value: there is no reply yet.
+type vote struct {
+	replied  bool
+	err      error // nil: the member voted for this owner
+	released bool  // the member may have been released since the round began
 }
 
-// round is the one that is under way, or the last. Guarded by quorumAcquisition.mu.
-type round struct {
-	number   int
-	busy     bool   // it is under way, or a release has woken the local queue for the next
-	refused  []bool // by member: it did not vote for us in this round
-	released []bool // by member: it may have been released since the round began
-}
+func (v vote) granted() bool { return v.replied && v.err == nil }
+func (v vote) refused() bool { return v.replied && v.err != nil }
 
-// memberSubscriptions are how the acquisition hears of releases.
-type memberSubscriptions struct {
-	first     *wait.Waiters // of the line in which we stand
-	listening atomic.Int32  // to how many channels
-	watching  bool          // the holder's heartbeats are looked at
-	stop      context.CancelFunc
-	listeners sync.WaitGroup
-}
-
-// under reports whether ctx carries an owner of a member.
-func (a *quorumAcquisition) under(ctx context.Context) bool {
-	return slices.ContainsFunc(a.members, func(m member) bool { return ctx.Value(m.ownKey) != nil })
-}
-
-// limit is how long a server has to answer.
-func (a *quorumAcquisition) limit(m member) time.Duration {
-	d := a.lease
-	if d == 0 {
-		d = m.c.opts.WatchdogTimeout
+func countVotes(votes []vote, is func(vote) bool) (n int) {
+	for _, vote := range votes {
+		if is(vote) {
+			n++
+		}
 	}
-	return max(min(m.c.opts.CallTimeout, d/10), session.MinCallTimeout)
+	return n
 }
 
-// roundResult is what came of a round, by member.
-type roundResult struct {
-	answered []bool
-	results  []error // nil: it voted for us
-	granted  int
+// acquireMajority acquires a majority of the members of a Quorum.
+func (q *several) acquireMajority(ctx context.Context, wanted terms) (*heldParts, error) {
+	began := time.Now()
+	quorum := &quorumAcquisition{of: q, lease: wanted.lease, freeIn: -1}
+	request := wait.Request{Name: q.name, Of: q, Began: began, QueueKey: q.queueKey, Manner: "votes", Several: true,
+		Try: quorum.round, Backoff: quorum.pollIn}
+	if wanted.wait != forever {
+		request.Until = began.Add(wanted.wait)
+	}
+	if wanted.wait != 0 {
+		quorum.releaseUntil = request.Until
+	}
+	reenters := slices.ContainsFunc(q.members, func(member *single) bool { return ctx.Value(member.ownKey) != nil })
+	if wanted.wait == 0 || reenters {
+		request.Mode = wait.Alone
+	} else {
+		quorum.releases = newMemberReleases(ctx, q.members, quorum.memberReleased)
+		defer quorum.releases.stop()
+	}
+	if err := q.members[0].c.waiters.Wait(ctx, request); err != nil {
+		return nil, ending(q.name, time.Since(began), quorum.outcomeUnknown).Explain(err)
+	}
+	return quorum.won, nil
 }
 
-// try is one round.
-func (a *quorumAcquisition) try(ctx context.Context) (wait.Answer, error) {
+// voteTimeout is how long a server has to vote.
+func (l *single) voteTimeout(lease time.Duration) time.Duration {
+	if lease == 0 {
+		lease = l.c.opts.WatchdogTimeout
+	}
+	return max(min(l.c.opts.CallTimeout, lease/10), session.MinCallTimeout)
+}
+
+// round requests the votes of all members once.
+func (a *quorumAcquisition) round(ctx context.Context) (wait.Answer, error) {
 	if err := a.prepare(ctx); err != nil {
 		return wait.Answer{}, err
 	}
-	p := newParts(a.q)
-	t := a.ask(ctx, p)
-	for _, m := range a.members {
-		m.c.metOnce.Store(true)
+	q, parts, began := a.of, newHeldParts(a.of), time.Now()
+	votes := a.requestVotes(ctx, parts)
+	for _, member := range q.members {
+		member.c.metOnce.Store(true)
 	}
-	err := a.checkDuplicateServers()
-	if err == nil && t.granted >= a.q.need {
-		kept := p.b.require(a.q.need)
-		if kept && time.Now().Before(p.until()) {
-			a.win(p, t.granted == len(a.members))
+	err := q.checkServers()
+	granted := countVotes(votes, vote.granted)
+	if err == nil && granted >= q.needed {
+		if parts.win(a.lease == 0) {
+			a.won = parts
 			return wait.Answer{Granted: true}, nil
 		}
-		err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, a.q.name)
-		if why := p.b.life.Err(); why != nil && !errors.Is(why, errs.ErrLost) {
+		err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, q.name)
+		if why := parts.life.Err(); why != nil && !errors.Is(why, errs.ErrLost) {
 			err = why
 		}
 	}
-	p.giveBack(ctx, a.giveBackBy())
+	// A server that became silent in between must cost nothing.
+	releaseUntil := time.Now().Add(time.Since(began))
+	if !a.releaseUntil.IsZero() && a.releaseUntil.Before(releaseUntil) {
+		releaseUntil = a.releaseUntil
+	}
+	parts.releaseAll(ctx, releaseUntil)
 	if err != nil {
 		return wait.Answer{}, err
 	}
-	if t.granted > 0 {
-		a.split++
-	} else {
-		a.split = 0
+	if a.splits++; granted == 0 {
+		a.splits = 0
 	}
-	a.ended = time.Now()
-	a.end()
-	return a.count(t)
-}
-
-// prepare waits as long as split votes ask for, subscribes as the number of rounds asks for, and checks that no member
-// is closed.
-func (a *quorumAcquisition) prepare(ctx context.Context) error {
-	if time.Since(a.ended) > splitOver {
-		a.split = 0
-	}
-	longest := time.Duration(0)
-	if a.awake() {
-		longest = 2 * a.roundTrip()
-	}
-	if a.split > 0 {
-		longest = max(longest, 4*time.Millisecond<<min(a.split, 6))
-	}
-	if longest > 0 && !script.Pause(ctx, rand.N(longest)) {
-		return fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, a.q.name, errs.Cut(errs.Ended(ctx)))
-	}
-	if a.made++; a.made == 1 {
-		a.joinSubscriptions(ctx)
-	} else if a.made == 2 {
-		a.subscribe(ctx)
-	}
-	for _, m := range a.members {
-		if m.c.session.Closed() {
-			return fmt.Errorf("%q: %w", a.q.name, errs.ErrClosed)
-		}
-	}
-	return nil
-}
-
-// ask asks all members for their votes, which p takes in, until a majority has granted or cannot be had.
-func (a *quorumAcquisition) ask(ctx context.Context, p *parts) roundResult {
-	type vote struct {
-		i   int
-		err error
-	}
-	n := len(a.members)
-	round := a.begin()
-	votes := make(chan vote, n) // so that no vote blocks when its round is over
-	for i, m := range a.members {
-		go func() {
-			own, cancel := context.WithTimeout(ctx, a.limit(m))
-			defer cancel()
-			x, err := m.take(own, terms{lease: a.lease, label: m.label}, a.lease == 0, true)
-			if err != nil {
-				a.refuse(round, i)
-			}
-			if err == nil && !p.add(i, x) {
-				x.discard(ctx)
-				return
-			}
-			votes <- vote{i, err}
-		}()
-	}
-	t := roundResult{answered: make([]bool, n), results: make([]error, n)}
-	for failed := 0; t.granted+failed < n; {
-		v := <-votes
-		t.answered[v.i], t.results[v.i] = true, v.err
-		if v.err == nil {
-			t.granted++
-		} else {
-			failed++
-		}
-		if n-failed < a.q.need || t.granted >= a.q.need && !a.hasUnseenMembers(t.answered) {
-			break
-		}
-	}
-	return t
+	a.endedAt = time.Now()
+	a.mu.Lock()
+	a.awake = false
+	a.wakeIfMajorityFree()
+	a.mu.Unlock()
+	return a.outcome(votes)
 }
 
 // splitOver is how long after a split round the next one needs no pause: no other waiter of that split comes any more.
 const splitOver = 500 * time.Millisecond
 
-// begin begins a round, and returns its number.
-func (a *quorumAcquisition) begin() int {
+// prepare pauses if other processes are likely to request the votes at the same instant, listens to releases, and checks
+// that no member is closed.
+func (a *quorumAcquisition) prepare(ctx context.Context) error {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.number++
-	a.refused, a.released = make([]bool, len(a.members)), make([]bool, len(a.members))
-	return a.number
-}
-
-// awake ends the sleep before a round, and reports whether a release has ended it. Releases up to the round wake no
-// more.
-func (a *quorumAcquisition) awake() (byRelease bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	byRelease = a.busy && a.number > 0
-	a.busy = true
-	return byRelease
-}
-
-// roundTrip is how long a majority takes to answer, by the quickest answers of late.
-func (a *quorumAcquisition) roundTrip() time.Duration {
-	trips := make([]time.Duration, len(a.members))
-	for i, m := range a.members {
-		trips[i] = m.c.runner.Clock.Trip(m.key)
+	longest := time.Duration(0)
+	if a.awake { // all processes hear of a release at about the same instant
+		longest = 2 * a.of.roundTrip()
 	}
-	slices.Sort(trips)
-	return trips[a.q.need-1]
-}
-
-// refuse notes that a member did not vote for us, which may become known after the round.
-func (a *quorumAcquisition) refuse(round, i int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if round == a.number {
-		a.refused[i] = true
+	a.awake = true
+	a.mu.Unlock()
+	if time.Since(a.endedAt) > splitOver {
+		a.splits = 0
 	}
-}
-
-// end ends a round that got no majority.
-func (a *quorumAcquisition) end() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.busy = false
-	a.wakeIfMajorityFree()
-}
-
-// memberReleased notes that a member may have been released.
-func (a *quorumAcquisition) memberReleased(i int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.released[i] = true
-	a.wakeIfMajorityFree()
-}
-
-// wakeIfMajorityFree wakes the line in which this waiter stands if a majority may be free now. While a majority is
-// held, waiters take the remaining votes and give them back; if each asked again when another has given back, they
-// would keep each other busy. Called with mu held.
-//
-// The round that follows is one for the whole release: messages that come before it begins wake no more.
-func (a *quorumAcquisition) wakeIfMajorityFree() {
-	free := 0
-	for i, refused := range a.refused {
-		if !refused || a.released[i] {
-			free++
+	if a.splits > 0 { // the releases of the processes that lost would wake all of them at the same instant
+		longest = max(longest, 4*time.Millisecond<<min(a.splits, 6))
+	}
+	if longest > 0 && !script.Pause(ctx, rand.N(longest)) {
+		return fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, a.of.name, errs.Cut(errs.Ended(ctx)))
+	}
+	if a.rounds++; a.rounds <= 2 && a.releases != nil {
+		a.releases.listen(a.rounds == 2)
+	}
+	for _, member := range a.of.members {
+		if member.c.session.Closed() {
+			return fmt.Errorf("%q: %w", a.of.name, errs.ErrClosed)
 		}
 	}
-	if free >= a.q.need && !a.busy && a.first != nil {
-		a.busy = true
-		a.first.Wake(a.q.queueKey)
+	return nil
+}
+
+// roundTrip is how long a majority takes to reply, by the quickest replies of late.
+func (q *several) roundTrip() time.Duration {
+	trips := make([]time.Duration, len(q.members))
+	for i, member := range q.members {
+		trips[i] = member.c.runner.Clock.Trip(member.key)
+	}
+	slices.Sort(trips)
+	return trips[q.needed-1]
+}
+
+// requestVotes requests all members' votes, which parts takes in. It returns when a majority has granted, or cannot any
+// more. Later votes join parts, or are released.
+func (a *quorumAcquisition) requestVotes(ctx context.Context, parts *heldParts) []vote {
+	q := a.of
+	votes := make([]vote, len(q.members))
+	a.mu.Lock()
+	a.votes = votes
+	a.mu.Unlock()
+	replies := make(chan struct{}, len(votes)) // no late reply blocks
+	for i, member := range q.members {
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, member.voteTimeout(a.lease))
+			defer cancel()
+			hold, err := q.acquireMember(ctx, i, 0, a.lease, a.lease == 0)
+			if err == nil {
+				parts.add(ctx, i, hold)
+			}
+			a.mu.Lock()
+			votes[i].replied, votes[i].err = true, err
+			a.mu.Unlock()
+			replies <- struct{}{}
+		}()
+	}
+	for {
+		<-replies
+		a.mu.Lock()
+		now := slices.Clone(votes)
+		a.mu.Unlock()
+		granted, refused := countVotes(now, vote.granted), countVotes(now, vote.refused)
+		if len(now)-refused < q.needed || granted+refused == len(now) ||
+			granted >= q.needed && !q.hasUnknownServer(now) {
+			return now
+		}
 	}
 }
 
-// giveBackBy is until when a round waits for its votes to be given back: no longer than it waited for the votes
-// themselves, because a server that fell silent in between is to cost nothing.
-func (a *quorumAcquisition) giveBackBy() time.Time {
-	limit := time.Duration(0)
-	for _, m := range a.members {
-		limit = max(limit, a.limit(m))
-	}
-	end := time.Now().Add(limit)
-	if !a.until.IsZero() && a.until.After(a.began) && a.until.Before(end) {
-		return a.until
-	}
-	return end
-}
-
-// hasUnseenMembers reports whether a member has not answered whose server has never answered before. It is given the
-// time to answer once, so that two members of one server are found in the first acquisition.
-func (a *quorumAcquisition) hasUnseenMembers(answered []bool) bool {
-	for i, m := range a.members {
-		if !answered[i] && m.c.run.Load() == 0 && !m.c.metOnce.Load() {
+// hasUnknownServer reports whether a server has not replied that never replied before. It gets the time to reply once,
+// so that the first acquisition finds two members of one server.
+func (q *several) hasUnknownServer(votes []vote) bool {
+	for i, member := range q.members {
+		if !votes[i].replied && member.c.run.Load() == 0 && !member.c.metOnce.Load() {
 			return true
 		}
 	}
 	return false
 }
 
-// checkDuplicateServers refuses two members of one server.
-func (a *quorumAcquisition) checkDuplicateServers() error {
+// checkServers refuses two members of one server.
+func (q *several) checkServers() error {
 	seen := map[int64]int{}
-	for i, m := range a.members {
-		run := m.c.run.Load()
-		if j := seen[run]; run != 0 && j > 0 {
-			return sameServer(j, i+1, a.members[j-1], m)
+	for i, member := range q.members {
+		run := member.c.run.Load()
+		if first, ok := seen[run]; ok && run != 0 {
+			return q.sameServer(first, i)
 		}
-		seen[run] = i + 1
+		seen[run] = i
 	}
 	return nil
 }
 
-// count says what a round means that got no majority.
-func (a *quorumAcquisition) count(t roundResult) (wait.Answer, error) {
-	n := len(t.results)
-	var held, away int
+// memberReleased is called when a member may have been released.
+func (a *quorumAcquisition) memberReleased(i int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.votes != nil {
+		a.votes[i].released = true
+	}
+	a.wakeIfMajorityFree()
+}
+
+// wakeIfMajorityFree wakes the waiter if a majority may be free now. While a majority is held, waiters take the other
+// votes and give them back. If each of them woke when another has given back, they would keep each other busy
+// (TestQuorum_MajorityHeld_WaitersDoNotWakeEachOther). The round that follows is for all messages that come before it
+// begins. Called with mu held.
+func (a *quorumAcquisition) wakeIfMajorityFree() {
+	free := countVotes(a.votes, func(of vote) bool { return !of.refused() || of.released })
+	if !a.awake && a.releases != nil && free >= a.of.needed {
+		a.awake = true
+		a.of.members[0].c.waiters.Wake(a.of.queueKey)
+	}
+}
+
+// outcome is the answer of a round that got no majority.
+func (a *quorumAcquisition) outcome(votes []vote) (wait.Answer, error) {
+	var held, silent int
 	var fatal, problems []error
-	lefts := make([]time.Duration, t.granted, n) // until each is free, at the earliest
-	for i, err := range t.results {
+	var leases []time.Duration // until each member is free, at the earliest
+	for _, vote := range votes {
 		var contended *NotAcquiredError
 		switch {
-		case !t.answered[i]:
-			lefts = append(lefts, 0)
-		case err == nil:
-		case errors.Is(err, errs.ErrClosed):
-			return wait.Answer{}, fmt.Errorf("%q: %w", a.q.name, errs.ErrClosed)
-		case errors.As(err, &contended) && contended.Cause == nil:
+		case vote.err == nil:
+			leases = append(leases, 0)
+		case errors.Is(vote.err, errs.ErrClosed):
+			return wait.Answer{}, fmt.Errorf("%q: %w", a.of.name, errs.ErrClosed)
+		case errors.As(vote.err, &contended) && contended.Cause == nil:
 			held++
 			if contended.Lease >= 0 {
-				lefts = append(lefts, contended.Lease)
+				leases = append(leases, contended.Lease)
 			}
-		case script.NotAnswered(err), errors.As(err, &contended):
-			away++
-			if contended != nil && contended.Unheard { // of the server: the round was over before it answered
+		case script.NotAnswered(vote.err), contended != nil:
+			silent++
+			err := vote.err
+			if contended != nil && contended.Unheard { // the round was over before the server replied
 				err = fmt.Errorf("%w: %q: %w", errs.ErrUnknownOutcome, contended.Name, contended.Cause)
 			}
-			a.unsure = a.unsure || errors.Is(err, errs.ErrUnknownOutcome)
+			a.outcomeUnknown = a.outcomeUnknown || errors.Is(err, errs.ErrUnknownOutcome)
 			problems = append(problems, err)
 		default:
-			fatal = append(fatal, err)
+			fatal = append(fatal, vote.err)
 		}
 	}
-	slices.SortFunc(lefts, cmp.Compare[time.Duration])
-	a.known = -1
-	if len(lefts) >= a.q.need {
-		a.known = lefts[a.q.need-1]
+	slices.Sort(leases)
+	a.freeIn = -1
+	if len(leases) >= a.of.needed {
+		a.freeIn = leases[a.of.needed-1]
 	}
 	switch {
-	case n-len(fatal) < a.q.need:
-		return wait.Answer{}, fmt.Errorf("%q: %w", a.q.name, errors.Join(fatal...))
-	case held > 0 && n-away-len(fatal) >= a.q.need:
-		return wait.Answer{Left: a.known}, nil
+	case len(votes)-len(fatal) < a.of.needed:
+		return wait.Answer{}, fmt.Errorf("%q: %w", a.of.name, errors.Join(fatal...))
+	case held > 0 && len(votes)-silent-len(fatal) >= a.of.needed:
+		return wait.Answer{Left: a.freeIn}, nil
 	}
 	problems = append(problems, fatal...)
-	for i, err := range problems {
-		if a.unsure {
+	kind := errs.ErrUnavailable
+	if a.outcomeUnknown {
+		kind = errs.ErrUnknownOutcome
+		for i, err := range problems {
 			problems[i] = script.Unsure(err)
 		}
 	}
-	kind := errs.ErrUnavailable
-	if a.unsure {
-		kind = errs.ErrUnknownOutcome
-	}
-	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, a.q.name, len(problems), n,
-		errors.Join(problems...))
+	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, a.of.name, len(problems),
+		len(votes), errors.Join(problems...))
 }
 
-// pause is how long to sleep after a round unless something is heard.
-func (a *quorumAcquisition) pause(int) time.Duration {
-	d := wait.MaxPoll // and PollCap, if that is less
-	if a.listening.Load() == 0 {
-		d = 4 * script.Backoff(a.made)
+// pollIn is how long to sleep after a round unless a release wakes the waiter.
+func (a *quorumAcquisition) pollIn(int) time.Duration {
+	pause := wait.MaxPoll // and PollCap, if that is less
+	if a.releases == nil || a.releases.channels.Load() == 0 {
+		pause = 4 * script.Backoff(a.rounds)
 	}
-	if a.known >= 0 {
-		d = min(d, wait.AfterLease(a.known))
+	if a.freeIn >= 0 {
+		pause = min(pause, wait.AfterLease(a.freeIn))
 	}
-	return d - rand.N(d/10+1)
-}
-
-// joinSubscriptions listens for releases of all members if the process is subscribed to their channels already, as it
-// is where it waited a moment ago: that sends nothing, and saves the rounds before and after a subscription.
-func (a *quorumAcquisition) joinSubscriptions(ctx context.Context) {
-	if a.first == nil {
-		return
-	}
-	subs := make([]*pubsub.Subscription, len(a.members))
-	for i, m := range a.members {
-		sub, ok := m.c.session.Inner.TrySubscribe(m.channel)
-		if !ok || m.backoff != nil {
-			if ok {
-				sub.Close()
-			}
-			for _, sub := range subs[:i] {
-				sub.Close()
-			}
-			return
-		}
-		subs[i] = sub
-	}
-	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
-	for i, sub := range subs {
-		a.listeners.Go(func() { a.receive(ctx, i, sub) })
-	}
-}
-
-// subscribe subscribes to the releases of all members. A subscription that begins, and each gap in it, may stand for
-// one.
-func (a *quorumAcquisition) subscribe(ctx context.Context) {
-	if a.first == nil {
-		return
-	}
-	for _, m := range a.members {
-		if m.c.monitor != nil {
-			m.c.monitor.watch(m.single)
-			a.watching = true
-		}
-	}
-	if a.stop != nil {
-		return // joinSubscriptions did
-	}
-	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
-	for i, m := range a.members {
-		if m.backoff != nil {
-			continue // a Spin lock has no channel
-		}
-		a.listeners.Go(func() {
-			sub, err := m.c.session.Hub.Subscribe(ctx, m.channel)
-			if err == nil {
-				a.memberReleased(i)
-				a.receive(ctx, i, sub)
-			}
-		})
-	}
-}
-
-// receive takes in the messages of a member's channel.
-func (a *quorumAcquisition) receive(ctx context.Context, i int, sub *pubsub.Subscription) {
-	defer sub.Close()
-	a.listening.Add(1)
-	defer a.listening.Add(-1)
-	for {
-		if _, err := sub.Next(ctx); err != nil {
-			return
-		}
-		a.memberReleased(i)
-	}
-}
-
-// stopListening ends what joinSubscriptions and subscribe began.
-func (a *quorumAcquisition) stopListening() {
-	if a.stop != nil {
-		a.stop()
-		a.listeners.Wait()
-	}
-	if a.watching {
-		for _, m := range a.members {
-			if m.c.monitor != nil {
-				m.c.monitor.unwatch(m.single)
-			}
-		}
-	}
+	return pause - rand.N(pause/10+1)
 }

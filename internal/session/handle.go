@@ -289,12 +289,6 @@ func (o *Holding) Expired() error {
 		o.Lease.Name)
 }
 
-// First makes the first handle. until and entry are as of Start.
-func (o *Holding) First(auto bool, until time.Time, entry string) *Handle {
-	o.leaves(until, entry)
-	return o.Handle(auto)
-}
-
 // Enter counts a re-entry in, in that turn, or says why there is nothing to re-enter. The caller calls Handle or
 // Retreat next.
 func (o *Holding) Enter(turn int32) error {

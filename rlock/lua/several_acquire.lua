@@ -3,8 +3,8 @@
 -- KEYS the locks, and after each its queue. While a slot is being migrated the call is refused
 -- ARGV[1] lease, ms  ARGV[2] not after, server ms (0: any time)
 -- ARGV[3] PUBLISH or SPUBLISH  ARGV[4…] for each lock: owner, grant channels without the connection id
--- Reply {status, ms, server ms, which}: 1 granted, ms left of the leases; 0 nothing is taken, ms left (-1 without end) of
---   the first that is not to be had, and which that is, from 1; 2 too late, nothing done
+-- Reply as of acquire, of all: 1 granted; 0 nothing is taken, ms left (-1 without end) of the first lock that is not free,
+--   and in place of a ticket the number of that lock, from 0; 2 too late, nothing done
 -- Twice: owners are never used again, so a second run finds its own fields, and only ever raises their leases. If the first has lost one of them meanwhile, what is left of it is for its caller to give back.
 local lease, publish = tonumber(ARGV[1]), ARGV[3]
 for i = 6, #ARGV, 2 do
@@ -15,7 +15,6 @@ for i = 6, #ARGV, 2 do
 end
 local no, now, us = refuse(ARGV[4], lease, ARGV[2])
 if no then
-  no[4] = 0
   return no
 end
 -- Look at the held ones first. To look at a free lock for which others wait hands it over to them, as any other request would.
@@ -29,7 +28,7 @@ for free = 0, 1 do
     if (states[i] < 2) == (free == 1) then
       local blocking, left, till = blocked(key, queue, owner, now, us, states[i], nil, publish, ARGV[3 + 2 * i])
       if blocking then -- another's, or its owner is done with it: see acquire
-        return {0, blocking[1] == 0 and blocking[2] or redis.call('PTTL', key), now, i}
+        return {0, blocking[1] == 0 and blocking[2] or redis.call('PTTL', key), now, i - 1, 0}
       end
       mine[i] = {left, till}
     end
@@ -38,4 +37,4 @@ end
 for i = 1, n do
   grant(KEYS[2 * i - 1], ARGV[2 + 2 * i], lease, now, unpack(mine[i], 1, 2))
 end
-return {1, lease, now, 0}
+return {1, lease, now}

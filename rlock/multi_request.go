@@ -1,0 +1,226 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// multiRequest acquires all members of a Multi by one script. Each member has an acquisition, which makes no request of
+// its own.
+type multiRequest struct {
+	*multiAcquisition
+	c            *Client
+	acquisitions []*acquisition // by member
+	entered      int            // acquisitions that Close waits for
+	blocking     *single        // the member that another owner held by the last reply; nil: none
+}
+
+// errOneByOne ends a multiRequest if one of the members has to be waited for, or one script cannot have them all now.
+var errOneByOne = errors.New("to be acquired one after the other")
+
+// isPossible reports whether one script may do: all members are of one client and one slot, are locks that a Quorum
+// takes, too, and none is re-entered. If callers of this process wait for a member, the script would be refused, or
+// would overtake them.
+func (r *multiRequest) isPossible(ctx context.Context) bool {
+	slot := keyname.Slot(r.of.members[0].key)
+	for _, member := range r.of.members {
+		if member.c != r.c || voteKinds[member.kind] == nil {
+			return false
+		}
+		if r.c.runner.Apart() && keyname.Slot(member.key) != slot {
+			return false
+		}
+		if ctx.Value(member.ownKey) != nil || r.terms.wait != 0 && r.c.waiting(member.key) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// acquire acquires the members; errOneByOne: one script does not do.
+func (r *multiRequest) acquire(ctx context.Context) (*heldParts, error) {
+	defer func() {
+		for range r.entered {
+			r.c.session.Leave()
+		}
+	}()
+	err := r.await(ctx)
+	if errors.Is(err, errOneByOne) {
+		return nil, err
+	}
+	waited := time.Since(r.began)
+	parts, granted := newHeldParts(r.of), err == nil
+	err = r.explain(err, waited)
+	for i, member := range r.acquisitions {
+		// For the observer the acquisition begins here: before, it is not known whether the script acquires the member, or
+		// it is acquired for itself.
+		member.ctx = r.c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: member.l.name})
+		end := errs.Event{Kind: errs.EventAcquired, Name: member.l.name, Took: waited}
+		if err == nil {
+			err = r.explain(r.register(member, i, parts), waited)
+		} else if granted {
+			member.own.Abandon(time.Now(), "")
+		}
+		if err != nil {
+			end.Kind, end.Err = errs.EventNotAcquired, err
+		}
+		r.c.session.Tell(member.ctx, end)
+	}
+	if err != nil {
+		parts.releaseAll(ctx, r.releaseUntil())
+		return nil, err
+	}
+	r.c.session.Answered()
+	return parts, nil
+}
+
+// register makes the hold of a member that was granted, and adds it to parts.
+func (r *multiRequest) register(member *acquisition, i int, parts *heldParts) error {
+	member.own.Lease.Ctx = member.ctx
+	hold, err := member.register()
+	if err != nil {
+		return err
+	}
+	r.entered-- // Close waits for the hold now
+	hold.follow(member.ctx, r.c)
+	parts.add(member.ctx, i, hold)
+	return nil
+}
+
+// explain returns what the caller gets for err; nil is nil.
+func (r *multiRequest) explain(err error, waited time.Duration) error {
+	name := r.of.name
+	if r.blocking != nil {
+		name = r.blocking.name
+	}
+	return ending(name, waited, !r.acquisitions[0].unanswered.IsZero()).Explain(err)
+}
+
+// await waits until the script is granted, or there is no reason to repeat it.
+func (r *multiRequest) await(ctx context.Context) (err error) {
+	for i, lock := range r.of.members {
+		member := &acquisition{l: lock, ctx: ctx, began: r.began, auto: r.terms.lease == 0, lease: r.terms.lease,
+			label: r.of.labels[i]}
+		if member.lease == 0 {
+			member.lease = r.c.opts.WatchdogTimeout
+		}
+		member.own = member.newOwner()
+		r.acquisitions = append(r.acquisitions, member)
+	}
+	for range r.acquisitions {
+		if err = r.c.session.Enter(); err != nil {
+			return err
+		}
+		r.entered++
+	}
+	err = r.c.waiters.Wait(ctx, wait.Request{Name: r.of.name, Of: r.of, Began: r.began, Until: r.until,
+		Mode: wait.Alone, Try: r.request, Backoff: script.Backoff})
+	if err != nil {
+		for _, member := range r.acquisitions {
+			err = member.failed(err)
+		}
+	}
+	return err
+}
+
+// request sends the script once. It is acquisition.Ask for several locks.
+func (r *multiRequest) request(ctx context.Context) (wait.Answer, error) {
+	first := r.acquisitions[0]
+	timed := script.Timed[acquireReply]{
+		Key: first.l.key,
+		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+			for _, member := range r.acquisitions {
+				if member.sent = sent; member.since.IsZero() {
+					member.since = sent
+				}
+			}
+			return r.c.runner.Attempt(ctx, r.call(notAfter))
+		},
+		Decode: decodeAcquire,
+	}
+	reply, err := timed.Run(ctx, r.c.runner)
+	received := time.Now()
+	unmet := errors.Is(err, errs.ErrNotReplicated)
+	switch {
+	case unmet:
+		var releases sync.WaitGroup
+		for _, member := range r.acquisitions {
+			releases.Go(func() { _ = member.takeBack(ctx, err) })
+		}
+		releases.Wait()
+		return wait.Answer{}, err
+	case err != nil:
+		return wait.Answer{}, r.requestFailed(err, first.sent.Add(timed.Runs), received)
+	case reply.status == acquireHeld && r.terms.wait != 0:
+		return wait.Answer{}, errOneByOne
+	case reply.status == acquireHeld:
+		if i := reply.ticket; i >= 0 && i < int64(len(r.of.members)) {
+			r.blocking = r.of.members[i]
+		}
+		return wait.Answer{Left: reply.left}, nil
+	}
+	untrusted := slices.ContainsFunc(r.acquisitions, func(member *acquisition) bool {
+		return !r.c.engine.Trusted(member.l.key, member.since)
+	})
+	if untrusted || !received.Before(first.sent.Add(first.lease-lease.Margin(first.lease))) {
+		for _, member := range r.acquisitions {
+			member.renamed(received)
+		}
+		return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted",
+			errs.ErrUnavailable, r.of.name, first.lease)
+	}
+	return wait.Answer{Granted: true}, nil
+}
+
+// requestFailed records the instant until which a request that was not answered may run.
+func (r *multiRequest) requestFailed(err error, lastRun, received time.Time) error {
+	var redisErr *rueidis.RedisError
+	mayRun := time.Time{}
+	switch {
+	case errors.As(err, &redisErr) && redisErr.IsTryAgain(), script.AcrossSlots(err):
+		return errOneByOne
+	case errors.Is(err, errs.ErrUnknownOutcome):
+		mayRun = lastRun
+	case script.BrokenOff(err):
+		mayRun = received
+	default:
+		return err
+	}
+	for _, member := range r.acquisitions {
+		member.ReleaseLater(mayRun)
+	}
+	return err
+}
+
+var severalScript = load("acquire several", "several_acquire")
+
+// call is the request. If it is given up and granted after all, its reply has the grant released.
+func (r *multiRequest) call(notAfter int64) script.Call {
+	call := script.Call{Script: severalScript, Replicas: r.c.opts.MinReplicas, ReplicasWait: r.c.opts.ReplicaTimeout}
+	call.Args = []string{r.c.millis(r.acquisitions[0].lease), strconv.FormatInt(notAfter, 10), r.c.publish}
+	var late []func(rueidis.RedisResult)
+	for _, member := range r.acquisitions {
+		call.Keys = append(call.Keys, member.l.key, queueKey(member.l.key))
+		call.Args = append(call.Args, member.own.Lease.Owner, member.l.grants)
+		late = append(late, member.late(nil))
+	}
+	call.Late = func(reply rueidis.RedisResult) {
+		for _, release := range late {
+			release(reply)
+		}
+	}
+	return call
+}

@@ -1,0 +1,213 @@
+package rlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// several is a lock made of several single locks: a Multi or a Quorum. heldParts is the hold of one acquisition. Owners,
+// renewals, pending releases and Close are those of the members.
+type several struct {
+	name     string
+	members  []*single // of a Multi: in the order in which all processes acquire them
+	labels   []string  // by member
+	needed   int       // how many members must be held: all, or a majority
+	isQuorum bool
+	queueKey string // of the local queue of a Quorum: its members, whatever their names
+}
+
+// newSeveral makes a lock of single locks. Of their terms only the labels are used.
+func newSeveral(verb string, locks []*Lock, needed int) *several {
+	whole := &several{needed: needed, isQuorum: verb == "quorum"}
+	var names, keys []string
+	for _, lock := range locks {
+		member := lock.form.(*single)
+		whole.members, whole.labels = append(whole.members, member), append(whole.labels, lock.terms.label)
+		names, keys = append(names, member.name), append(keys, member.c.session.ID+" "+member.key)
+	}
+	whole.name = verb + "(" + strings.Join(names, ",") + ")"
+	whole.queueKey = strings.Join(keys, ",")
+	return whole
+}
+
+// checkMembers refuses locks that cannot be members.
+func checkMembers(verb string, locks []*Lock) error {
+	for i, lock := range locks {
+		if lock == nil {
+			return fmt.Errorf("rlock: %w: %s: lock %d is nil", errs.ErrInvalidOption, verb, i+1)
+		}
+		if lock.bad != nil {
+			return lock.bad
+		}
+		if _, ok := lock.form.(*single); !ok {
+			return fmt.Errorf("rlock: %w: %s: lock %d is %q, must not be made of several itself", errs.ErrInvalidOption,
+				verb, i+1, lock.Name())
+		}
+	}
+	return nil
+}
+
+func (q *several) asLock() *Lock { return &Lock{form: q, terms: terms{wait: forever}} }
+
+// Name implements form.
+func (q *several) Name() string { return q.name }
+
+// Kind implements form.
+func (q *several) Kind() string {
+	if q.isQuorum {
+		return "Quorum"
+	}
+	return "Multi"
+}
+
+// longest implements form.
+func (q *several) longest(lease time.Duration) (longest time.Duration) {
+	for _, member := range q.members {
+		longest = max(longest, member.longest(lease))
+	}
+	return longest
+}
+
+// acquire implements form. The label of the whole goes to the members that have none.
+func (q *several) acquire(ctx context.Context, wanted terms) (*Hold, error) {
+	labelled := *q
+	labelled.labels = slices.Clone(q.labels)
+	for i := range labelled.labels {
+		labelled.labels[i] = cmp.Or(q.labels[i], wanted.label)
+	}
+	acquire := labelled.acquireAll
+	if q.isQuorum {
+		acquire = labelled.acquireMajority
+	}
+	parts, err := acquire(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	parts.began = time.Now()
+	return &Hold{parts: parts}, nil
+}
+
+// acquireMember acquires the i-th member, for a hold of the whole.
+func (q *several) acquireMember(ctx context.Context, i int, waitTime, lease time.Duration, renewed bool) (*Hold, error) {
+	return q.members[i].take(ctx, terms{wait: waitTime, lease: lease, label: q.labels[i]}, renewed, true)
+}
+
+// withOwner implements form: each member gets its part of the text that Hold.Owner returned.
+func (q *several) withOwner(ctx context.Context, text Owner) context.Context {
+	owners := strings.Split(string(text), ",")
+	for i, member := range q.members {
+		owner := fmt.Sprintf("not %d owners: %s", len(q.members), text)
+		if len(owners) == len(q.members) {
+			owner = cmp.Or(owners[i], "none") // a member of a Quorum that was not held cannot be joined, either
+		}
+		ctx = member.withOwner(ctx, Owner(owner))
+	}
+	return ctx
+}
+
+// requestAll makes a request to each member at the same time. The error says that fewer members replied than must be
+// held.
+func requestAll[T any](ctx context.Context, q *several,
+	request func(form, context.Context) (T, error)) (replies []T, failures []error, err error) {
+	replies, failures = make([]T, len(q.members)), make([]error, len(q.members))
+	var wg sync.WaitGroup
+	for i, member := range q.members {
+		wg.Go(func() {
+			ctx := ctx
+			if q.isQuorum { // a dead server gets the time of one call, not of five
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, member.c.opts.CallTimeout)
+				defer cancel()
+			}
+			replies[i], failures[i] = request(member, ctx)
+		})
+	}
+	wg.Wait()
+	replied := 0
+	for _, failure := range failures {
+		if failure == nil {
+			replied++
+		}
+	}
+	if replied < q.needed {
+		err = errors.Join(failures...)
+	}
+	return replies, failures, err
+}
+
+// isLocked implements form: fewer members are free than must be held.
+func (q *several) isLocked(ctx context.Context) (bool, error) {
+	held, failures, err := requestAll(ctx, q, form.isLocked)
+	free := 0
+	for i := range held {
+		if failures[i] == nil && !held[i] {
+			free++
+		}
+	}
+	return err == nil && free < q.needed, err
+}
+
+// Inspect implements form. The lease of the whole ends when as many members are free as must be held.
+func (q *several) Inspect(ctx context.Context) (State, error) {
+	states, failures, err := requestAll(ctx, q, form.Inspect)
+	if err != nil {
+		return State{Name: q.name}, err
+	}
+	var leases []time.Duration
+	for i, member := range q.members {
+		if failures[i] != nil {
+			states[i] = State{Name: member.name}
+		} else if states[i].Lease != noEnd {
+			leases = append(leases, states[i].Lease)
+		}
+	}
+	slices.Sort(leases)
+	left := noEnd
+	if len(leases) >= q.needed {
+		left = leases[q.needed-1]
+	}
+	return State{Name: q.name, Locked: left != 0, Lease: left, Members: states}, nil
+}
+
+// forceUnlock implements form.
+func (q *several) forceUnlock(ctx context.Context) (bool, error) {
+	removed, _, err := requestAll(ctx, q, form.forceUnlock)
+	return slices.Contains(removed, true), err
+}
+
+// failure is the error of the whole, from the members' errors. The error of a Quorum says only what is true of the
+// whole.
+func (q *several) failure(failures []error) error {
+	if !q.isQuorum {
+		return errors.Join(failures...)
+	}
+	lost, outcomeUnknown := 0, false
+	for _, err := range failures {
+		if errors.Is(err, errs.ErrLost) {
+			lost++
+		}
+		outcomeUnknown = outcomeUnknown || errors.Is(err, errs.ErrUnknownOutcome)
+	}
+	if lost > len(q.members)-q.needed {
+		return fmt.Errorf("rlock: %q: %w", q.name, errs.ErrLost)
+	}
+	for i, err := range failures {
+		switch {
+		case errors.Is(err, errs.ErrLost): // of one member: the whole is not lost by it
+			failures[i] = errors.New(err.Error())
+		case outcomeUnknown:
+			failures[i] = script.Unsure(err)
+		}
+	}
+	return fmt.Errorf("rlock: %q: fewer than %d of %d members: %w", q.name, q.needed, len(q.members),
+		errors.Join(failures...))
+}
