@@ -41,8 +41,8 @@ func (l *single) longest(lease time.Duration) time.Duration {
 	return max(lease, l.c.opts.WatchdogTimeout)
 }
 
-// take acquires the lock. auto says that the hold is renewed: a lease of 0 asks for that, and the parts of a composite
-// need it until all are there. part: it is one of these, whose tenure is no other's.
+// take acquires the lock. If auto is set, the watchdog renews the hold: a lease of 0 asks for that, and the members of a
+// Multi need it until all are held. part marks a member of a Multi or Quorum, whose tenure has no other caller.
 func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, error) {
 	c := l.c
 	if err := c.session.Enter(); err != nil {
