@@ -29,29 +29,35 @@ func (o *Once) Unless(f func()) {
 	}
 }
 
-// Do runs f if it is the first call; otherwise it waits until ctx ends for the result of the first. ok is false if ctx
-// ended before that; err is then its cause.
-func (o *Once) Do(ctx context.Context, f func(context.Context) error) (ok bool, err error) {
+// begin reports whether nothing was done yet. Then the caller does it, and gives the result to finish.
+func (o *Once) begin() (first bool) {
 	o.mu.Lock()
-	first, finished := !o.begun, o.finished
-	o.begun = true
-	if !first && !finished && o.done == nil {
+	defer o.mu.Unlock()
+	first, o.begun = !o.begun, true
+	return first
+}
+
+// finish gives the result. It is called once, after a begin that reported true.
+func (o *Once) finish(result error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.result, o.finished = result, true
+	if o.done != nil {
+		close(o.done)
+	}
+}
+
+// await waits until ctx ends for the result. ok is false if ctx ended before that; err is then its cause.
+func (o *Once) await(ctx context.Context) (ok bool, err error) {
+	o.mu.Lock()
+	finished, result := o.finished, o.result
+	if o.done == nil && !finished {
 		o.done = make(chan struct{})
 	}
 	done := o.done
 	o.mu.Unlock()
-	switch {
-	case finished:
-		return true, o.result
-	case first:
-		err := f(ctx)
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.result, o.finished = err, true
-		if o.done != nil {
-			close(o.done)
-		}
-		return true, err
+	if finished {
+		return true, result
 	}
 	select {
 	case <-done:
@@ -59,6 +65,17 @@ func (o *Once) Do(ctx context.Context, f func(context.Context) error) (ok bool, 
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
+}
+
+// Do runs f if it is the first call; otherwise it waits until ctx ends for the result of the first. ok is false if ctx
+// ended before that; err is then its cause.
+func (o *Once) Do(ctx context.Context, f func(context.Context) error) (ok bool, err error) {
+	if !o.begin() {
+		return o.await(ctx)
+	}
+	err = f(ctx)
+	o.finish(err)
+	return true, err
 }
 
 // Close is Do for a Close: a later call waits for the first until its own ctx ends, and returns the first's result.
@@ -70,18 +87,33 @@ func (o *Once) Close(ctx context.Context, f func(context.Context) error) error {
 	return err
 }
 
-// Release runs f, the release of a handle of that name with that life, for as long as ctx lasts. If ctx has ended, or
-// ends with this very handle, f has a second of its own. A caller whose context has ended releases last. And "defer
-// hold.Unlock(ctx)" inside the work has the context that Unlock ends first: it would never see its confirmation ("with
-// its own context" in TestRelease_Disturbed_SaysWhatBecameOfIt).
+// Release runs f, the release of a handle of that name with that life, while ctx, or its successor by toRelease, lasts.
+// A later call waits for the result of the first.
 func (c *Handles) Release(ctx context.Context, name string, life *Life, once *Once,
 	f func(context.Context) error) error {
-	if ctx.Err() != nil || life.ends(ctx) {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
+	ctx, cancel := life.toRelease(ctx)
+	defer cancel()
+	if !once.begin() {
+		return c.awaitRelease(ctx, name, once)
 	}
-	ok, err := once.Do(ctx, f)
+	err := f(ctx)
+	once.finish(err)
+	return err
+}
+
+// toRelease returns ctx, and a context with a second of its own if ctx has ended, or ends with this very life. A caller
+// whose context has ended releases last. And "defer hold.Unlock(ctx)" inside the work has the context that Unlock ends
+// first: it would never see its confirmation ("with its own context" in TestRelease_Disturbed_SaysWhatBecameOfIt).
+func (l *Life) toRelease(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil && !l.ends(ctx) {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+}
+
+// awaitRelease waits for the result of the first release of a handle.
+func (c *Handles) awaitRelease(ctx context.Context, name string, once *Once) error {
+	ok, err := once.await(ctx)
 	if !ok {
 		err = c.failed(name, fmt.Errorf("%w: another %s of this %s is still under way: %w", errs.ErrUnknownOutcome, c.Verb,
 			c.Noun, err))
@@ -93,7 +125,7 @@ func (c *Handles) Release(ctx context.Context, name string, life *Life, once *On
 // server counts a holding once.
 //
 // nil: confirmed by the server, or others stay. ErrLost: it was over before, or this is how that was found out.
-// ErrUnavailable and ErrUnknownOutcome: not confirmed while ctx lasted, see Handles.Release; any other refusal of the
+// ErrUnavailable and ErrUnknownOutcome: not confirmed while ctx lasted, see toRelease; any other refusal of the
 // server comes at once. After these the release of the last handle goes on in the background until the lease is over.
 // Later calls return the first one's result. The caller first stops the cleanup that would call Dropped.
 //
@@ -102,17 +134,21 @@ func (c *Handles) Release(ctx context.Context, name string, life *Life, once *On
 // refer to that hold.
 func (h *Handle) Release(ctx, acquired context.Context) error {
 	o := h.Holding
-	return o.of.Release(ctx, o.Lease.Name, &h.Life, &h.Once, func(ctx context.Context) error {
-		e := errs.Event{Kind: errs.EventReleasing, Name: o.Lease.Name, N: o.permits(), Acquisition: acquired}
-		if acquired == nil {
-			e.Acquisition = context.Background()
-		}
-		ctx = o.of.Tell(ctx, e)
-		err := h.release(ctx)
-		o.of.Tell(ctx, errs.Event{Kind: errs.EventReleased, Name: o.Lease.Name, N: o.permits(),
-			Held: time.Since(o.of.Base) - h.Began, Err: err})
-		return err
-	})
+	ctx, cancel := h.toRelease(ctx)
+	defer cancel()
+	if !h.begin() {
+		return o.of.awaitRelease(ctx, o.Lease.Name, &h.Once)
+	}
+	e := errs.Event{Kind: errs.EventReleasing, Name: o.Lease.Name, N: o.permits(), Acquisition: acquired}
+	if acquired == nil {
+		e.Acquisition = context.Background()
+	}
+	ctx = o.of.Tell(ctx, e)
+	err := h.release(ctx)
+	o.of.Tell(ctx, errs.Event{Kind: errs.EventReleased, Name: o.Lease.Name, N: o.permits(),
+		Held: time.Since(o.of.Base) - h.Began, Err: err})
+	h.finish(err)
+	return err
 }
 
 // permits is how many permits are held; 0 of a lock.
