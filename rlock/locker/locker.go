@@ -15,7 +15,7 @@ import (
 )
 
 // Locker is one lock for all goroutines that share it. These exclude each other, and all other holders of the lock.
-// Like sync.Mutex it is not re-entrant. It is safe for concurrent use and must not be copied.
+// Like sync.Mutex, a Locker is not re-entrant, is safe for concurrent use, and must not be copied.
 type Locker struct {
 	ctx    context.Context
 	lock   *rlock.Lock
@@ -48,8 +48,8 @@ func New(ctx context.Context, lock *rlock.Lock, onLost func(error)) *Locker {
 	return &Locker{ctx: rlock.Detach(ctx), lock: lock, onLost: onLost, localLock: make(chan struct{}, 1)}
 }
 
-// Lock acquires the lock. It panics with the error of [rlock.Lock.Lock] if it cannot: ctx has ended, the time of
-// WithWait is over, the client is closed or the name is invalid. While the server does not answer, Lock tries again.
+// Lock acquires the lock, or panics with the error of [rlock.Lock.Lock]: ctx has ended, the time of WithWait is over,
+// the client is closed or the name is invalid. While the server does not answer, Lock tries again.
 func (x *Locker) Lock() {
 	select {
 	case x.localLock <- struct{}{}:
@@ -73,8 +73,8 @@ func (x *Locker) Lock() {
 	}
 }
 
-// TryLock acquires the lock if it is free, and reports whether it did. It also returns false if the server did not
-// answer.
+// TryLock acquires the lock if it is free, and reports whether it did. If the server does not answer, TryLock returns
+// false.
 func (x *Locker) TryLock() bool {
 	select {
 	case x.localLock <- struct{}{}:
@@ -112,7 +112,7 @@ func reportEnd(ended <-chan struct{}, hold weak.Pointer[rlock.Hold], reported *a
 	}
 }
 
-// Unlock releases the lock. It panics if the Locker is not locked. If the release is not confirmed, onLost is called,
+// Unlock releases the lock, or panics if the Locker is not locked. If the release is not confirmed, onLost is called,
 // unless it was called for the loss before.
 func (x *Locker) Unlock() {
 	x.mu.Lock()
