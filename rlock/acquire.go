@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ import (
 
 // acquire implements form.
 func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
-	return l.take(ctx, t, t.lease == 0, false)
+	return l.take(ctx, t, t.lease == 0)
 }
 
 // longest implements form.
@@ -42,15 +43,15 @@ func (l *single) longest(lease time.Duration) time.Duration {
 }
 
 // take acquires the lock. If auto is set, the watchdog renews the hold: a lease of 0 asks for that, and the members of a
-// Multi need it until all are held. part marks a member of a Multi or Quorum, whose tenure has no other caller.
-func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, error) {
+// Multi need it until all are held.
+func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	c := l.c
 	if err := c.session.Enter(); err != nil {
 		return nil, err
 	}
 	ctx = c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: l.name})
 	began := time.Now()
-	hold, seen, err := l.acquired(ctx, began, t, auto, part)
+	hold, seen, err := l.acquired(ctx, began, t, auto)
 	waited := time.Since(began)
 	if err != nil {
 		err = ending(l.name, waited, seen.unsure).Explain(err)
@@ -83,7 +84,7 @@ type seen struct {
 }
 
 // acquired acquires the lock: by a turn of its process where waiters queue, otherwise for itself.
-func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, part bool) (*Hold, seen, error) {
+func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto bool) (*Hold, seen, error) {
 	c := l.c
 	own, turn, id := ownerIn(ctx, l)
 	fresh := own == nil && id == ""
@@ -99,7 +100,7 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, p
 		one := &struct { // in one piece of memory
 			caller
 			asking
-		}{caller: caller{l: l, terms: t, auto: auto, part: part,
+		}{caller: caller{l: l, terms: t, auto: auto,
 			call: wait.Call{Name: l.name, Of: l, Began: began, Ctx: ctx}}}
 		if t.wait != forever {
 			one.call.Until = began.Add(t.wait)
@@ -132,6 +133,7 @@ type acquisition struct {
 	ctx   context.Context // the caller's
 	began time.Time
 	lease time.Duration
+	short time.Duration // the lease that is asked for, if it is raised to lease later; 0: lease
 	label string
 	auto  bool // it is renewed
 
@@ -152,6 +154,7 @@ type tries struct {
 	// unanswered: some try was sent and not answered, and may take the lock up to this instant
 	unanswered time.Time
 	sends      int32     // how many
+	from       *owner    // whose hold the next one takes over: see transfer.go
 	room       [6]string // for the arguments of the first, here to be one piece of memory
 }
 
@@ -160,6 +163,7 @@ type won struct {
 	written time.Duration // the lease that the server wrote when it handed the lock over
 	token   int64         // fencing token
 	handed  bool          // by the server, from its queue
+	moved   bool          // by another owner of this process
 	inQueue bool          // by a call that could not take it out of the queue
 }
 
@@ -185,6 +189,9 @@ type asks struct {
 	joined *owner        // the tenure that does for this one: it asked under it
 	admit  time.Duration // after tenancies.base: until when others may join what was granted
 }
+
+// asksFor is the lease for which it asks.
+func (a *acquisition) asksFor() time.Duration { return cmp.Or(a.short, a.lease) }
 
 func (a *acquisition) newOwner() *owner {
 	own := a.l.newOwner(a.ctx, a.lease, a.label)
@@ -337,11 +344,18 @@ func (a *acquisition) register() (*Hold, error) {
 // keep has what was granted renewed.
 func (a *acquisition) keep() error {
 	l, own := a.l, a.own
+	e, maxHold := l.c.engine, l.c.opts.MaxHold
+	if !a.unanswered.IsZero() {
+		own.Lease.Unanswered()
+	}
 	var added bool
-	if a.handed {
-		added = l.c.engine.AddHanded(&own.Lease, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
-	} else {
-		added = l.c.engine.Add(&own.Lease, a.since, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
+	switch {
+	case a.handed:
+		added = e.AddHanded(&own.Lease, a.sent, a.written, a.lease, a.auto, maxHold)
+	case a.short > 0:
+		added = e.AddShort(&own.Lease, a.since, a.sent, a.short, a.lease, a.auto, maxHold)
+	default:
+		added = e.Add(&own.Lease, a.since, a.sent, a.lease, a.auto, maxHold)
 	}
 	own.token = a.token
 	// A release does not always end the acquisition: its first request was not answered, the second was granted, and the

@@ -27,6 +27,7 @@ type acquireRequest struct {
 	leaves   int64    // of a Fair lock: when the caller gives up, server ms; 0: not known, or not soon
 	under    string   // owner of a write hold under which it reads
 	joined   string   // owner of this process whose read hold would do as well; "": none
+	from     string   // owner of this process whose hold this one takes over; "": none
 	room     []string // for the arguments; nil: they get their own
 }
 
@@ -45,9 +46,10 @@ const (
 	acquireHeld acquireStatus = iota
 	acquireGranted
 	acquireLate
-	acquireLost   // what is joined, or read under, is not held; or the owner is done with the lock
-	acquireYoung  // of a Quorum's member: the server has been up for too short a time
-	acquireShared // of a reader: the hold of another owner of this process will do
+	acquireLost     // what is joined, or read under, is not held; or the owner is done with the lock
+	acquireYoung    // of a Quorum's member: the server has been up for too short a time
+	acquireShared   // of a reader: the hold of another owner of this process will do
+	acquireNotAlone // of one that takes over: others are in with the owner
 )
 
 type acquireReply struct {
@@ -109,6 +111,9 @@ func (l *single) asking(r acquireRequest, own ...string) []string {
 	if r.entry != "" || l.c.clustered {
 		more += 3
 	}
+	if r.from != "" {
+		return append(r.asked(more+4), append(own, l.c.publish, l.grants, "", r.from)...)
+	}
 	return l.publishing(append(r.asked(more), own...), r.entry)
 }
 
@@ -124,7 +129,10 @@ func (l *single) publishing(args []string, entry string) []string {
 
 // fencedCall asks for a fenced lock.
 func fencedCall(l *single, r acquireRequest) script.Call {
-	args := append(r.asked(4), l.c.publish, l.grants, r.entry, script.Millis(l.c.tokenRetention))
+	args := append(r.asked(5), l.c.publish, l.grants, r.entry, script.Millis(l.c.tokenRetention))
+	if r.from != "" {
+		args = append(args, r.from)
+	}
 	return script.Call{Script: fencedScript, Keys: l.fencedKeys(), Args: args}
 }
 

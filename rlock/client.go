@@ -124,7 +124,7 @@ func (c *Client) NonReentrant(name string) *Lock { return c.lock(name, nonReentr
 // Fenced describes a lock whose holds have a fencing token ([Hold.Token]). The token is a number greater than that of
 // every earlier hold of the name. A resource that checks fencing tokens refuses an act with a lower one than it has
 // seen. For everybody else it is the Reentrant lock of that name. It is Redisson's RFencedLock. Under contention each
-// acquisition takes one call more than that of a Reentrant lock.
+// acquisition takes one call more than that of a Reentrant lock, also where the callers of a process follow each other.
 //
 // Tokens grow across expiry, DEL, FLUSHALL, failover and a restart without persistence, because a token is at least the
 // server's time in µs. The condition is that this clock does not step back by more than Options.TokenRetention, or, if

@@ -86,7 +86,7 @@ func (x *Hold) Name() string {
 
 // Owner returns the owner as the server knows it. A re-entry has the owner of the hold that it re-enters. Callers of
 // one process that follow each other may hold the lock as one owner; the owner of a hold for which Owner was called
-// while it lasted is used by no other caller. Called for the first time when the hold is over, Owner returns one that
+// while it lasted is used by no other caller, which takes over as another owner. Called for the first time when the hold is over, Owner returns one that
 // never held anything.
 func (x *Hold) Owner() Owner {
 	if x.parts != nil {
@@ -114,7 +114,8 @@ func (x *Hold) Token() (token int64, ok bool) {
 // meaning.
 //
 // A lock that was handed over has a short lease at first: the greatest of four PollCaps of at most 10 s, four
-// CallTimeouts, and a second. After a third of that it is raised to the full lease, or to that of WithLease.
+// CallTimeouts, and a second, or WatchdogTimeout if that is less. After a third of that it is raised to the full lease,
+// or within 10 ms to that of WithLease.
 func (x *Hold) Until() time.Time {
 	if x.parts != nil {
 		return x.parts.until()

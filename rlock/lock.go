@@ -55,6 +55,10 @@ func (l *Lock) WithWait(d time.Duration) *Lock {
 
 // WithLease returns the same lock, whose holds last for d and are not renewed, unless they are extended. d is at least
 // 10 ms. 0 is the default: holds are renewed until Unlock.
+//
+// A lock that another process hands over, or that a caller of this process leaves to this one, has a short lease at
+// first (see [Hold.Until]). Within 10 ms it is raised to d by a renewal. If the process exits or dies before that, the
+// lock is free when the short lease is over, and not after d.
 func (l *Lock) WithLease(d time.Duration) *Lock {
 	t := l.terms
 	t.lease = d

@@ -23,11 +23,12 @@ import (
 // be missed by it.
 type owner struct {
 	session.Holding
-	lock    *single
-	under   *owner       // of the write hold under which it reads
-	token   int64        // set before the first handle is made; 0: none
-	tenancy *tenancy     // of a tenure for which callers wait; guarded by tenancies.mu
-	keep    atomic.Int64 // ns after its client's base: no release before; see UnlockAfter
+	lock  *single
+	under *owner // of the write hold under which it reads
+	token int64  // set before the first handle is made; 0: none
+	// after tenancies.base: no turn of the tenure begins later, as this owner or another. Guarded by tenancies.mu
+	until time.Duration
+	keep  atomic.Int64 // ns after its client's base: no release before; see UnlockAfter
 }
 
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
@@ -112,6 +113,14 @@ func (x *ownerContext) Value(key any) any {
 
 // Label implements session.Resource.
 func (o *owner) Label() string { return Owner(o.Lease.Owner).Label() }
+
+// hasLabel reports whether that is its label. It is asked for each turn, mostly for none, which is a look at the text.
+func (o *owner) hasLabel(label string) bool {
+	if label == "" {
+		return strings.Count(o.Lease.Owner, ":") == 1
+	}
+	return o.Label() == label
+}
 
 // Object is what it holds, for the debug page.
 func (o *owner) Object() any { return o.lock }

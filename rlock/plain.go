@@ -29,6 +29,9 @@ var plain = &kind{
 	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
 	acquire: func(l *single, r acquireRequest) script.Call {
 		args := append(r.asked(3), l.c.publish, l.grants)
+		if r.from != "" {
+			return script.Call{Script: plainAcquireScript, Keys: lockAlone(l.keys), Args: append(args, "", r.from)}
+		}
 		if r.entry != "" {
 			args = append(args, r.entry)
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/wait"
 )
 
 var (
@@ -49,9 +48,8 @@ var rwRead = &kind{
 	entry:      entryInside,
 	unpaired:   true, // for the timeout keys of readers
 	queueEntry: handoverEntry,
-	// It queues behind no one, and no one behind it: readers do not keep each other out.
-	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Mode = "read each", wait.Each },
-	tenures:  func(c *Client, t terms) bool { return t.lease == 0 && t.label == "" && c.opts.MaxHold == 0 },
+	// One that does not wait, and has a hold of its own, asks for itself.
+	tenures:  func(c *Client, t terms) bool { return t.wait != 0 || t.shares(c) },
 	together: true,
 }
 

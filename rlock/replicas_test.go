@@ -94,8 +94,11 @@ func TestConfirmation_NothingToRaise_IsAWrite(t *testing.T) {
 	for name, keys := range map[string][]string{"acquire": {"a"}, "fair_acquire": {"b", "bq", "bt"},
 		"plain_acquire": {"c"}} {
 		args := []string{alice, "60000", "0", "PUBLISH", "GRANTS", "", "g:", ""}
-		if name == "plain_acquire" {
-			args = []string{alice, "60000", "0"}
+		switch name {
+		case "acquire":
+			args = args[:6]
+		case "plain_acquire":
+			args = args[:3]
 		}
 		_, err := eval(t, g.c, src[name], keys, args...)
 		require.NoError(t, err, name)

@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -23,7 +24,7 @@ import (
 //	                  |  ^                          |        |
 //	   last one leaves|  |   bound, and callers wait|        | last turn ends
 //	                  v  +--------------------------+        v
-//	             withdrawn    one call releases, and       released
+//	           withdrawing    one call releases, and       released
 //	                          queues the next tenure
 //
 //	caller A            caller B            server
@@ -45,12 +46,11 @@ import (
 //     as many follow as callers waited here, and 32 at most. No message has to say that another process waits, so no
 //     message is needed that could be lost: when a bound is reached the tenure ends by one call, which releases it and
 //     puts the next into the server's queue, behind those that wait. If none does, that call grants the lock anew.
-//  4. An owner that is known elsewhere is not passed on: after Owner, Extend and UnlockAfter, with a label or a lease
-//     of the caller's own, with MaxHold, for a Fenced lock, for a part of a Multi, and where a reader is under a
-//     write hold. Such a tenure has one turn.
+//  4. The terms of a caller (lease, label, MaxHold) are settled when it has its turn: see transfer.go. So a request
+//     belongs to the process, and not to the caller with whose terms it began.
 //  5. Whatever ends a tenure ends the turn that runs. Callers that wait stay, and another tenure is asked for.
 //  6. The last caller that leaves withdraws the request. The goroutine that asks reads the reply to its end, so what is
-//     granted meanwhile is released as soon as that is known.
+//     granted meanwhile is released as soon as that is known. A caller that comes before that goes on with the request.
 //  7. The call that names the next tenure is a request of that tenure: until its answer, or its not-after, no answer to
 //     a release of that owner is final.
 //
@@ -71,7 +71,7 @@ type tenancies struct {
 	base   time.Time
 	of     map[tenancyKey]*tenancy // of locks that callers wait for
 	free   []*tenancy              // for the next: most locks are held for a moment
-	passed int64                   // turns that followed another without a call
+	passed int64                   // turns that followed another
 }
 
 type tenancyKey struct {
@@ -86,7 +86,7 @@ type tenancy struct {
 	l           *single
 	first, last *caller // those that wait for their turns
 	n           int32
-	turns       int32         // how many may follow the one that runs; negative: any number
+	turns       int32         // how many may follow the one that runs; negative: any number. Kept during a transfer
 	until       time.Duration // after tenancies.base; none begins later, or none joins those that read
 	own         *owner
 	asks        *asking
@@ -107,17 +107,18 @@ type caller struct {
 	y            *tenancy
 	known        *known
 	terms        terms
-	auto, part   bool
+	auto         bool
 	call         wait.Call
 	next, before *caller
+	left         bool          // it gave up while it was asked for beside others: see reading.go
 	came         chan struct{} // receives when own or err is there; nil: it has not waited yet
 	own          *owner        // it has the turn
 	by           time.Duration // and takes it by then; 0: it is the first of the tenure
 	err          error
 }
 
-// personal reports whether a tenure for this caller can be no other's.
-func (x *caller) personal() bool { return x.part || x.terms.lease != 0 || x.terms.label != "" }
+// lease is what the caller was promised, in full.
+func (x *caller) lease() time.Duration { return cmp.Or(x.terms.lease, x.l.c.opts.WatchdogTimeout) }
 
 // asking is one request for a tenure.
 type asking struct {
@@ -125,7 +126,7 @@ type asking struct {
 	asks   asks
 	w      wait.Resumable
 	known  known              // the tenancy's, unless it had one before
-	x      *caller            // for whom, if for that one only
+	x      *caller            // on whose terms, if they are those of a caller
 	once   bool               // it is one try, for a caller that does not wait
 	cancel context.CancelFunc // of the goroutine that asks; nil: the first caller does
 }
@@ -178,7 +179,7 @@ func (s *tenancies) takeTurn(x *caller, room *asking, front bool) error {
 		y = s.open(x.l)
 	}
 	switch {
-	case y.asks == nil && x.l.kind.together && s.joins(y):
+	case y.asks == nil && x.shares() && s.joins(y):
 		x.own, x.known, x.by, x.err = y.own, y.known, 0, nil
 		s.mu.Unlock()
 	case y.asks == nil && (y.own == nil || x.l.kind.together):
@@ -240,7 +241,7 @@ func (s *tenancies) attach(l *single) *tenancy {
 	if l.kind.together {
 		return nil
 	}
-	held, began := l.c.engine.First(l.key, func(e *lease.Lease) bool {
+	held := l.c.engine.First(l.key, func(e *lease.Lease) bool {
 		own, ok := e.Of.(*owner)
 		return ok && own.Follows() && own.lock.kind == l.kind
 	})
@@ -249,26 +250,29 @@ func (s *tenancies) attach(l *single) *tenancy {
 	}
 	y := s.open(l)
 	y.known = &known{}
-	y.has(held.Of.(*owner), -1, began.Sub(s.base)+l.tenure())
+	y.has(held.Of.(*owner), -1, held.Of.(*owner).until)
 	return y
 }
 
 // has says that own is that of the tenure. Called with mu held.
 func (y *tenancy) has(own *owner, turns int32, until time.Duration) {
-	if y.own != nil { // for reading: those that have it keep it
-		y.own.tenancy = nil
-	}
 	y.asks, y.own, y.turns, y.until = nil, own, turns, until
-	own.tenancy = y
+	own.until = until
+}
+
+// tenancyOf is the tenancy of which own is the tenure; nil: there is none. Called with mu held.
+func (s *tenancies) tenancyOf(own *owner) *tenancy {
+	y := s.of[tenancyKey{own.lock.key, own.lock.kind}]
+	if y == nil || y.own != own {
+		return nil
+	}
+	return y
 }
 
 // drop ends a tenancy without waiters. Called with mu held.
 func (s *tenancies) drop(y *tenancy) {
-	if own := y.own; own != nil {
-		own.tenancy = nil
-		if y.turns >= 0 { // others wait on the server, and callers that come here later do so behind them
-			own.BarNext()
-		}
+	if own := y.own; own != nil && y.turns >= 0 { // others wait on the server, and callers come later than they
+		own.BarNext()
 	}
 	delete(s.of, y.key())
 	*y = tenancy{}
@@ -312,7 +316,6 @@ func (y *tenancy) part(x *caller) {
 
 // begin makes the request for the first in the line. It asks when run, or askHere, is called.
 func (y *tenancy) begin(x *caller, q *asking) *asking {
-	c := x.l.c
 	if q == nil {
 		q = &asking{}
 	}
@@ -320,18 +323,12 @@ func (y *tenancy) begin(x *caller, q *asking) *asking {
 		y.known = &q.known
 	}
 	y.known.seen = seen{}
-	if x.personal() {
-		q.x = x
-	}
-	q.once = x.terms.wait == 0
+	q.x, q.once = x, x.terms.wait == 0
 	q.asks = asks{of: y, known: y.known}
-	q.a = acquisition{l: x.l, ctx: x.call.Ctx, began: time.Now(), auto: x.auto, lease: x.terms.lease,
+	q.a = acquisition{l: x.l, ctx: x.call.Ctx, began: time.Now(), auto: x.auto, lease: x.lease(),
 		label: x.terms.label, asks: &q.asks}
 	q.a.patient = !q.once
-	if q.a.lease == 0 {
-		q.a.lease = c.opts.WatchdogTimeout
-	}
-	q.a.once = q.x != nil || x.l.kind.confirms || x.l.kind.together || c.opts.MaxHold > 0
+	q.a.once = x.l.kind.together
 	q.a.own = q.a.newOwner()
 	y.asks = q
 	return q
@@ -359,7 +356,7 @@ func (s *tenancies) askHere(x *caller, q *asking) {
 		s.mu.Lock()
 		y.part(x)
 		x.err = err
-		if y.first != nil && q.x == nil && !q.once {
+		if y.first != nil && !q.once {
 			s.run(q)
 			s.mu.Unlock()
 			return
@@ -373,8 +370,12 @@ func (s *tenancies) askHere(x *caller, q *asking) {
 	s.finish(q, err)
 }
 
-// run has a goroutine ask. Called with mu held.
+// run has a goroutine ask: for whoever is first in line when it is granted, unless it is to take over a hold for a
+// caller. Called with mu held.
 func (s *tenancies) run(q *asking) {
+	if q.a.from == nil {
+		q.forAnyone()
+	}
 	var ctx context.Context
 	ctx, q.cancel = context.WithCancel(context.WithoutCancel(q.a.ctx))
 	q.a.unattended = true
@@ -386,6 +387,13 @@ func (s *tenancies) run(q *asking) {
 		s.finish(q, q.w.Wait(ctx, time.Time{}))
 		q.cancel()
 	})
+}
+
+// forAnyone has the request be on the terms that all callers can be given. Not called while an Ask is under way.
+func (q *asking) forAnyone() {
+	c := q.a.l.c
+	q.x, q.a.lease, q.a.short, q.a.auto = nil, c.opts.WatchdogTimeout, c.firstLease(), true
+	c.engine.Longest(&q.a.own.Lease, q.a.lease)
 }
 
 // next asks for the next tenure, if anybody waits for it. Called with mu held.
@@ -422,30 +430,22 @@ func (q *asking) end(err error) {
 func (s *tenancies) finish(q *asking, err error) {
 	y := q.a.of
 	s.mu.Lock()
-	if y.asks != q { // withdrawn
+	switch {
+	case y.asks != q: // withdrawn
 		s.mu.Unlock()
 		q.end(err)
+		return
+	case err != nil:
+		s.failed(q, err)
 		return
 	}
-	if err != nil {
-		if wait.DidGiveUp(err) { // the client is closed, and so those that wait learn by themselves
-			err = errs.ErrClosed
-		}
-		y.asks = nil
-		for x := y.first; x != nil; x = y.first {
-			y.part(x)
-			x.err = err
-			x.wake()
-		}
-		s.next(y)
-		s.mu.Unlock()
-		q.end(err)
-		return
+	if q.a.handed { // with the first lease, whoever asked
+		q.forAnyone()
 	}
 	s.mu.Unlock()
 	q.w.End()
 	q.a.waited()
-	own, x := q.a.own, q.x
+	own := q.a.own
 	if q.a.joined != nil {
 		own = q.a.joined
 		q.a.own.Abandon(q.a.unanswered, q.a.entry)
@@ -453,27 +453,12 @@ func (s *tenancies) finish(q *asking, err error) {
 		err = q.a.keep()
 	}
 	s.mu.Lock()
-	if x == nil {
-		x = y.first
-		for x != nil && x.personal() {
-			x = x.next
-		}
-	}
 	switch {
-	case y.asks == q && err == nil && x != nil:
-		turns, until := int32(-1), s.now()+q.a.l.tenure()
-		switch {
-		case q.a.l.kind.together:
-			until = q.a.admit
-		case q.a.othersWaited:
-			turns = min(y.n-1, mostTurns)
-		}
-		y.has(own, turns, until)
-		s.give(y, x, 0)
-		s.giveAll(y)
+	case y.asks == q && err == nil && y.first != nil:
+		s.granted(q, own)
 		s.mu.Unlock()
 		return
-	case y.asks == q: // not to be used, or all that wait now have terms of their own
+	case y.asks == q: // not to be used, or all have left
 		y.asks = nil
 		s.next(y)
 	}
@@ -483,10 +468,72 @@ func (s *tenancies) finish(q *asking, err error) {
 	}
 }
 
+// failed is finish of a request that was not granted. Called with mu held, which it unlocks.
+//
+//	last caller          the goroutine that asks               another caller
+//	leaves: cancels
+//	                                                           comes: joins the line
+//	                     learns that it is cancelled: goes on for that caller
+//
+// So the process keeps its place in the server's queue though there was a moment without callers.
+func (s *tenancies) failed(q *asking, err error) {
+	y, closed := q.a.of, q.a.l.c.waiters.Ended(context.Background())
+	if wait.DidGiveUp(err) && closed == nil {
+		if y.first != nil {
+			s.run(q)
+			s.mu.Unlock()
+			return
+		}
+	} else if wait.DidGiveUp(err) { // those that wait learn by themselves
+		err = errs.ErrClosed
+	}
+	y.asks = nil
+	for x := y.first; x != nil; x = y.first {
+		y.part(x)
+		x.err = err
+		x.wake()
+	}
+	s.next(y)
+	s.mu.Unlock()
+	q.end(err)
+}
+
+// granted gives the tenure to the callers in line. Called with mu held.
+func (s *tenancies) granted(q *asking, own *owner) {
+	y := q.a.of
+	if x := y.first; q.a.l.kind.together && x == q.x && !x.shares() {
+		y.asks = nil
+		y.part(x)
+		x.own, x.by = own, 0
+		x.wake()
+		s.next(y)
+		return
+	}
+	turns, until := int32(-1), s.now()+q.a.l.tenure()
+	switch {
+	case q.a.l.kind.together:
+		until = q.a.admit
+	case q.a.moved: // the tenure goes on
+		turns, until = y.turns, y.until
+		s.passed++
+	case q.a.othersWaited:
+		turns = min(y.n-1, mostTurns)
+	}
+	y.has(own, turns, until)
+	switch x := y.first; {
+	case q.a.l.kind.together:
+		s.read(y, own, q.x == nil || q.x.shares())
+	case x == q.x, s.suits(own, x): // or it was asked for on the terms of x
+		s.give(y, x, 0)
+	default:
+		s.transfer(y)
+	}
+}
+
 // now is after base, and never 0.
 func (s *tenancies) now() time.Duration { return time.Since(s.base) + 1 }
 
-// count returns how many turns followed another without a call.
+// count returns how many turns followed another.
 func (s *tenancies) count() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -209,16 +210,19 @@ func TestTurn_CtxOfItsCallerEnded_GoesToTheNext(t *testing.T) {
 	})
 }
 
-// What is known of an owner elsewhere is not the next caller's.
+// What is known of an owner elsewhere is not the next caller's, nor is a label or a lease. The lock stays in the process
+// all the same.
 func TestTenure_OwnerKnownElsewhere_HasOneTurn(t *testing.T) {
 	t.Parallel()
 	plainly := func(l *rlock.Lock) *rlock.Lock { return l }
+	labelled := func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }
+	leased := func(l *rlock.Lock) *rlock.Lock { return l.WithLease(time.Minute) }
 	for name, c := range map[string]struct {
 		o     rlock.Options
 		of    func(c *rlock.Client) *rlock.Lock
 		a, b  func(l *rlock.Lock) *rlock.Lock // the first caller's, and the next one's
 		do    func(t *testing.T, h *rlock.Hold)
-		again bool
+		again bool // the next caller has the lock as the same owner
 	}{
 		"nothing is known": {again: true},
 		"NonReentrant":     {of: func(c *rlock.Client) *rlock.Lock { return c.NonReentrant("l") }, again: true},
@@ -226,11 +230,15 @@ func TestTenure_OwnerKnownElsewhere_HasOneTurn(t *testing.T) {
 		"Extend": {do: func(t *testing.T, h *rlock.Hold) {
 			require.NoError(t, h.Extend(context.Background(), time.Minute))
 		}},
-		"a label":        {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
-		"the next one's": {b: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
-		"a lease":        {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLease(time.Minute) }},
-		"MaxHold":        {o: rlock.Options{MaxHold: time.Minute}},
-		"Fenced":         {of: func(c *rlock.Client) *rlock.Lock { return c.Fenced("l") }},
+		"a label":              {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
+		"the next one's":       {b: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
+		"a longer lease":       {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLease(time.Minute) }},
+		"a short lease":        {b: func(l *rlock.Lock) *rlock.Lock { return l.WithLease(time.Second) }},
+		"the same label":       {a: labelled, b: labelled, again: true},
+		"one lease for both":   {a: leased, b: leased, again: true},
+		"the next one's lease": {b: leased, again: true},
+		"MaxHold":              {o: rlock.Options{MaxHold: time.Minute}, again: true},
+		"Fenced":               {of: func(c *rlock.Client) *rlock.Lock { return c.Fenced("l") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, c.o, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
@@ -411,6 +419,72 @@ func TestTenure_CallersLeave_LastWithdrawsTheRequest(t *testing.T) {
 		require.NoError(t, h.Unlock(ctx))
 		require.Empty(t, r.owners(t, "l"))
 	})
+}
+
+// The place of the process is not a caller's: it stays when the caller with whose label and lease it began leaves.
+func TestTenure_CallersOnOtherTermsLeave_KeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, briefly, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		ctx, r := context.Background(), rigs[0]
+		h := lock(t, rigs[1].locks.Reentrant("l"), ctx)
+		var leave []context.CancelFunc
+		var all []<-chan result
+		for i, d := range []time.Duration{0, 0, time.Minute, 2 * time.Second} {
+			each, cancel := context.WithCancel(ctx)
+			defer cancel()
+			l := r.locks.Reentrant("l").WithLease(d)
+			if i > 0 {
+				l = l.WithLabel(fmt.Sprint(i))
+			}
+			leave, all = append(leave, cancel), append(all, acquiringUnder(each, l))
+			synctest.Wait()
+		}
+		place := queued(t, r.redis, "l")
+		require.Len(t, place, 1)
+		for i := range 3 {
+			leave[i]()
+			require.ErrorIs(t, (<-all[i]).err, errs.ErrNotAcquired)
+			time.Sleep(3 * time.Second)
+			require.Equal(t, place, queued(t, r.redis, "l"))
+		}
+		require.NoError(t, h.Unlock(ctx))
+		got := <-all[3]
+		require.NoError(t, got.err)
+		require.Equal(t, "3", got.hold.Owner().Label())
+		require.LessOrEqual(t, r.pttl(t, "l"), 2*time.Second)
+		got.unlock(t)
+		synctest.Wait()
+		require.Empty(t, r.owners(t, "l"))
+	})
+}
+
+// Where others are queued the last of the callers that waited ends the tenure, also if others have come since.
+func TestTenure_LastTurnOfAQueue_IsTheLast(t *testing.T) {
+	t.Parallel()
+	for name, label := range map[string]string{"without a call": "", "by transfer": "b"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+				ctx := context.Background()
+				l, there := rigs[0].locks.Reentrant("l"), rigs[1].locks.Reentrant("l")
+				h := lock(t, there, ctx)
+				a := acquiringUnder(ctx, l)
+				time.Sleep(10 * time.Millisecond)
+				other := acquiringUnder(ctx, there.WithLabel("there"))
+				time.Sleep(10 * time.Millisecond)
+				require.NoError(t, h.Unlock(ctx))
+				first := <-a
+				require.NoError(t, first.err)
+				b := acquiringUnder(ctx, l.WithLabel(label))
+				synctest.Wait()
+				first.unlock(t)
+				next := <-other
+				require.NoError(t, next.err)
+				require.Len(t, b, 0)
+				next.unlock(t)
+				(<-b).unlock(t)
+			})
+		})
+	}
 }
 
 // Writers of a process take turns, too, but not while somebody reads under the write hold of an earlier one.

@@ -77,12 +77,14 @@ func (s *tenancies) await(x *caller) error {
 	}
 	defer s.mu.Unlock()
 	y := x.y
+	if y == nil {
+		x.left = true
+		return gaveUp
+	}
 	y.part(x)
 	switch q := y.asks; {
-	case q != nil && (y.first == nil || q.x == x): // the first caller, while it asks for itself, is in the line
+	case q != nil && y.first == nil: // the first caller, while it asks for itself, is in the line
 		q.cancel()
-		y.asks = nil
-		s.next(y)
 	case y.first == nil:
 		s.drop(y)
 	}
@@ -110,7 +112,6 @@ func (s *tenancies) take(x *caller) (*Hold, error) {
 			own.Decline()
 			return nil, nil
 		}
-		c.engine.Under(x.call.Ctx, &own.Lease)
 	}
 	h, err := own.Take(x.auto)
 	if err != nil {
@@ -121,19 +122,23 @@ func (s *tenancies) take(x *caller) (*Hold, error) {
 }
 
 // Next implements session.Follower: a turn has ended, and another caller has the tenure if it may.
-func (o *owner) Next() bool {
+func (o *owner) Next(known bool) bool {
 	c := o.lock.c
 	s := &c.tenancies
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	y := o.tenancy
-	if y == nil || y.first == nil || !c.engine.Lasting(&o.Lease) {
+	y := s.tenancyOf(o)
+	if y == nil || y.first == nil || o.keep.Load() != 0 || !c.engine.Lasting(&o.Lease) {
 		return false
 	}
-	if y.first.personal() || y.turns == 0 || s.now() >= y.until {
+	if y.turns == 0 || s.now() >= y.until {
 		return false
 	}
 	y.turns--
+	if known || !s.suits(o, y.first) {
+		s.transfer(y)
+		return true
+	}
 	s.passed++
 	s.give(y, y.first, y.until)
 	return true
@@ -149,8 +154,8 @@ func (o *owner) Gone() {
 
 // gone is Gone, called with mu held.
 func (s *tenancies) gone(o *owner) {
-	if y := o.tenancy; y != nil {
-		o.tenancy, y.own = nil, nil
+	if y := s.tenancyOf(o); y != nil {
+		y.own = nil
 		if y.asks == nil {
 			s.next(y)
 		}
@@ -161,7 +166,7 @@ func (s *tenancies) gone(o *owner) {
 func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error) {
 	l := o.lock
 	s.mu.Lock()
-	y := o.tenancy
+	y := s.tenancyOf(o)
 	if y != nil && (y.first == nil || l.kind.together) { // readers have asked already
 		s.gone(o)
 		y = nil
@@ -170,7 +175,7 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 		s.mu.Unlock()
 		return l.runRelease(ctx, o.Lease.Owner, o.Entry())
 	}
-	o.tenancy, y.own = nil, nil
+	y.own = nil
 	q := y.begin(y.first, nil)
 	h := &handOn{own: o, done: make(chan handedOn, 1)}
 	q.a.after = h

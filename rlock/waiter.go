@@ -21,13 +21,14 @@ func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
 		a.since = time.Now()
 	}
 	poll := min(c.opts.PollCap, wait.MaxPoll)
-	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps others out for a short time
-	// only. It leaves time for a renewal that gets no answer, and another.
-	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
+	first := min(a.lease, c.shortLease())
+	if a.asks != nil {
+		first = c.firstLease()
+	}
 	if crowd && a.l.kind.rarely && c.monitor == nil { // with Liveness each heartbeat needs an answer: see refused
 		poll = wait.MaxPoll
 	}
-	return wait.QueueEntry{Owner: a.own.Lease.Owner, Lease: a.lease, Poll: poll,
+	return wait.QueueEntry{Owner: a.own.Lease.Owner, Lease: a.asksFor(), Poll: poll,
 		Entry: a.l.kind.queueEntry(a, poll, first)}
 }
 
@@ -38,7 +39,7 @@ func (a *acquisition) Taken(g wait.Grant) bool {
 	switch {
 	case a.l.c.opts.MinReplicas > 0, a.l.kind.confirms:
 		return false // the acquire itself confirms: it finds its own field, and mints the token for a holder that is there
-	case !a.auto && g.Ticket > 0 && g.Lease >= a.lease:
+	case a.asks == nil && !a.auto && g.Ticket > 0 && g.Lease >= a.lease:
 		return false // a lease that is not raised later is to be all there from now on
 	case !a.l.c.engine.Trusted(a.l.key, g.Sent):
 		return false
@@ -101,6 +102,10 @@ func (a *acquisition) askUnder(ctx context.Context, entry *wait.QueueEntry, join
 	}
 	r, err := a.try(ctx, entry, &timed)
 	received := time.Now()
+	from := a.from
+	if a.from = nil; from != nil {
+		a.settle(from, r, err, received)
+	}
 	unmet := script.IsUnreplicated(err)
 	if err != nil && !unmet {
 		switch {
@@ -116,6 +121,9 @@ func (a *acquisition) askUnder(ctx context.Context, entry *wait.QueueEntry, join
 	}
 	if r.run != 0 {
 		c.run.Store(r.run)
+	}
+	if from != nil && r.status != acquireGranted {
+		return a.ask(ctx, entry)
 	}
 	switch r.status {
 	case acquireGranted:
@@ -149,7 +157,7 @@ func (a *acquisition) askUnder(ctx context.Context, entry *wait.QueueEntry, join
 func (a *acquisition) try(ctx context.Context, entry *wait.QueueEntry,
 	alone *script.Timed[acquireReply]) (acquireReply, error) {
 	c := a.l.c
-	if entry == nil && a.join == "" && a.under == nil {
+	if entry == nil && a.join == "" && a.under == nil && a.from == nil {
 		coalesce := c.enterCoalescer(a.l.kind)
 		defer c.leaveCoalescer(a.l.kind)
 		if coalesce && c.waiting(a.l.key) <= 1 { // where others wait it is not free
@@ -167,10 +175,10 @@ func (a *acquisition) try(ctx context.Context, entry *wait.QueueEntry,
 func (a *acquisition) granted(received time.Time) (wait.Answer, error) {
 	l := a.l
 	switch {
-	case !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))):
+	case !received.Before(a.sent.Add(a.asksFor() - lease.Margin(a.asksFor()))):
 		// A reply slower than the lease is worthless.
 		return a.renamed(received),
-			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, l.name, a.lease)
+			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, l.name, a.asksFor())
 	case !l.c.engine.Trusted(l.key, a.since):
 		// Another waiter may have seen it for long enough to take it away.
 		return a.renamed(received),
@@ -328,8 +336,11 @@ func (a *acquisition) call(notAfter int64, entry *wait.QueueEntry, joined *owner
 	if a.under != nil {
 		under = a.under.Lease.Owner
 	}
-	r := acquireRequest{owner: a.own.Lease.Owner, lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter,
-		entry: text, under: under}
+	r := acquireRequest{owner: a.own.Lease.Owner, lease: a.asksFor(), ms: a.l.c.millis(a.asksFor()),
+		notAfter: notAfter, entry: text, under: under}
+	if a.from != nil {
+		r.from, r.entry = a.from.Lease.Owner, ""
+	}
 	if a.sends++; a.sends == 1 { // a try that is given up may still read its own
 		r.room = a.room[:0]
 	}

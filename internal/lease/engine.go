@@ -201,17 +201,17 @@ func (e *Engine) Find(key, owner string) *Lease {
 	return nil
 }
 
-// First returns the lease of key that was registered last, of those of which match is true, and when it began; nil:
-// there is none. match must not block.
-func (e *Engine) First(key string, match func(*Lease) bool) (*Lease, time.Time) {
+// First returns the lease of key that was registered last, of those of which match is true; nil: there is none. match
+// must not block.
+func (e *Engine) First(key string, match func(*Lease) bool) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for l := e.entries[e.entry(key)]; l != nil; l = l.sibling {
 		if match(l) {
-			return l, e.time(l.start)
+			return l
 		}
 	}
-	return nil, time.Time{}
+	return nil
 }
 
 // Holds reports whether anything is registered for key.

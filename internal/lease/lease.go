@@ -26,8 +26,11 @@ type Lease struct {
 	// Drift: the lease's deadline leaves room for what Redlock takes off for the drift of clocks, where Margin is less.
 	Drift bool
 	// Soon: a lease that was handed over short is raised at once (see raiseSoon), and not only when a third of it is over.
-	Soon     bool
-	reported atomic.Bool // here, where it takes no room: a held lock must cost little
+	// Guarded by Engine.mu from Add on: Engine.Retake sets it anew.
+	Soon bool
+	// some request about it was not answered, and may yet raise it, to Longest at most
+	unanswered bool
+	reported   atomic.Bool // here, where it takes no room: a held lock must cost little
 	// Ended is called when the lease is over without having been removed: once with errs.ErrLost, errs.ErrOverwritten or
 	// errs.ErrMaxHold; and with errs.ErrClosed by Stop, and by EndAll, which may come before. It must not block.
 	Ended func(why error)
@@ -136,12 +139,8 @@ func (e *Engine) Values(l *Lease) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// Under has Values be those of another context from now on: another caller has what is held.
-func (e *Engine) Under(ctx context.Context, l *Lease) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	l.Ctx = ctx
-}
+// Unanswered notes, before Add, that a request which may raise l was not answered.
+func (l *Lease) Unanswered() { l.unanswered = true }
 
 // Called returns the name by which logs call the owner.
 func (l *Lease) Called() string {
@@ -173,6 +172,9 @@ func (l *Lease) Tell() bool { return l.reported.CompareAndSwap(false, true) }
 
 // doubted reports whether the lease may end before the deadline, because the machine may have been asleep.
 func (l *Lease) doubted() bool { return l.sure.Before(l.deadline) }
+
+// latest is until when the server may have the lease, by what it has answered. It wrote term before that answer came.
+func (l *Lease) latest() instant { return l.confirmedAt.Add(l.term()) }
 
 // term returns the length of the lease that the server has: how much time there is for tries.
 func (l *Lease) term() time.Duration {

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"container/heap"
+	"context"
 	"slices"
 	"time"
 
@@ -26,12 +27,18 @@ const raiseSoon = 5 * time.Millisecond
 // auto.
 func (e *Engine) AddHanded(l *Lease, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
+	return e.AddShort(l, sent, sent, written, length, auto, maxHold)
+}
+
+// AddShort is AddHanded for a lease that may have been granted by an earlier request, not before asked.
+func (e *Engine) AddShort(l *Lease, asked, sent time.Time, written, length time.Duration, auto bool,
+	maxHold time.Duration) bool {
 	// The deadline counts from sent, which may be long ago; everything else counts from now.
-	l.start, l.asked = e.now(), e.at(sent)
+	l.start, l.asked = e.now(), e.at(asked)
 	if written < length {
 		l.short, l.renewAt = written, e.at(sent).Add(written/3)
 		if l.Soon {
-			l.renewAt = min(l.renewAt, (l.start/instant(raiseSoon)+2)*instant(raiseSoon))
+			l.renewAt = min(l.renewAt, raiseAt(l.start))
 		}
 	}
 	return e.add(l, sent, written, length, auto, maxHold)
@@ -78,6 +85,75 @@ func (e *Engine) add(l *Lease, sent time.Time, written, length time.Duration, au
 	e.wakeBy(next)
 	return true
 }
+
+// soonest is the shortest lease that is raised after a turn has begun: a shorter one leaves too little time for that.
+const soonest = time.Second
+
+// Retake has another caller have l from now on, as if it was granted just now for length: ctx is that caller's, and auto
+// and maxHold are as of Add. It reports false, and changes nothing, if that cannot be said of l without a call:
+//
+//   - l is over, or less than a quarter of the lease is trusted;
+//   - the server may have l for longer than the caller was promised, because of a renewal under way or one that was not
+//     answered, or because the last caller's lease is longer. If the process died, others would wait for that.
+//   - the caller's lease is not renewed, and is too short to be raised in time;
+//   - heartbeats have a say in one of the two leases only.
+//
+// A caller like the last one, whose lease is renewed, has l as it is. Otherwise the lease is raised to the new length
+// if it is shorter: soon (see raiseSoon) for a caller whose lease is not renewed, so that most holds end before that.
+//
+//	turn 1, 60 s     turn 2, 5 s: did Retake not look       server
+//	renews  ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ raised to 60 s
+//	                 the process dies                       held for 60 s, and 5 s were promised
+func (e *Engine) Retake(ctx context.Context, l *Lease, length time.Duration, auto bool, maxHold time.Duration) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.now()
+	left := e.safe(l).Sub(now)
+	if l.state != registered || left < l.term()/4 {
+		return false
+	}
+	if like := auto && l.auto > 0 && l.length == length; !like {
+		if !e.canRetake(l, now, left, length, auto) {
+			return false
+		}
+		e.retake(l, now, length, auto)
+	}
+	l.Ctx = ctx
+	if maxHold > 0 {
+		l.maxAt = now.Add(maxHold)
+	}
+	l.schedule()
+	heap.Fix(&e.due, int(l.index))
+	e.wakeBy(l.next)
+	return true
+}
+
+// canRetake is called with mu held.
+func (e *Engine) canRetake(l *Lease, now instant, left, length time.Duration, auto bool) bool {
+	switch {
+	case l.inFlight, l.latest().After(now.Add(length)), l.unanswered && l.Longest > length:
+		return false
+	case !auto && (length < soonest || left < l.term()/2):
+		return false
+	}
+	return e.heart == nil || e.heart.carries(length, auto) == (l.group != beatless)
+}
+
+// retake is called with mu held.
+func (e *Engine) retake(l *Lease, now instant, length time.Duration, auto bool) {
+	l.short = l.term() // also if it is as long: it began earlier
+	l.start, l.length, l.auto, l.Soon, l.retrying = now, length, 0, !auto, false
+	l.Longest = max(l.Longest, length)
+	if auto {
+		l.auto = 1
+		l.renewAt = max(now, l.deadline.Add(-2*l.short/3))
+	} else {
+		l.renewAt = raiseAt(now)
+	}
+}
+
+// raiseAt is when a lease with Soon that begins at now is raised.
+func raiseAt(now instant) instant { return (now/instant(raiseSoon) + 2) * instant(raiseSoon) }
 
 // Auto adds a handle that wants l renewed, with at least the given length. It reports false if l is over.
 func (e *Engine) Auto(l *Lease, length time.Duration) bool {

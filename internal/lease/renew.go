@@ -123,6 +123,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 		if l.state == registered {
 			if why != nil {
 				l.retry(now.Add(retryPause(l.term())), a.length)
+				l.unanswered = l.unanswered || a.length > 0 // see Retake
 			}
 			l.schedule()
 			heap.Fix(&e.due, int(l.index))

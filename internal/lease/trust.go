@@ -86,11 +86,11 @@ func (e *Engine) Trusted(key string, asked time.Time) bool {
 }
 
 // Lasting reports whether l is registered, and a quarter at least of the lease that the server has is yet to come, as
-// far as it may be trusted: enough for another caller to begin.
+// far as it may be trusted: enough for another caller to begin. MaxHold is each caller's own.
 func (e *Engine) Lasting(l *Lease) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return l.state == registered && time.Until(e.until(l)) >= l.term()/4
+	return l.state == registered && e.safe(l).Sub(e.now()) >= l.term()/4
 }
 
 // Until returns the earliest of l's deadline, the end of MaxHold and the end of its trust in heartbeats, each earlier
@@ -103,16 +103,21 @@ func (e *Engine) Until(l *Lease) time.Time {
 
 // until is Until, called with mu held.
 func (e *Engine) until(l *Lease) time.Time {
-	until := l.sure
-	if e.heart != nil {
-		until = min(until, e.heart.until(l))
-	}
-	_, _, ahead := e.clocks()
-	until = until.Add(-ahead)
+	until := e.safe(l)
 	if !l.maxAt.IsZero() {
 		until = min(until, l.maxAt)
 	}
 	return e.time(until)
+}
+
+// safe is until without MaxHold.
+func (e *Engine) safe(l *Lease) instant {
+	safe := l.sure
+	if e.heart != nil {
+		safe = min(safe, e.heart.until(l))
+	}
+	_, _, ahead := e.clocks()
+	return safe.Add(-ahead)
 }
 
 // clocks reads both clocks, and returns how much further the wall clock has run than the other since the last note, 0

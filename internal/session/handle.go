@@ -45,8 +45,10 @@ type Several interface {
 type Follower interface {
 	Resource
 	// Next is called when the last handle ends. It reports whether another caller has the holding from now on, for which
-	// that caller calls Holding.Take; nothing is sent then. The session holds no mutex.
-	Next() bool
+	// that caller calls Holding.Take, or another owner of the process, for which Holding.Replaced is called; the handle's
+	// release sends nothing then. known: the owner is known elsewhere, so no other caller may have it as this owner. The
+	// session holds no mutex.
+	Next(known bool) bool
 	// Gone is called when no caller can have it next, because it is over: maybe more than once, and also after a Send.
 	Gone()
 }
@@ -69,6 +71,7 @@ type Holding struct {
 	mu      sync.Mutex
 	count   int32 // handles that may be released, and acquisitions and re-entries under way
 	turn    int32 // of a Follower: how many callers have had it before
+	known   int32 // 1 + the turn of which something is known elsewhere, which is the last as this owner; 0: none
 	next    succession
 	phase   phase
 	handles *Handle // chained
@@ -84,7 +87,7 @@ type succession uint8
 const (
 	single succession = iota // the holding is not for a Follower
 	open
-	barred // it is for a Follower, but a part of it is known elsewhere
+	barred // it is for a Follower, but has one turn, or others are queued behind it
 )
 
 // phase is how far the end of a holding has come.
@@ -116,13 +119,19 @@ func (o *Holding) Begin(of *Handles, r Resource) {
 	o.Lease.Of, o.Lease.Ended = r, o.lost
 }
 
-// Follow says that the holding is a Follower's. once: no caller has it next all the same, because of what is known of
-// it elsewhere.
+// Follow says that the holding is a Follower's. once: no caller has it next all the same.
 func (o *Holding) Follow(once bool) {
 	o.next = open
 	if once {
 		o.next = barred
 	}
+}
+
+// Continue has the turns of the holding be counted from that of another owner, before its first handle is made.
+func (o *Holding) Continue(turn int32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.turn = turn
 }
 
 // Entry is the place in a queue that a request may have left behind.
@@ -220,6 +229,7 @@ func (o *Holding) Decline() { o.Retreat(o.left().until) }
 // The count of the handle that ends becomes that of the next, so no other can be the last meanwhile.
 func (o *Holding) pass(h *Handle) bool {
 	o.mu.Lock()
+	known := o.known != 0
 	if o.count != 1 || o.next != open || o.ended != nil {
 		o.mu.Unlock()
 		return false
@@ -227,7 +237,7 @@ func (o *Holding) pass(h *Handle) bool {
 	o.unlink(h)
 	o.turn++
 	o.mu.Unlock()
-	return o.Lease.Of.(Follower).Next()
+	return o.Lease.Of.(Follower).Next(known)
 }
 
 // gone tells a Follower that no caller can have the holding next.
@@ -237,19 +247,18 @@ func (o *Holding) gone() {
 	}
 }
 
-// Bar has no other caller have the holding after h, of whose turn something is to be known elsewhere. It reports false
-// if that turn is over, and another may have begun.
+// Bar has no other caller have the holding as this owner after h, of whose turn something is to be known elsewhere. It
+// reports false if that turn is over, and another may have begun.
 func (h *Handle) Bar() bool { return h.Holding.Bar(h.turn) }
 
 // Bar is Handle.Bar for a handle of that turn.
 func (o *Holding) Bar(turn int32) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if turn != o.turn {
-		return false
+	if turn == o.turn {
+		o.known = turn + 1
 	}
-	o.bar()
-	return true
+	return o.known == turn+1
 }
 
 // Follows reports whether another caller may have the holding next, as far as it is known.
@@ -259,18 +268,13 @@ func (o *Holding) Follows() bool {
 	return o.next != single
 }
 
-// bar is called with mu held.
-func (o *Holding) bar() {
-	if o.next == open {
-		o.next = barred
-	}
-}
-
-// BarNext has no other caller have the holding next.
+// BarNext has no other caller have the holding next, as any owner.
 func (o *Holding) BarNext() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.bar()
+	if o.next != single {
+		o.next = barred
+	}
 }
 
 // Turn is which of the callers that follow each other has the handle, or had it.
@@ -335,6 +339,21 @@ func (o *Holding) Abandon(until time.Time, entry string) {
 	if !until.IsZero() {
 		o.releaseLater(until)
 	}
+}
+
+// Replaced ends a holding that another owner of this process was to take over. The server may still have it, or may get
+// it until until, and is asked to release that in the background; zero: the other owner has it, or it was lost. Requests
+// of its own that were not answered are waited for in any case:
+//
+//	acquire by from, no reply ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ runs: enters from into the queue
+//	transfer from → to, granted … to is released
+//	                                                   from is handed the lock, and has no caller
+func (o *Holding) Replaced(until time.Time) {
+	left := o.left()
+	if left.until.After(until) {
+		until = left.until
+	}
+	o.Abandon(until, left.entry)
 }
 
 // Late is called when a request that its caller had given up was granted after all. The grant is given back unless the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,6 +135,25 @@ func TestHolding_BeingReleased_IsNotReentered(t *testing.T) {
 	require.NoError(t, second.Release(context.Background(), nil))
 	require.Equal(t, 1, sent)
 	require.ErrorIs(t, o.Enter(o.Turn()), errs.ErrLost)
+}
+
+// An owner that was replaced holds nothing. But a request of its own that was not answered may yet bring something.
+func TestHolding_ReplacedWithARequestUnderWay_IsReleased(t *testing.T) {
+	soon := time.Now().Add(time.Millisecond)
+	for name, until := range map[string]time.Time{"all were answered": {}, "one was not": soon} {
+		t.Run(name, func(t *testing.T) {
+			s := newSession(t, true, session.Options{})
+			var sent atomic.Int32
+			o := &session.Holding{Lease: lease.Lease{Name: "a", Key: "a", Owner: s.NewOwner(""), Renew: keep}}
+			o.Begin(&session.Handles{Session: s, Noun: "hold", Verb: "Unlock"}, &resource{func() { sent.Add(1) }})
+			s.Engine.Add(&o.Lease, time.Now(), time.Now(), time.Minute, true, 0)
+			require.NoError(t, o.Keep(true, until, ""))
+			require.NoError(t, s.Engine.Remove(&o.Lease))
+			o.Replaced(time.Time{})
+			s.Retrier.Drain(t.Context())
+			require.Equal(t, !until.IsZero(), sent.Load() > 0)
+		})
+	}
 }
 
 func TestClose_MayNotWait_NamesWhatIsLeft(t *testing.T) {

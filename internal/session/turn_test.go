@@ -16,7 +16,7 @@ type tenure struct{}
 
 func (tenure) Send(context.Context, bool) (gone bool, err error) { return false, nil }
 func (tenure) Label() string                                     { return "" }
-func (tenure) Next() bool                                        { return true }
+func (tenure) Next(bool) bool                                    { return true }
 func (tenure) Gone()                                             {}
 
 // A turn may end after rlock has looked at the handle under whose context it re-enters, and before Enter:

@@ -1,7 +1,7 @@
 -- Take a fenced lock: see acquire.
 -- uses: owners, handover, acquire, clock, integer
 -- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] the last token; the lock alone will do (a slot is being migrated)
--- ARGV[1…6] as of acquire  ARGV[7] how long the last token is kept, ms
+-- ARGV[1…6] as of acquire  ARGV[7] how long the last token is kept, ms  ARGV[8] as ARGV[7] of acquire
 -- Reply as of acquire; a grant is {1, ms, server ms, 0, 0, token}
 -- Twice: as acquire. A second run makes a second token, which no holder has. Both are above all earlier and below all later tokens.
 local key, queue, last = KEYS[1], KEYS[2], KEYS[3]
@@ -16,7 +16,12 @@ local before = last and whole(redis.call('GET', last), 'last token') or 0
 if before > 9007199254740990 then
   return redis.error_reply('WRONGTYPE no token can follow the last one')
 end
-local reply = acquire(key, queue, owner, lease, now, us, which(key, queue), entry, publish, grants)
+local reply
+if ARGV[8] then
+  reply = take_over(key, owner, lease, now, ARGV[8])
+else
+  reply = acquire(key, queue, owner, lease, now, us, which(key, queue), entry, publish, grants)
+end
 if reply[1] ~= 1 then
   return reply
 end

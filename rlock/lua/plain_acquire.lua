@@ -3,9 +3,12 @@
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nobody queues, nothing is handed over
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] grant channels, without the connection id  ARGV[6] entry to queue with, or '' or none
+-- ARGV[7] an owner of the same process whose hold this owner takes over, or none. Then nothing else is done, and the lock
+--   alone will do
 -- Reply as acquire: server ms, one integer, if it was free and is granted; otherwise {status, ms, server ms, …}: 1 granted;
 --   0 held by another, or left to another for a moment: ms that either lasts (-1 without end), ticket in the queue (0: none),
---   1 if the holder is none of ours, and 2 more if the lock is a hash; 2 too late, nothing done
+--   1 if the holder is none of ours, and 2 more if the lock is a hash; 2 too late, nothing done; 3 the hold that was to be
+--   taken over is not held
 -- Twice: the owner's own key is granted again, its lease only ever raised; an owner in the queue keeps its ticket.
 local key, queue, owner, lease, notafter = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- The common case makes no function, so it says itself what fit, clock and late say.
@@ -19,7 +22,7 @@ if notafter > 0 and now > notafter then
 end
 local entry = queue and ARGV[6] ~= '' and ARGV[6]
 local first = queue and redis.call('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
-if (not first or first == entry) and redis.call('SET', key, owner, 'NX', 'PX', ARGV[2]) then
+if not ARGV[7] and (not first or first == entry) and redis.call('SET', key, owner, 'NX', 'PX', ARGV[2]) then
   if first then
     redis.call('ZREM', queue, entry, '!' .. owner, '!told')
   end
@@ -28,6 +31,14 @@ end
 -- libraries
 local publish, grants, us = ARGV[4], ARGV[5], time[1] * 1000000 + time[2]
 local held, holder, left = redis.pcall('GET', key), 0, nil
+if ARGV[7] then -- see take_over
+  if held == ARGV[7] then
+    redis.call('SET', key, owner, 'PX', ARGV[2])
+    return {1, lease, now}
+  elseif held ~= owner then
+    return {3, 0, now}
+  end
+end
 if type(held) == 'table' then -- not a string: it waits for a hash as for a string, or the command refuses again
   left = redis.call('PTTL', key)
   holder = hash_holder(key, left) or redis.call('GET', key)

@@ -6,11 +6,14 @@
 -- ARGV[6] an owner of the same process that reads, whose hold would do as well, or ''
 -- ARGV[7] PUBLISH or SPUBLISH  ARGV[8] grant channels, without the connection id  ARGV[9] entry to queue with, or '' or none
 --   The last three may not be sent: see acquire
+-- ARGV[10…] other owners of the same process, each with its lease, that are to read beside the first; KEYS[4…] are their timeout keys
+--   then. The first holds the lock already, and is not raised
 -- Reply: server ms, one integer: it was free, the queue is empty, and it is granted with the lease in full. Otherwise
 --   {status, ms, server ms, …}:
 --   1 granted, or 5 the other owner's hold does and this owner has nothing, each with 1 if no writer waits; 0 there is a
 --   writer, or others come first, ms left of that (-1 without end), ticket in the queue (0: none), 1 if a holder is not one
---   of ours, and 2 more as in acquire; 2 too late, nothing done; 3 the owner under which it reads holds nothing
+--   of ours, and 2 more as in acquire; 2 too late, nothing done; 3 the owner under which it reads, or beside which
+--   others are to, holds nothing
 -- Twice: an owner that reads is granted that again, ends are only ever raised, and an owner in line keeps its ticket.
 local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -26,7 +29,7 @@ end
 if not ends then
   return redis.error_reply('TRYAGAIN a read hold is more than one key, and their slot is being migrated')
 end
-if ARGV[5] == '' and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and no waiters: the common case
+if ARGV[5] == '' and not ARGV[10] and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and no waiters: the common case
   redis.call('HSET', lock, 'mode', 'read', owner, '1')
   local set = redis.pcall('PEXPIRE', lock, ARGV[2])
   if type(set) == 'table' then -- see set_end
@@ -101,6 +104,30 @@ local function kept_out(mode)
     return {0, rest or redis.call('PTTL', lock), now, ticket, mode and foreign(lock, ends, mode, now) or 0}
   end
   return nil, mode
+end
+
+-- Others may read wherever one of their process does: a writer that is queued waits for that one.
+if ARGV[10] then
+  for i = 10, #ARGV, 2 do
+    local bad = unfit(ARGV[i], tonumber(ARGV[i + 1]))
+    if bad then
+      return bad
+    end
+  end
+  local first = redis.pcall('HGET', lock, 'mode')
+  if first ~= 'read' or over(lock, ends, owner, now) then
+    return {3, 0, now}
+  end
+  for i = 10, #ARGV, 2 do
+    local ms = tonumber(ARGV[i + 1])
+    redis.call('HSET', lock, ARGV[i], '1') -- the first write, which memory that is full refuses
+    raise(lock, ms)
+    last_until(ends, ARGV[i], now + ms, now)
+    if redis.call('PTTL', KEYS[i / 2 - 1]) < ms then
+      redis.call('SET', KEYS[i / 2 - 1], '1', 'PX', ARGV[i + 1])
+    end
+  end
+  return {1, 0, now, 0, 0}
 end
 
 local held = redis.pcall('HMGET', lock, 'mode', owner, writer or '')

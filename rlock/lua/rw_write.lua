@@ -6,10 +6,12 @@
 -- ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
 -- ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or '' or none
 --   The last three may not be sent: see acquire
+-- ARGV[8] an owner of the same process whose hold this one takes over, or none; then nothing else is done: see take_over in lib/acquire
 -- Reply: server ms, one integer: it was free, the queue is empty, and it is granted with the lease in full. Otherwise
 --   {status, ms, server ms, …}:
 --   1 granted, 1 if the queue is empty; 0 held by others, or others come first, ms left (-1 without end), ticket in the queue (0:
---   none), 1 if a holder is not one of ours, and 2 more as in acquire; 2 too late, nothing done
+--   none), 1 if a holder is not one of ours, and 2 more as in acquire; 2 too late, nothing done; 3 what was to be taken over is
+--   not held; 6 it is, and its holder reads, too, or the ends cannot be reached
 -- Twice: an owner that writes is granted that again; leases are only ever raised, and never add up; an owner in line keeps
 --   its ticket.
 local lock, ends, queue = KEYS[1], KEYS[2], KEYS[3]
@@ -24,7 +26,7 @@ if notafter > 0 and now > notafter then
   return {2, 0, now}
 end
 local field = owner .. ':write'
-if ends and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and no waiters: the common case
+if ends and not ARGV[8] and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and no waiters: the common case
   redis.call('HSET', lock, 'mode', 'write', field, '1')
   local set = redis.pcall('PEXPIRE', lock, ARGV[2])
   if type(set) == 'table' then -- see set_end
@@ -62,6 +64,19 @@ end
 local mode = held[1]
 if held[2] then
   return hold_on()
+end
+if ARGV[8] then
+  local from = ARGV[8] .. ':write'
+  if redis.call('HEXISTS', lock, from) == 0 then
+    return {3, 0, now}
+  elseif not ends or redis.call('HLEN', lock) ~= 2 then -- its mode, and the writer
+    return {6, 0, now}
+  end
+  redis.call('HSET', lock, field, '1') -- the first write, which memory that is full refuses
+  local set = redis.pcall('PEXPIRE', lock, lease)
+  redis.call('HDEL', lock, type(set) == 'table' and field or from)
+  redis.call('ZREM', ends, from)
+  return type(set) == 'table' and set or {1, lease, now, 0, 0}
 end
 local free, ended
 if mode and ends then

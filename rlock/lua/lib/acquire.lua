@@ -82,6 +82,37 @@ local function grant(key, owner, lease, now, left, till)
   return {1, left, now}
 end
 
+-- Have an owner hold a lock in place of "from", another owner of its process, with exactly this lease. The queue is not looked at: the
+-- lock stays within the process. Returns the reply: {1, ms, server ms}, {3, 0, server ms} if from does not hold it, or {6, 0, server ms} if
+-- it is not alone.
+--
+-- * It runs twice: the owner has the lock, and is granted it again. Its lease is only raised, for it may be longer by now.
+-- * from was joined, or is done with the lock (keep): both have an end of their own. A joiner would work beside the next caller.
+-- * It comes after from was released, or its lease has ended: another may hold the lock, and nothing is done.
+local function take_over(key, owner, lease, now, from)
+  local all, more = fields_of(key)
+  if all.err then
+    return {3, 0, now}
+  end
+  local found, alone = false, not more
+  for i = 1, #all, 2 do
+    if all[i] == owner then
+      return grant(key, owner, lease, now, redis.call('PTTL', key))
+    elseif all[i] == from then
+      found = true
+    else
+      alone = false
+    end
+  end
+  if not found or not alone then
+    return {found and 6 or 3, 0, now}
+  end
+  redis.call('HSET', key, owner, '1') -- the first write, which memory that is full refuses
+  local set = redis.pcall('PEXPIRE', key, lease)
+  redis.call('HDEL', key, type(set) == 'table' and owner or from)
+  return type(set) == 'table' and set or {1, lease, now}
+end
+
 -- Acquire one lock. Returns the reply.
 local function acquire(key, queue, owner, lease, now, us, there, entry, publish, grants)
   local no, left, till = blocked(key, queue, owner, now, us, there, entry, publish, grants)
