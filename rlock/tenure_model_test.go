@@ -64,11 +64,21 @@ func agrees(t *testing.T, g *scriptRig, seed uint64) {
 		var want tenuremodel.Reply
 		var got, expected []int64
 		var err error
-		switch act := random.IntN(8); {
+		switch act := random.IntN(9); {
 		case act == 0:
 			did = append(did, "the lease ends")
 			model.Expire()
 			g.must(t, "DEL", key)
+		case act == 8:
+			to := tenuremodel.Owner{Process: o.Process, Number: 1 + random.IntN(3)}
+			did = append(did, fmt.Sprintf("%v is replaced by %v, late: %v", o, to, late))
+			want = model.Transfer(to, o, late)
+			got, err = g.run(t, "acquire", []string{key, queue}, ownerText(to), "300000", notAfter, "PUBLISH", grants, "",
+				ownerText(o))
+			got, expected = got[:1], []int64{b2i(want.Granted) + 2*b2i(want.TooLate)}
+			if expected[0] == 0 {
+				expected[0] = 3
+			}
 		case act < 4 && len(line) < most:
 			did = append(did, fmt.Sprintf("%v asks, late: %v", o, late))
 			want = model.Ask(o, late)

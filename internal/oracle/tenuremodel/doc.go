@@ -40,7 +40,10 @@
 // # What is not modelled
 //
 //   - Readers and writers, Plain and Fenced locks, labels and leases of a caller's own, MaxHold, re-entry,
-//     joins, MinReplicas, Liveness, ForceUnlock, Close, crashes, handles that are dropped.
+//     joins, MinReplicas, Liveness, ForceUnlock, Close, crashes, handles that are dropped. So no process transfers what
+//     it holds to another of its owners (rlock/transfer.go), and an owner that is known elsewhere ends its tenure; the
+//     script of the transfer is compared with the model's ([Server.Transfer]).
+//   - A caller that goes on with a request that is being withdrawn: such a caller begins another request here.
 //   - Renewals (proof/models).
 //   - The first request of a process, whose not-after is not known yet; waiting before grants are heard; a slot that is
 //     migrated.

@@ -81,8 +81,20 @@ func (w *world) reply(s *state, m message) (r message) {
 	case release:
 		r.kind = releaseReply
 		w.runRelease(s, m, &r)
+	case transfer:
+		w.runTransfer(s, m, &r)
 	}
 	return r
+}
+
+// runTransfer is take_over of lib/acquire.lua: own holds the lock in place of next. The queue stays as it is.
+func (w *world) runTransfer(s *state, m message, r *message) {
+	switch {
+	case m.runs == 0 && w.on(notAfter):
+		r.outcome = late
+	case s.holder == m.own, s.holder == m.next && m.next != 0:
+		r.outcome, s.holder, s.lease = granted, m.own, leaseTime
+	}
 }
 
 // forget takes the lock from its holder, who does not know.
@@ -186,6 +198,11 @@ func (x *Server) Ask(o Owner, tooLate bool) Reply {
 // Release is release.lua; next may be the zero Owner.
 func (x *Server) Release(o, next Owner, tooLate bool) Reply {
 	return x.run(message{kind: release, own: o.number(), next: next.number()}, tooLate)
+}
+
+// Transfer is acquire.lua with the owner that o replaces.
+func (x *Server) Transfer(o, from Owner, tooLate bool) Reply {
+	return x.run(message{kind: transfer, own: o.number(), next: from.number()}, tooLate)
 }
 
 // Expire ends the lease.

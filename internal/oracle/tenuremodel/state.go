@@ -151,6 +151,7 @@ const (
 	release           // release.lua
 	releaseReply      //
 	grant             // published by a hand-over
+	transfer          // acquire.lua with the owner that is replaced; of Server alone
 	kinds
 )
 
