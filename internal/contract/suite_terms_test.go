@@ -27,7 +27,7 @@ var onTerms = []struct {
 	{"bare", bare, nil},
 	{"with a lease", func(int) terms { return terms{lease: lasting} }, nil},
 	{"with one label", func(int) terms { return terms{label: "label"} }, nil},
-	{"with labels that differ", func(caller int) terms { return terms{label: fmt.Sprint("label-", caller)} }, nil},
+	{differing, func(caller int) terms { return terms{label: fmt.Sprint("label-", caller)} }, nil},
 	{"with MaxHold", bare, func(o *redlatch.Options) {
 		o.Locks = func(o *rlock.Options) { o.MaxHold = lasting }
 		o.Elections = func(o *election.Options) { o.MaxHold = lasting }
@@ -55,17 +55,55 @@ var termsScenarios = func() (all []scenario) {
 			return list
 		}
 		all = append(all, judged(shareOf(x.name), func(t *testing.T, s *stage) string {
-			return s.shares(crowds(t, s, 6, 0, 6)...).atLeast(1, 2)
+			if !s.exactly(x.name) {
+				return s.shares(crowds(t, s, 6, 0, 6)...).atLeast(1, 2)
+			}
+			return s.sharesFor(4, crowds(t, s, 6, 0, 6)...).atLeast(85, 100)
 		}), judged(impatientShareOf(x.name), func(t *testing.T, s *stage) string {
 			return s.shares(crowds(t, s, 8, 30*time.Millisecond, 12)...).atLeast(1, 4)
 		}), judged(grantsOf(x.name), func(t *testing.T, s *stage) string {
-			return s.shares(crowds(t, s, 5, 5*time.Millisecond, 1)...).atLeast(1, 20)
+			if !s.exactly(x.name) {
+				return s.shares(crowds(t, s, 5, 5*time.Millisecond, 1)...).atLeast(1, 20)
+			}
+			return s.shares(crowds(t, s, 5, 5*time.Millisecond, 1)...).atLeast(1, 1)
 		}))
+		if x.name == differing {
+			all = append(all, judged(farShare, func(t *testing.T, s *stage) string {
+				all := crowds(t, s, 6, 0, 6)
+				for _, c := range all {
+					c.process.proxies[0].Delay(time.Millisecond, time.Millisecond)
+				}
+				return s.sharesFor(2, all...).atLeast(1, 2)
+			}))
+		}
+		if x.name != "bare" { // it is not idle while bare callers give up: see suite_taking_test.go
+			all = append(all, scenario{idleOf(x.name), simulated, func(t *testing.T, s *stage) {
+				var takes []redistest.Take
+				for _, c := range crowds(t, s, 0, 0, 0) {
+					c.process.proxies[0].Delay(time.Millisecond, time.Millisecond)
+					takes = append(takes, s.taking(c.process, x.on(len(takes))))
+				}
+				redistest.NotIdle(t, pollCap/2, "", takes...)
+			}})
+		}
 	}
 	return all
 }()
 
 func shareOf(terms string) string { return "a process gets its share, " + terms }
+
+const (
+	differing = "with labels that differ" // each turn of a process costs a call
+	farShare  = "at a round trip of 2 ms a process gets half of its share at least, " + differing
+)
+
+func idleOf(terms string) string { return "it is not idle while callers give up, " + terms }
+
+// exactly reports whether the callers of a process follow each other on the terms without a call, so that its share is
+// that of a process with bare callers.
+func (s *stage) exactly(terms string) bool {
+	return slices.Contains([]string{"reentrant", "non-reentrant", "write"}, s.name) && terms != differing
+}
 
 func impatientShareOf(terms string) string {
 	return "a process whose callers wait for less than the line is long gets its share, " + terms
@@ -76,7 +114,7 @@ func grantsOf(terms string) string { return "callers that give up within 5 ms ge
 // ofTerms notes in which of the promises on terms the primitive differs, and which it does not keep yet.
 func (p *primitive) ofTerms() {
 	for i, x := range onTerms {
-		share, impatient, grants := shareOf(x.name), impatientShareOf(x.name), grantsOf(x.name)
+		share, impatient, grants, idle := shareOf(x.name), impatientShareOf(x.name), grantsOf(x.name), idleOf(x.name)
 		differs := func(why string, promises ...string) {
 			for _, promise := range promises {
 				p.differs[promise] = why
@@ -84,23 +122,21 @@ func (p *primitive) ofTerms() {
 		}
 		switch p.name {
 		case "spin", "quorum":
-			differs(compete, share, impatient, grants)
+			differs(compete, share, farShare, impatient, grants)
 		case "plain":
 			differs(compete, grants)
 		case "multi":
-			differs("A Multi is as fair as its members.", share, impatient, grants)
+			differs("A Multi is as fair as its members.", share, farShare, impatient, grants)
 		case "fair", "semaphore", "weighted":
 			differs("Its line is of callers, not of processes: who waits for less than it is long is not served.", impatient)
 		case "election":
 			if x.set == nil && i > 0 {
-				differs("A candidate has a value, and no other terms.", share, impatient, grants)
+				differs("A candidate has a value, and no other terms.", share, farShare, impatient, grants)
 			}
-		case "reentrant", "non-reentrant", "write":
-			if i > 0 {
-				const why = "A hold on terms of its own is a turn of its own in the line of processes, where the bare holds of a " +
-					"process follow each other."
-				p.known[share], p.known[impatient] = why, why
-			}
+		}
+		alone := []string{"fair", "spin", "multi", "quorum", "semaphore", "weighted", "election"}
+		if x.name != "bare" && slices.Contains(alone, p.name) {
+			differs("Each of its callers asks for itself on any terms.", idle)
 		}
 		if x.on(0).member && slices.Contains([]string{"semaphore", "weighted"}, p.name) {
 			differs("A Multi has locks as members.", share, impatient, grants)
@@ -136,8 +172,11 @@ type crowd struct {
 type shares []int64
 
 // shares has the crowds take the object, for 2 ms each time.
-func (s *stage) shares(crowds ...*crowd) shares {
-	until := time.Now().Add(redistest.Sized(120*time.Millisecond, 120*time.Millisecond, 5*time.Second))
+func (s *stage) shares(crowds ...*crowd) shares { return s.sharesFor(1, crowds...) }
+
+// sharesFor is shares for so many times as long.
+func (s *stage) sharesFor(times time.Duration, crowds ...*crowd) shares {
+	until := time.Now().Add(redistest.Sized(times*120*time.Millisecond, times*120*time.Millisecond, 5*time.Second))
 	counts := make([]atomic.Int64, len(crowds))
 	var all sync.WaitGroup
 	for i, c := range crowds {
