@@ -376,16 +376,15 @@ func (s *tenancies) run(q *asking) {
 	if q.a.from == nil {
 		q.forAnyone()
 	}
-	var ctx context.Context
-	ctx, q.cancel = context.WithCancel(context.WithoutCancel(q.a.ctx))
-	q.a.unattended = true
+	ctx, cancel := context.WithCancel(context.WithoutCancel(q.a.ctx))
+	q.a.unattended, q.cancel = true, cancel
 	c := q.a.l.c
 	c.session.Finish(func() {
 		if q.w.Empty() {
 			c.waiters.Resume(&q.w, q.request(nil))
 		}
 		s.finish(q, q.w.Wait(ctx, time.Time{}))
-		q.cancel()
+		cancel() // not q.cancel, which may be that of another goroutine by now
 	})
 }
 
