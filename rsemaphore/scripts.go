@@ -224,12 +224,20 @@ func (s *Semaphore) decodeReleased(m rueidis.RedisMessage) (r releaseReply, err 
 func (s *Semaphore) runRelease(ctx context.Context, what string, kept int64, entry string,
 	others ...string) (held int64, err error) {
 	call, sent := s.releaseCall(what, kept, entry, others...), time.Now()
+	// The caller has left, and has had the waiters of this process requested for. The request may run after that: it waits
+	// for a connection that is being dialed, and the other request does not. If its reply is lost, too, nothing else names
+	// the waiters that it has served (TestRelease_CallerLeftAndReplyLost_ServesTheWaiterHere).
 	call.Late = func(res rueidis.RedisResult) {
-		if m, err := res.ToMessage(); err == nil {
-			if r, err := s.decodeRelease(m); err == nil {
-				s.served(r.served, sent)
-			}
+		var r releaseReply
+		m, err := res.ToMessage()
+		if err == nil {
+			r, err = s.decodeRelease(m)
 		}
+		if err != nil {
+			s.c.waiters.PollAll(s.queueKey)
+			return
+		}
+		s.served(r.served, sent)
 	}
 	var r releaseReply
 	m, err := s.c.runner.Attempt(ctx, call)
