@@ -3,6 +3,7 @@ package simulation
 import (
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -38,6 +39,10 @@ var Plays = map[string]func(seed uint64, kinds ...string) Plan{
 	"crowds": NewCrowd,
 	// a crowd whose holders release by UnlockAfter, half of the time, of up to 20 ms
 	"keeping": func(seed uint64, kinds ...string) Plan { return crowd(seed, Plan{Keeping: true}, Keeping(), kinds) },
+	// a crowd whose callers have leases and labels of their own, or MaxHold
+	"terms": func(seed uint64, kinds ...string) Plan {
+		return crowd(seed, Plan{Terms: true, MaxHold: seed%4 == 0}, Held(), kinds)
+	},
 	// a crowd in which no client may subscribe, so that who waits asks again and again
 	"mute": func(seed uint64, kinds ...string) Plan { return crowd(seed, Plan{Mute: true}, Held(), kinds) },
 }
@@ -92,6 +97,10 @@ func (p *Plan) caller(r *rand.Rand, object, n int, k *kind, longest, work time.D
 		}
 		if s.Ends == byAnother {
 			s.Wait = 0
+		}
+		if p.Terms && k.owners != nil {
+			s.Lease = []time.Duration{0, 0, 300 * time.Millisecond, 2 * time.Second, 20 * time.Second}[r.IntN(5)]
+			s.Label = []string{"", "", "label", "label-" + strconv.Itoa(n)}[r.IntN(4)]
 		}
 		if p.Keeping && r.IntN(2) == 0 {
 			s.Keep = upTo(r, time.Millisecond, 20*time.Millisecond)

@@ -127,7 +127,7 @@ func holding(name string, capacity int, plan func(r *rand.Rand, s *Step),
 // has shown its owner could not be passed on within its process.
 func lock(l *rlock.Lock, several bool) func(context.Context, Step) (held, error) {
 	return func(ctx context.Context, s Step) (held, error) {
-		h, err := l.TryLock(ctx, s.patience(), s.Lease)
+		h, err := l.WithLabel(s.Label).TryLock(ctx, s.patience(), s.Lease)
 		if err != nil {
 			return held{}, err
 		}

@@ -86,6 +86,7 @@ type Step struct {
 	For    time.Duration
 	Ends   ends          // how the call gives up after Wait
 	Keep   time.Duration // it is released by UnlockAfter of so long; 0: by Unlock
+	Label  string        // of a lock
 }
 
 // ends is how a caller gives up.
@@ -132,6 +133,8 @@ type Plan struct {
 	Alone    bool // each call has a connection to itself
 	Crowd    bool // nothing goes wrong, and many callers give up soon
 	Keeping  bool // half of the releases of a crowd are UnlockAfter
+	Terms    bool // callers of a crowd have leases and labels of their own
+	MaxHold  bool // clients have a MaxHold
 	Mute     bool // no client may subscribe
 	Living   bool // permits have Liveness
 	Beating  bool // locks have Liveness
@@ -343,6 +346,9 @@ func (s Step) text(p Plan) string {
 	}
 	if s.For != 0 {
 		fmt.Fprintf(&b, " for %v", s.For.Round(time.Microsecond))
+	}
+	if s.Label != "" {
+		fmt.Fprintf(&b, ", labelled %s", s.Label)
 	}
 	if s.Keep != 0 {
 		fmt.Fprintf(&b, ", kept for %v", s.Keep.Round(time.Microsecond))

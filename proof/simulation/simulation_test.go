@@ -52,6 +52,11 @@ func TestSimulation_CrowdGivesUp_LeavesNothingTakenOrIdle(t *testing.T) {
 	crowds(t, "crowds", simulation.Crowds())
 }
 
+// Leases, labels and MaxHold are settled when a caller has its turn, and a process keeps its place in between.
+func TestSimulation_CrowdHasTerms_LeavesNothingTakenOrIdle(t *testing.T) {
+	crowds(t, "terms", simulation.Held())
+}
+
 // UnlockAfter leaves a lock taken until the server's end; and where nobody may subscribe, who waits asks once in a
 // PollCap. Either has a bound of its own (progress.go).
 func TestSimulation_CrowdKeepsOrHearsNothing_WaitsWithinItsBound(t *testing.T) {

@@ -183,6 +183,9 @@ func (c *client) connect(w *world) error {
 			Hub: func(o *pubsub.Options) { o.Grace = time.Millisecond },
 			Locks: func(o *rlock.Options) {
 				o.WatchdogTimeout, o.PollCap, o.Liveness, o.Heartbeat = watchdog, pollCap, w.plan.Beating, heartbeat
+				if w.plan.MaxHold {
+					o.MaxHold = time.Minute
+				}
 			},
 			Elections: func(o *election.Options) { o.WatchdogTimeout, o.PollCap = watchdog, pollCap },
 			Semaphores: func(o *rsemaphore.Options) {

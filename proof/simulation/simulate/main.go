@@ -44,7 +44,8 @@ func main() {
 	f.StringVar(&o.keep, "keep", "", "`numbers` of the plan's steps; the others are left out")
 	f.IntVar(&o.times, "times", 1, "how often each seed is run")
 	f.StringVar(&o.how, "play", "plans", "plans; or crowds, in which nothing goes wrong and callers give up; of those, "+
-		"keeping, which release by UnlockAfter, and mute, in which no client may subscribe")
+		"keeping, which release by UnlockAfter, terms, whose callers have leases and labels, and mute, in which no client "+
+		"may subscribe")
 	f.BoolVar(&o.verbose, "v", false, "print the plan, and all that happens")
 	_ = f.Parse(os.Args[1:])
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
