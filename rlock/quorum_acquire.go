@@ -310,7 +310,11 @@ func (a *quorumAcquisition) outcome(votes []vote) (wait.Answer, error) {
 // pollIn is how long to sleep after a round unless a release wakes the waiter.
 func (a *quorumAcquisition) pollIn(int) time.Duration {
 	pause := wait.MaxPoll // and PollCap, if that is less
-	if a.releases == nil || a.releases.channels.Load() == 0 {
+	heard := 0
+	if a.releases != nil {
+		heard = int(a.releases.channels.Load())
+	}
+	if heard == 0 || a.rounds == 1 && heard < len(a.of.members) { // the next round subscribes to the other members
 		pause = 4 * script.Backoff(a.rounds)
 	}
 	if a.freeIn >= 0 {
