@@ -153,7 +153,7 @@ func (r *multiRequest) request(ctx context.Context) (wait.Answer, error) {
 	}
 	reply, err := timed.Run(ctx, r.c.runner)
 	received := time.Now()
-	unmet := errors.Is(err, errs.ErrNotReplicated)
+	unmet := script.IsUnreplicated(err)
 	switch {
 	case unmet:
 		var releases sync.WaitGroup

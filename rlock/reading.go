@@ -167,7 +167,7 @@ func (s *tenancies) readBeside(own *owner, readers []*caller) {
 	switch {
 	case errors.Is(err, errs.ErrUnknownOutcome):
 		until = sent.Add(timed.Runs)
-	case errors.Is(err, errs.ErrNotReplicated), !c.engine.Trusted(l.key, sent),
+	case script.IsUnreplicated(err), !c.engine.Trusted(l.key, sent),
 		!received.Before(sent.Add(shortest - lease.Margin(shortest))):
 		until = received
 	}

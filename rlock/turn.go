@@ -62,10 +62,12 @@ func (s *tenancies) await(x *caller) error {
 		case <-c.waiters.Context().Done():
 			came = false
 		}
-		if !came {
-			gaveUp = c.waiters.GaveUp(x.call.Ctx, &x.known.group)
-		}
 		s.mu.Lock()
+		if known := x.known; !came { // a reader may be put into another line meanwhile
+			s.mu.Unlock()
+			gaveUp = c.waiters.GaveUp(x.call.Ctx, &known.group)
+			s.mu.Lock()
+		}
 		if x.own != nil || x.err != nil {
 			s.mu.Unlock()
 			c.session.Tell(x.call.Ctx, errs.Event{Kind: errs.EventWoken, Name: x.l.name, ByMessage: true})
