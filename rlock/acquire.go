@@ -42,8 +42,8 @@ func (l *single) longest(lease time.Duration) time.Duration {
 	return max(lease, l.c.opts.WatchdogTimeout)
 }
 
-// take acquires the lock. If auto is set, the watchdog renews the hold: a lease of 0 asks for that, and the members of a
-// Multi need it until all are held.
+// take acquires the lock. If auto is set, the watchdog renews the hold: a lease of 0 asks for that, and the members
+// of a Multi need it until all are held.
 func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	c := l.c
 	if err := c.session.Enter(); err != nil {

@@ -58,8 +58,8 @@ func newHeldParts(q *several) *heldParts {
 	return parts
 }
 
-// add takes in the hold of the i-th member. If all was released meanwhile, it releases that hold; otherwise the lost one
-// before it, which sends nothing.
+// add takes in the hold of the i-th member. If all was released meanwhile, it releases that hold; otherwise the lost
+// one before it, which sends nothing.
 func (p *heldParts) add(ctx context.Context, i int, hold *Hold) {
 	unwanted := hold
 	p.mu.Lock()
@@ -104,8 +104,8 @@ func (p *heldParts) lasting() (n int) {
 	return n
 }
 
-// partEnded is called when the hold of a member has ended. ErrMaxHold and ErrClosed end the whole: to acquire the member
-// again would pass the limit.
+// partEnded is called when the hold of a member has ended. ErrMaxHold and ErrClosed end the whole: to acquire the
+// member again would pass the limit.
 func (p *heldParts) partEnded(handle *session.Handle) {
 	why, endedAt := handle.Err(), time.Now()
 	if until := handle.Holding.Until(); until.Before(endedAt) {

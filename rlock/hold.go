@@ -86,8 +86,8 @@ func (x *Hold) Name() string {
 
 // Owner returns the owner as the server knows it. A re-entry has the owner of the hold that it re-enters. Callers of
 // one process that follow each other may hold the lock as one owner; the owner of a hold for which Owner was called
-// while it lasted is used by no other caller, which takes over as another owner. Called for the first time when the hold is over, Owner returns one that
-// never held anything.
+// while it lasted is used by no other caller, which takes over as another owner. Called for the first time when the
+// hold is over, Owner returns one that never held anything.
 func (x *Hold) Owner() Owner {
 	if x.parts != nil {
 		return x.parts.owners()

@@ -17,8 +17,8 @@ import (
 )
 
 // Multi describes several locks as one: acquired all or none, valid only while all are held, released together. It is
-// Redisson's RMultiLock. The locks may be of any kind, and of several clients and servers. All other programs see single
-// locks. docs/design/protocols.md says in which order they are acquired, and what a call costs.
+// Redisson's RMultiLock. The locks may be of any kind, and of several clients and servers. All other programs see
+// single locks. docs/design/protocols.md says in which order they are acquired, and what a call costs.
 //
 // The returned lock has its own WithWait, WithLease and WithLabel. Those of its members are not used, except a member's
 // label if the returned lock has none. Acquiring under a hold's context re-enters what that context carries: a hold of
@@ -31,9 +31,10 @@ import (
 //     the Fenced member, if there is exactly one.
 //   - IsLocked reports whether one or more members are held. ForceUnlock takes all of them from their holders.
 //
-// A lock that is given twice counts once. ErrInvalidOption is returned for no locks, for nil, for a Multi or Quorum as a
-// member, and for two kinds or both sides of a ReadWrite lock on one key, because they would wait for each other. If two
-// clients reach one server by different addresses, Multi may not notice that: one key through both waits for itself.
+// A lock that is given twice counts once. ErrInvalidOption is returned for no locks, for nil, for a Multi or Quorum
+// as a member, and for two kinds or both sides of a ReadWrite lock on one key, because they would wait for each
+// other. If two clients reach one server by different addresses, Multi may not notice that: one key through both
+// waits for itself.
 func Multi(locks ...*Lock) (*Lock, error) {
 	if len(locks) == 0 {
 		return nil, fmt.Errorf("rlock: %w: multi: no locks, must be one or more", errs.ErrInvalidOption)
@@ -125,8 +126,8 @@ func (a *multiAcquisition) timeLeft() time.Duration {
 	return max(0, time.Until(a.until))
 }
 
-// releaseUntil is the instant until which releases of parts are waited for; zero: only ctx bounds that. A call that does
-// not wait has the time of one call.
+// releaseUntil is the instant until which releases of parts are waited for; zero: only ctx bounds that. A call that
+// does not wait has the time of one call.
 func (a *multiAcquisition) releaseUntil() time.Time {
 	if a.terms.wait == 0 {
 		return a.until.Add(a.of.members[0].c.opts.CallTimeout)
@@ -192,8 +193,8 @@ func (a *multiAcquisition) acquireEach(ctx context.Context, parts *heldParts) er
 	return a.applyLease(ctx, parts)
 }
 
-// applyLease gives the parts the lease of the acquisition, now that all are held: a part that has lost more than a tenth
-// of it is extended, and no part is renewed any more.
+// applyLease gives the parts the lease of the acquisition, now that all are held: a part that has lost more than a
+// tenth of it is extended, and no part is renewed any more.
 func (a *multiAcquisition) applyLease(caller context.Context, parts *heldParts) error {
 	ctx, asked, holds := caller, a.terms.lease, parts.held()
 	if until := a.releaseUntil(); !until.IsZero() {

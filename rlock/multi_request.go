@@ -188,7 +188,7 @@ func (r *multiRequest) request(ctx context.Context) (wait.Answer, error) {
 // requestFailed records the instant until which a request that was not answered may run.
 func (r *multiRequest) requestFailed(err error, lastRun, received time.Time) error {
 	var redisErr *rueidis.RedisError
-	mayRun := time.Time{}
+	var mayRun time.Time
 	switch {
 	case errors.As(err, &redisErr) && redisErr.IsTryAgain(), script.AcrossSlots(err):
 		return errOneByOne

@@ -162,7 +162,8 @@ func takeTurns(t *testing.T, s *redistest.Server) {
 	}
 }
 
-// Waiters of both kinds came while the lock was a string. They are served in the order in which they came, and none polls.
+// Waiters of both kinds came while the lock was a string. They are served in the order in which they came, and none
+// polls.
 func TestQueue_WaitersCameDuringAStringLock_AreServedInTurn(t *testing.T) {
 	t.Parallel()
 	bubble(t, 6, rlock.Options{PollCap: time.Minute}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {

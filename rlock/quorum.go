@@ -21,8 +21,8 @@ var voteKinds = map[*kind]*kind{reentrant: kindForVote(reentrant),
 	nonReentrant: kindForVote(nonReentrant), spinning: kindForVote(spinning)}
 
 // Quorum describes a lock that is held by the owner of a majority of its members, each on a server of its own: Redlock.
-// It stays available, and exclusive, while any minority of the servers is down, slow, disconnected, or has lost its data.
-// docs/design/protocols.md describes the protocol, its costs and its limits.
+// It stays available, and exclusive, while any minority of the servers is down, slow, disconnected, or has lost its
+// data. docs/design/protocols.md describes the protocol, its costs and its limits.
 //
 // There must be at least 3 members, of kinds Reentrant, NonReentrant or Spin, each on another server that does not fail
 // over; otherwise Quorum, or the first acquisition, returns ErrInvalidOption. Use the name for nothing else on these

@@ -133,8 +133,8 @@ func (a *quorumAcquisition) round(ctx context.Context) (wait.Answer, error) {
 // splitOver is how long after a split round the next one needs no pause: no other waiter of that split comes any more.
 const splitOver = 500 * time.Millisecond
 
-// prepare pauses if other processes are likely to request the votes at the same instant, listens to releases, and checks
-// that no member is closed.
+// prepare pauses if other processes are likely to request the votes at the same instant, listens to releases, and
+// checks that no member is closed.
 func (a *quorumAcquisition) prepare(ctx context.Context) error {
 	a.mu.Lock()
 	longest := time.Duration(0)

@@ -34,12 +34,7 @@ func started(t testing.TB, n int) (servers quorumServers) {
 	return servers
 }
 
-// voting waits until the servers vote for leases of a second or less.
-func (servers quorumServers) voting(t testing.TB) quorumServers {
-	t.Helper()
-	return servers.votingFor(t, time.Second)
-}
-
+// votingFor waits until the servers vote for leases of that length or less.
 func (servers quorumServers) votingFor(t testing.TB, lease time.Duration) quorumServers {
 	t.Helper()
 	for _, s := range servers {

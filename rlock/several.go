@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// several is a lock made of several single locks: a Multi or a Quorum. heldParts is the hold of one acquisition. Owners,
-// renewals, pending releases and Close are those of the members.
+// several is a lock made of several single locks: a Multi or a Quorum. heldParts is the hold of one acquisition.
+// Owners, renewals, pending releases and Close are those of the members.
 type several struct {
 	name     string
 	members  []*single // of a Multi: in the order in which all processes acquire them
@@ -97,7 +97,8 @@ func (q *several) acquire(ctx context.Context, wanted terms) (*Hold, error) {
 }
 
 // acquireMember acquires the i-th member, for a hold of the whole.
-func (q *several) acquireMember(ctx context.Context, i int, waitTime, lease time.Duration, renewed bool) (*Hold, error) {
+func (q *several) acquireMember(ctx context.Context, i int, waitTime, lease time.Duration,
+	renewed bool) (*Hold, error) {
 	return q.members[i].take(ctx, terms{wait: waitTime, lease: lease, label: q.labels[i]}, renewed)
 }
 

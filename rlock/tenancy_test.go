@@ -210,8 +210,8 @@ func TestTurn_CtxOfItsCallerEnded_GoesToTheNext(t *testing.T) {
 	})
 }
 
-// What is known of an owner elsewhere is not the next caller's, nor is a label or a lease. The lock stays in the process
-// all the same.
+// What is known of an owner elsewhere is not the next caller's, nor is a label or a lease. The lock stays in the
+// process all the same.
 func TestTenure_OwnerKnownElsewhere_HasOneTurn(t *testing.T) {
 	t.Parallel()
 	plainly := func(l *rlock.Lock) *rlock.Lock { return l }

@@ -78,6 +78,16 @@ func (a *acquisition) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Ans
 	return a.askUnder(ctx, entry, a.l.c.tenancies.under(a))
 }
 
+// requestFailed notes until when a request that failed with err may still take something.
+func (a *acquisition) requestFailed(err error, received time.Time) {
+	switch {
+	case errors.Is(err, errs.ErrUnknownOutcome):
+		a.ReleaseLater(a.runs)
+	case script.BrokenOff(err): // it may have left a lock without an end
+		a.ReleaseLater(received)
+	}
+}
+
 func (a *acquisition) ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	return a.askUnder(ctx, entry, nil)
 }
@@ -108,12 +118,7 @@ func (a *acquisition) askUnder(ctx context.Context, entry *wait.QueueEntry, join
 	}
 	unmet := script.IsUnreplicated(err)
 	if err != nil && !unmet {
-		switch {
-		case errors.Is(err, errs.ErrUnknownOutcome):
-			a.ReleaseLater(a.runs)
-		case script.BrokenOff(err): // a lock without an end, it may be
-			a.ReleaseLater(received)
-		}
+		a.requestFailed(err, received)
 		return wait.Answer{}, err
 	}
 	if unmet && r.status == acquireGranted {

@@ -262,7 +262,8 @@ var seenScenarios = []scenario{
 }
 
 // lockKeys are the keys beside a lock, of all kinds.
-var lockKeys = []string{"redlatch_queue:{" + object + "}", "redlatch_rw:{" + object + "}", "redlatch_rwq:{" + object + "}",
+var lockKeys = []string{"redlatch_queue:{" + object + "}", "redlatch_rw:{" + object + "}",
+	"redlatch_rwq:{" + object + "}",
 	"redisson_lock_token:{" + object + "}", "redisson_lock_queue:{" + object + "}",
 	"redisson_lock_timeout:{" + object + "}", "redlatch_fair:{" + object + "}"}
 

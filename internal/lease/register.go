@@ -89,8 +89,8 @@ func (e *Engine) add(l *Lease, sent time.Time, written, length time.Duration, au
 // soonest is the shortest lease that is raised after a turn has begun: a shorter one leaves too little time for that.
 const soonest = time.Second
 
-// Retake has another caller have l from now on, as if it was granted just now for length: ctx is that caller's, and auto
-// and maxHold are as of Add. It reports false, and changes nothing, if that cannot be said of l without a call:
+// Retake has another caller have l from now on, as if it was granted just now for length: ctx is that caller's, and
+// auto and maxHold are as of Add. It reports false, and changes nothing, if that cannot be said of l without a call:
 //
 //   - l is over, or less than a quarter of the lease is trusted;
 //   - the server may have l for longer than the caller was promised, because of a renewal under way or one that was not

@@ -342,8 +342,8 @@ func (o *Holding) Abandon(until time.Time, entry string) {
 }
 
 // Replaced ends a holding that another owner of this process was to take over. The server may still have it, or may get
-// it until until, and is asked to release that in the background; zero: the other owner has it, or it was lost. Requests
-// of its own that were not answered are waited for in any case:
+// it until until, and is asked to release that in the background; zero: the other owner has it, or it was lost.
+// Requests of its own that were not answered are waited for in any case:
 //
 //	acquire by from, no reply ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ runs: enters from into the queue
 //	transfer from → to, granted … to is released

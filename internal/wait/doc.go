@@ -63,8 +63,8 @@
 // # Queue requests
 //
 // What several can have at once, such as permits, has no contender: one waiter a process would be served in a round
-// trip. With a [Requester] every waiter has a place of its own in the server's queue, its own owner, and its own ticket,
-// and one call requests for many. The rules of trust above are the same, and so is the code. The rest is:
+// trip. With a [Requester] every waiter has a place of its own in the server's queue, its own owner, and its own
+// ticket, and one call requests for many. The rules of trust above are the same, and so is the code. The rest is:
 //
 //  1. While none of the local queue waits every request goes out at once, in parallel with others, and is one call.
 //  2. From the first that is refused until none waits any more, newcomers queue behind. One call at a time requests for
@@ -78,8 +78,8 @@
 //  5. A call that fails is made again for the same waiters after a pause. An outage costs a process one call at a time.
 //  6. A process that hears no grants has no places. One call requests for the first of its waiters, in their order,
 //     after releases and PollCaps.
-//  7. No grant is used while a call requests for its waiter, and who leaves meanwhile owes a release: what arrives later
-//     may be granted (TestGrant_WaiterIsAskedFor_IsNotUsedYet).
+//  7. No grant is used while a call requests for its waiter, and a waiter that leaves meanwhile owes a release: a
+//     request that arrives later may be granted (TestGrant_WaiterIsAskedFor_IsNotUsedYet).
 //
 // # Notified to ask
 //

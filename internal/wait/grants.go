@@ -58,8 +58,8 @@ type listening struct {
 	err  error
 }
 
-// listening returns the SUBSCRIBE to a channel of grants that is under way, or sends one; nil: the process is subscribed
-// already, or cannot be.
+// listening returns the SUBSCRIBE to a channel of grants that is under way, or sends one; nil: the process is
+// subscribed already, or cannot be.
 func (q *Waiters) listening(channel string) *listening {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 
 // localQueue holds the waiters of one key that wait in one manner, first come first served. It exists only while there
 // are any. Waiters that differ in key or manner must not queue behind each other: a caller that waits for one thing
-// while it holds another would wait for itself, and a waiter whose manner gives it little chance, such as one that polls
-// among others that queue, would keep back the waiters behind it.
+// while it holds another would wait for itself, and a waiter whose manner gives it little chance, such as one that
+// polls among others that queue, would keep back the waiters behind it.
 type localQueue struct {
 	manner  string
 	next    *localQueue // of the same key

@@ -14,10 +14,8 @@ func (w *waiter) contend() error {
 		if done, err := w.served(); done {
 			return err
 		}
-		if w.entry != nil {
-			if used, _ := w.taken(); used {
-				return nil
-			}
+		if w.holdsGrant() {
+			return nil
 		}
 		// A message from before the request is sent is not a reason for another one.
 		if w.r.OnMessage != nil && w.sub != nil && w.readMessages() && w.answered {
@@ -43,6 +41,15 @@ func (w *waiter) contend() error {
 			return w.gaveUp()
 		}
 	}
+}
+
+// holdsGrant reports whether a grant has come that is used.
+func (w *waiter) holdsGrant() bool {
+	if w.entry == nil {
+		return false
+	}
+	used, _ := w.taken()
+	return used
 }
 
 // waits reports that the waiter waits for others: it was refused, or its process holds what it asks for, or another is

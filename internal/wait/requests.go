@@ -8,9 +8,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Requester is a Taker whose local queue has no contender: several can be granted at once, every waiter may have a place
-// of its own in the server's queue, and one call requests for many. The package comment, under "Queue requests", has
-// the protocol.
+// Requester is a Taker whose local queue has no contender: several can be granted at once, every waiter may have a
+// place of its own in the server's queue, and one call requests for many. The package comment, under "Queue
+// requests", has the protocol.
 type Requester interface {
 	Taker
 	// RequestAll requests for several waiters in one call, in their order. enqueue: the call enqueues each that cannot be
@@ -228,9 +228,10 @@ func (w *waiter) look() (done bool, err error) {
 	return false, nil
 }
 
-// timeOver ends the wait of a caller whose time is over. It awaits the reply to the call that is in flight for it, for a
-// moment. Without that a release would be pending until the call can surely run no more, and a Close that waits for that
-// ("Close while it is being granted leaves nothing" in internal/contract). A reply that has come is read in any case.
+// timeOver ends the wait of a caller whose time is over. It awaits the reply to the call that is in flight for it,
+// for a moment. Without that a release would be pending until the call can surely run no more, and a Close that waits
+// for that ("Close while it is being granted leaves nothing" in internal/contract). A reply that has come is read in
+// any case.
 func (w *waiter) timeOver() error {
 	q, grace := w.q, replyGrace
 	if q.ctx.Err() != nil { // no caller's time is up, and Close waits in any case
@@ -458,8 +459,8 @@ func (q *Waiters) wakeBy(l *localQueue, at time.Time) {
 	r.due = at
 }
 
-// timeUp requests for all waiters if that is due; otherwise for the first: leases end that it waits for, and a call that
-// requests has the server serve all.
+// timeUp requests for all waiters if that is due; otherwise for the first: leases end that it waits for, and a call
+// that requests has the server serve all.
 func (q *Waiters) timeUp(l *localQueue) {
 	q.mu.Lock()
 	r, now := l.requests, time.Now()
@@ -490,8 +491,8 @@ func (q *Waiters) timeUp(l *localQueue) {
 }
 
 // Served takes in what a call of this process learned of waiters for a key besides those that it requested for: they
-// were served by it. grants: each counts from the send of that call. due: how long after now to request for the first in
-// the local queue, which is this process's, because then enough leases end for it; negative: not known, or it is
+// were served by it. grants: each counts from the send of that call. due: how long after now to request for the first
+// in the local queue, which is this process's, because then enough leases end for it; negative: not known, or it is
 // another's.
 func (q *Waiters) Served(key string, grants []Grant, due time.Duration) {
 	q.mu.Lock()
@@ -534,8 +535,8 @@ func (q *Waiters) PollAll(key string) {
 	}
 }
 
-// awaitGrants has the process listen for grants, and waits for that for a moment. A call goes without places if it takes
-// longer; once it is there all are requested for again (listening).
+// awaitGrants has the process listen for grants, and waits for that for a moment. A call goes without places if it
+// takes longer; once it is there all are requested for again (listening).
 func (q *Waiters) awaitGrants(l *localQueue) {
 	q.mu.Lock()
 	channel := ""

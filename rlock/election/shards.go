@@ -84,8 +84,8 @@ func (s *Shard) Release(ctx context.Context) error { return withPackage(s.hold.U
 // 256 bytes of UTF-8.
 //
 // Slot tries one slot after the other, beginning with a random one. The call sends one request if most slots are free,
-// and n requests if none is. While none is free it tries all slots again once in a PollCap. Waiting calls have no order.
-// The slot of a process that crashed stays taken for WatchdogTimeout.
+// and n requests if none is. While none is free it tries all slots again once in a PollCap. Waiting calls have no
+// order. The slot of a process that crashed stays taken for WatchdogTimeout.
 //
 // The errors are those of [Election.Campaign], with one exception. If the server does not answer, Slot does not retry:
 // it returns ErrUnavailable or ErrUnknownOutcome within Options.CallTimeout. A slot that such a call may have acquired
