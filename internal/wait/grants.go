@@ -47,7 +47,7 @@ func (w *waiter) subscribeToGrants() (hears, over bool) {
 // None of its waiters could be handed anything: each is notified that it is free, and it is left to each until it has
 // asked (TestHandOver_ImpatientCallers_AreHandedTheLock).
 func (w *waiter) leftUnheard() {
-	if w.r.Mode.each() && !w.granted && w.r.Taker != nil && w.localQueue != nil {
+	if w.r.Mode == Paced && !w.granted && w.r.Taker != nil && w.localQueue != nil {
 		w.q.Listen(w.r.Grants)
 	}
 }

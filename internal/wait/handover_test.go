@@ -276,7 +276,7 @@ func TestHandOver_ImpatientCallers_AreHandedTheLock(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), trip/4)
 			defer cancel()
 			require.Error(t, r.Wait(ctx,
-				wait.Request{Name: "n", Channel: "c", Grants: "g", Mode: wait.Each, Taker: &stander{d, owner}}))
+				wait.Request{Name: "n", Channel: "c", Grants: "g", Mode: wait.Paced, Taker: &stander{d, owner}}))
 		}
 		for n := range 200 {
 			leaves(fmt.Sprint(n))

@@ -37,7 +37,7 @@ func (q *Waiters) enter(ctx context.Context, r Request) (w *waiter) {
 	}
 	w.q, w.r, w.ctx, w.known = q, r, ctx, -1
 	if r.Group == nil {
-		w.call = Call{Name: r.Name, Of: r.Of, Began: r.Began, Until: r.Until, Ctx: ctx, waiter: w, each: r.Mode.each()}
+		w.call = Call{Name: r.Name, Of: r.Of, Began: r.Began, Until: r.Until, Ctx: ctx, waiter: w, each: r.Mode == Paced}
 		q.list(&w.call)
 	} else {
 		r.Group.asker = w

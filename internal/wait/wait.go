@@ -130,10 +130,9 @@ type QueueMode uint8
 const (
 	// FIFO: behind those of its QueueKey and Manner that came before it.
 	FIFO QueueMode = iota
-	// Each: in the local queue, but not behind another. Each asks for itself, and has a place of its own in the server's
-	// queue, because the order that is kept there is that of all waiters.
-	Each
-	// Paced is Each, and where callers give up few of them ask at once: see pace.
+	// Paced: in the local queue, but not behind another waiter. Each waiter makes its own request, and has a place of its
+	// own in the server's queue, because the order that is kept there is that of all waiters. Where callers give up, few
+	// of them make requests at once: see pace.
 	Paced
 	// Alone: in no local queue. It is for what must never wait for another waiter: an acquisition under a hold in the
 	// local queue would be a deadlock, because that hold has what the waiters in the local queue wait for
@@ -144,7 +143,6 @@ const (
 	Yielding
 )
 
-func (p QueueMode) each() bool  { return p == Each || p == Paced }
 func (p QueueMode) alone() bool { return p >= Alone }
 
 // Answer is what a try learned.
@@ -213,7 +211,7 @@ func (w *waiter) becomeContender() error {
 			}
 		}
 	}
-	if w.head = !w.r.Mode.alone(); w.r.Group != nil && w.head && !w.r.Mode.each() {
+	if w.head = !w.r.Mode.alone(); w.r.Group != nil && w.head && w.r.Mode != Paced {
 		w.q.mu.Lock()
 		w.localQueue.contender = w
 		w.q.mu.Unlock()
