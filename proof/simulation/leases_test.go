@@ -52,11 +52,12 @@ func followLeases(
 ) (n int, err error) {
 	locks := map[string]*beliefmodel.LeaseFollower{}
 	began := r.Wire[0].At
+	transferred := map[string]bool{}
 	clocks := func(w simulation.Wire, s *beliefmodel.Step) {
 		s.At, s.Server, s.Sent = w.At.Sub(began), w.Server.Sub(began), w.Sent.Sub(began)
 	}
 	for _, w := range r.Wire {
-		for _, s := range leaseSteps(t, w, began) {
+		for _, s := range leaseSteps(t, w, began, transferred) {
 			clocks(w, &s.Step)
 			names := []string{s.key}
 			if s.key == "" { // a grant does not say of which lock; FLUSHALL is of all
@@ -107,8 +108,21 @@ func said(yes bool) beliefmodel.Said {
 	return beliefmodel.No
 }
 
-// leaseSteps are what the model knows of one thing that was seen.
-func leaseSteps(t *testing.T, w simulation.Wire, began time.Time) (steps []leaseStep) {
+// transferFrom is the owner from which a request takes the lock over; "" if it is an ordinary request.
+func transferFrom(w simulation.Wire) string {
+	at := 6
+	if strings.HasPrefix(w.Script, "-- Take a fenced lock") {
+		at = 7
+	}
+	if args := w.Args[w.Keys:]; len(args) > at {
+		return args[at]
+	}
+	return ""
+}
+
+// leaseSteps are what the model knows of one thing that was seen. A transfer is a release that names the next owner.
+// Its second run is an acquire of an owner that has the lock already: transferred has the owners of first runs.
+func leaseSteps(t *testing.T, w simulation.Wire, began time.Time, transferred map[string]bool) (steps []leaseStep) {
 	s := beliefmodel.Step{Process: w.Client, Passage: beliefmodel.Ran, Left: -1}
 	if w.Read {
 		s.Passage = beliefmodel.Reached
@@ -151,8 +165,17 @@ func leaseSteps(t *testing.T, w simulation.Wire, began time.Time) (steps []lease
 			s.Left, s.Ticket = time.Duration(r[1])*time.Millisecond, r[3]
 		case r[0] == 2:
 			s.Said = beliefmodel.TooLate
+		case transferFrom(w) != "": // nothing was done: the old owner has lost the lock, or is not alone
+			return nil
 		default:
 			t.Fatalf("a lock was joined: %+v", w)
+		}
+		if from := transferFrom(w); from != "" && s.Said == beliefmodel.Yes && (w.Read || !transferred[s.Owner]) {
+			if !w.Read {
+				transferred[s.Owner] = true
+			}
+			s.Verb, s.Next, s.NextLease, s.NextSaid = beliefmodel.Release, s.Owner, s.Lease, beliefmodel.Yes
+			s.Owner = from
 		}
 		add(keys[0], s)
 	case is("-- Take an owner out of a lock"):
