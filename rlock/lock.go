@@ -106,11 +106,10 @@ func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 // renewed until Unlock. The first request itself is bounded by Options.CallTimeout, so if a server does not answer, the
 // call can last that long.
 //
-// With a waitTime of 0 the call does not queue, but it does not overtake waiters that queue on the server. A Reentrant,
-// NonReentrant, Fenced, Spin, Fair or ReadWrite lock is acquired only if the queue is empty. The call may overtake
-// waiters that are in no queue, however long they have waited:
+// With a waitTime of 0 the call does not queue, but it does not overtake waiters that queue on the server. A lock is
+// acquired only if the queue is empty. The call may overtake other waiters, however long they have waited:
 //
-//   - all waiters of a Plain lock;
+//   - the first waiter of a Plain lock, if it does not come while the lock is left to it: see [Client.Plain];
 //   - waiters of a Spin lock;
 //   - waiters of a process that has not subscribed yet, or has no right to;
 //   - waiters of a lock whose slot is being migrated.
