@@ -56,19 +56,20 @@ elseif held then
   left = redis.call('PTTL', key)
   holder = ours(held) and 0 or 1
 else -- free, but others were first: every request that finds it so keeps the order
-  local served
   left = reserved(queue, now)
-  if not left then
+  local overdue = not left and redis.call('ZSCORE', queue, '!told') -- the first was told, and has not come: see handover
+  local served
+  if not left and not overdue then
     served, left = hand_over(key, queue, publish, grants, now, entry)
-    if not served then -- nobody is there, or the first is the one that asks
-      redis.call('SET', key, owner, 'PX', ARGV[2])
-      if entry then
-        redis.call('ZREM', queue, entry, '!' .. owner, '!told')
-      end
-      return now
-    elseif not left then -- it is a hash now
-      left, holder = redis.call('PTTL', key), 2
+  end
+  if overdue or not left and not served then -- or nobody is there, or the first is the one that asks
+    redis.call('SET', key, owner, 'PX', ARGV[2])
+    if entry then
+      step_out(queue, entry)
     end
+    return now
+  elseif not left then -- it is a hash now
+    left, holder = redis.call('PTTL', key), 2
   end
 end
 if not entry then

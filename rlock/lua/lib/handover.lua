@@ -43,9 +43,10 @@
 --   it: A, if it is nearer to the server than B, would release, ask and have the lock again before B's request is there, every
 --   time (TestPlain_OneProcessIsNearer_FartherIsNotStarved).
 -- * B's process has died: nobody listens, so B's entry is dropped, and the next is served, in the same call.
--- * B's process is stopped, or the message is lost: the first script that finds the lock free after these ms drops B, and
---   serves the next. If B is alive it queues anew when it asks. If nobody asks, because all sleep, the lock is idle until a
---   waiter polls, a PollCap at most.
+-- * B's process is stopped, or slow, or the message is lost: the first request for a Plain lock after these ms is granted the
+--   lock, because its sender is there. B keeps its place if it asks before the next release; otherwise that release drops B,
+--   and serves the next. If B is alive it queues anew when it asks. A request for a hash drops B at once, and serves the
+--   next. If nobody asks, because all sleep, the lock is idle until a waiter polls, a PollCap at most.
 -- * Another program takes the lock before B asks: B's request finds that, removes "!told" and keeps B's place, so B is told
 --   again by the next release. The other program's release tells nobody: waiters poll. So do waiters of a lock whose lease
 --   has ended, when it has ended by their last answer.
