@@ -22,6 +22,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -456,7 +457,7 @@ var losingScenarios = []scenario{
 				ctx, cancel := context.WithCancel(t.Context())
 				var clock sync.WaitGroup
 				clock.Go(func() {
-					for redistest.Pause(ctx, 100*time.Millisecond) {
+					for script.Pause(ctx, 100*time.Millisecond) {
 						for _, server := range s.servers {
 							server.Embedded.SetTime(time.Now().Add(step))
 						}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // inflict plays the network and the server until ctx ends, heals everything, and returns how many faults there were.
@@ -15,7 +16,7 @@ func inflict(t testing.TB, ctx context.Context, s *redistest.Server, proxies []*
 	long time.Duration) (n int) {
 	direct := s.Client(t)
 	for rest := (time.Duration)(0); ; rest = time.Duration(5+rnd.IntN(60)) * time.Millisecond {
-		if !redistest.Pause(ctx, rest) {
+		if !script.Pause(ctx, rest) {
 			return n
 		}
 		n++
@@ -46,11 +47,11 @@ func inflict(t testing.TB, ctx context.Context, s *redistest.Server, proxies []*
 			lasts = 0
 		case 9:
 			s.Stop(t)
-			redistest.Pause(ctx, lasts)
+			script.Pause(ctx, lasts)
 			s.Resume(t)
 			lasts = 0
 		}
-		redistest.Pause(ctx, lasts)
+		script.Pause(ctx, lasts)
 		p.Heal()
 	}
 }

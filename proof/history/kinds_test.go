@@ -16,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/proof/history"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -171,7 +172,7 @@ func (k kind) semaphore(c *rsemaphore.Client, name string) *rsemaphore.Semaphore
 // dieAtRandom has clients cut off for good, one after the other, while they hold something: to the server they were
 // killed.
 func (b *book) dieAtRandom(t *testing.T, enough context.Context, mortal []*process, rnd *rand.Rand) {
-	for n := 0; n < len(mortal) && redistest.Pause(enough, time.Duration(rnd.IntN(200))*time.Millisecond); {
+	for n := 0; n < len(mortal) && script.Pause(enough, time.Duration(rnd.IntN(200))*time.Millisecond); {
 		p, names := mortal[n], []string{fmt.Sprint("l", rnd.IntN(b.names))}
 		a, released := &attempt{Op: history.Op{Client: -2 - n}, names: names}, history.Release
 		l := b.object(t, p, 0, names)

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // network is what lies between clients and servers: streams of bytes, as TCP has them. What is sent arrives later, in
@@ -135,7 +136,7 @@ func (h *host) dial(ctx context.Context, to *node) (net.Conn, error) {
 			break
 		}
 		n.mu.Unlock()
-		if !redistest.Pause(ctx, rest) {
+		if !script.Pause(ctx, rest) {
 			return nil, ctx.Err()
 		}
 	}
