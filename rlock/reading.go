@@ -161,7 +161,8 @@ func (s *tenancies) readBeside(own *owner, readers []*caller) {
 		},
 		Decode: decodeAcquire,
 	}
-	r, err := timed.Run(context.Background(), c.runner)
+	// Its reply is read even if the first reader leaves; the request has that reader's values, such as its span.
+	r, err := timed.Run(context.WithoutCancel(readers[0].call.Ctx), c.runner)
 	received := time.Now()
 	var until time.Time // they may read by then; zero: they do not
 	switch {
