@@ -229,7 +229,7 @@ func TestTransfer_ReplyLost_LeavesNothing(t *testing.T) {
 				began := time.Now()
 				got := <-x.b
 				require.NoError(t, got.err)
-				require.Less(t, time.Since(began), 2*briefly.CallTimeout, "it waits for the lease of the old owner")
+				require.Less(t, time.Since(began), rlock.DefaultWatchdogTimeout/2, "it waits for the lease of the old owner")
 				owners := x.other.owners(t, "l")
 				require.Len(t, owners, 1)
 				require.Equal(t, "b", owners[0].Label())
