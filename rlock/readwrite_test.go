@@ -104,6 +104,20 @@ func TestReader_AsksToWrite_IsRefusedAtOnce(t *testing.T) {
 	require.Empty(t, keys(t, r.redis))
 }
 
+// A client without tracking learns of the deleted key by the reply to the read.
+func TestReadUnderWrite_KeyDeleted_EndsTheWriteHold(t *testing.T) {
+	t.Parallel()
+	r := newUntracked(t, redistest.Start(t))
+	rw := r.locks.ReadWrite("l")
+	w := lock(t, rw.Write(), within(t))
+	require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+	_, err := rw.Read().Lock(w.Context(within(t)))
+	require.ErrorIs(t, err, errs.ErrLost)
+	require.ErrorIs(t, w.Err(), errs.ErrLost)
+	require.ErrorIs(t, w.Unlock(within(t)), errs.ErrLost)
+	require.Empty(t, keys(t, r.redis))
+}
+
 func TestWriter_ContextOfItsOwnRead_CanRelease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
