@@ -1,5 +1,5 @@
 // Package redlatch coordinates the processes of a Go service through Redis or Valkey: locks, semaphores, latches,
-// barriers, counters, stocks of which the first N win, red packets and rate limiters. It is built on rueidis, and
+// barriers, counters, stocks for "the first N win", red packets and rate limiters. Redlatch is built on rueidis, and
 // shares its keys with Redisson: Java and Go processes can hold the same lock.
 //
 // [Open] connects once and makes the client of every package; one Close ends all of it:
@@ -36,28 +36,28 @@
 //
 //   - A call that waits for others lasts until its context ends, or its waitTime is over. Any other lasts one
 //     CallTimeout at most, or Options.RetryTimeout, if that is set.
-//   - What is held has a lease, which is renewed while the holder lives. Work runs under the context of the hold, which
-//     ends when the hold is lost: before another process can have it where the lease runs out, soon after where a key
-//     is deleted.
+//   - Each hold has a lease, which is renewed while the holder lives. Work runs under the context of the hold, which
+//     ends when the hold is lost: before another process can acquire the lock if the lease runs out, and soon after a
+//     key was deleted.
 //   - A lost reply never makes anything count twice. The few calls that cannot guarantee this are never retried; their
 //     comments say so.
 //   - One error value stands for one state in all packages, and is exported here. There are four families. Contended
-//     (ErrNotAcquired): another owner has it. Lost (ErrLost, ErrMaxHold): the caller had it, and has it no longer. Not
-//     run (ErrUnavailable, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrDenied, ErrWrongType, and what is exported
-//     by one package): nothing changed on the server, but for what the comment of ErrDenied says. Unknown
-//     (ErrUnknownOutcome): the request was sent and no reply came; ErrNotReplicated: it ran, and too few replicas
-//     confirmed it. Sold out, over, taken before are answers, not errors.
-//   - The zero value of every Options is good. What cannot be used is refused before anything is sent, with field,
-//     value and bounds.
+//     (ErrNotAcquired): another owner has the lock. Lost (ErrLost, ErrMaxHold): the caller's hold is over. Not run
+//     (ErrUnavailable, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrDenied, ErrWrongType, and errors exported by a
+//     single package): nothing changed on the server, except as the comment of ErrDenied says. Unknown
+//     (ErrUnknownOutcome): the request was sent and no reply came; ErrNotReplicated: the request ran, and too few
+//     replicas confirmed it. Sold out, over, taken before are answers, not errors.
+//   - The zero value of every Options is good. Options that cannot be used are refused before anything is sent, with
+//     field, value and bounds.
 //   - Making a Lock or a Counter sends nothing. All values are safe for concurrent use.
 //
 // # What one Redis cannot promise
 //
 // A promoted replica may lack the last writes, and so a lock that was just acquired. Options.MinReplicas makes that
 // rare, rlock's Quorum survives it, and a fenced lock's token lets the resource refuse the earlier holder. FLUSHALL,
-// DEL and eviction end what is held. A step of the server's clock moves leases. A process that was suspended may act
+// DEL and eviction end holds. A step of the server's clock moves leases. A process that was suspended may act
 // after its deadline.
 //
-// In the repository, docs/guarantees.md has every promise, docs/operations.md what to set on the server,
-// docs/recipes.md whole solutions, and docs/redisson.md what is shared with Java.
+// In the repository, docs/guarantees.md has every promise, docs/operations.md the settings of the server,
+// docs/recipes.md whole solutions, and docs/redisson.md the layout that is shared with Java.
 package redlatch

@@ -8,41 +8,43 @@ import "github.com/redlatch/redlatch/internal/errs"
 var (
 	// ErrNotAcquired: another owner held the lock, the permits or the leadership for as long as the caller was willing to
 	// wait. Nothing is held; try later. If ctx ended, the error is joined with ctx's error and cause, even if nothing was
-	// known of a holder by then, or a request was under way: what that may still take is released in the background. A
-	// handler checks for context.Canceled first. errors.As gives a *NotAcquiredError of a lock or of permits.
+	// known of a holder by then, or a request was under way: a lock that the request still acquires is released in the
+	// background. A handler checks for context.Canceled first. errors.As gives a *NotAcquiredError of a lock or of
+	// permits.
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrLost: a hold, permit or leadership ended without being released. Its lease ran out, its heartbeats were not
 	// confirmed, or its key was deleted, evicted or taken over. Another owner may have it. Stop, and have the resource
-	// refuse what was under way (fencing). If the server said that the key now holds something else, the error is joined
+	// refuse late writes (fencing). If the server said that the key now holds something else, the error is joined
 	// with ErrWrongType, whichever call finds that out. A permit's ReleaseIDs returns it, too, if one of the ids was never
 	// granted or was released before; nothing was changed.
 	ErrLost = errs.ErrLost
-	// ErrReleased is the cause of the contexts of what was released, and the error of calls on it.
+	// ErrReleased is the cause of the contexts of a released hold, and the error of calls on it.
 	ErrReleased = errs.ErrReleased
-	// ErrMaxHold: a hold, permit or leadership reached Options.MaxHold. It is renewed no more. It stays taken until it is
-	// released or its lease runs out, whichever is first.
+	// ErrMaxHold: a hold, permit or leadership reached Options.MaxHold. The hold is renewed no more, and stays taken until
+	// it is released or its lease runs out, whichever is first.
 	ErrMaxHold = errs.ErrMaxHold
 	// ErrUnavailable: the server could not be asked, or refused before it did anything; or there was no reply to a call
-	// that only reads. Nothing changed there. It wraps the cause: the error of rueidis, or of ctx.
+	// that only reads. Nothing changed on the server. The error wraps its cause: the error of rueidis, or of ctx.
 	ErrUnavailable = errs.ErrUnavailable
 	// ErrUnknownOutcome: a request that writes was sent and its reply was not seen within Options.CallTimeout, or its
-	// connection broke; or ctx ended before the reply came. It may have run, or may run later. What an acquisition may
-	// have taken is released in the background. A release goes on in the background until it is confirmed or the lease is
-	// over. Any other call can be made again with the same arguments, and gives the one answer; except for the few that
-	// Retryable names, which may count twice then, and requests of a rate limiter, which may take their units twice.
+	// connection broke; or ctx ended before the reply came. The request may have run, or may run later. A hold that an
+	// acquisition may have taken is released in the background. A release goes on in the background until it is confirmed
+	// or the lease is over. Any other call can be made again with the same arguments, and gives the one answer; except for
+	// the few that Retryable names, which may count twice then, and requests of a rate limiter, which may take their units
+	// twice.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
 	// ErrDenied: the server does not know the user, or the user lacks a right. The text names the operation, and the
 	// right, as far as the server reports it. No call waits, because waiting does not help. Nothing is acquired, and no
-	// counter changes: what a script did before the refused command is undone, as far as the rights go. No permit is
-	// granted to a user who lacks a right that its release needs. What a script wrote of a stock, a red packet, a latch
-	// or a limit stands, and the call can be made again once the user has the right; if the ledger of a stock or packet
+	// counter changes: a script undoes its writes before the refused command, as far as the rights go. No permit is
+	// granted to a user who lacks a right that its release needs. Writes of a stock, a red packet, a latch
+	// or a limit stand, and the call can be made again once the user has the right; if the ledger of a stock or packet
 	// was cut short, all its calls return ErrCorrupt. A hold whose renewals are denied lasts until its Until, and ends
 	// with ErrLost unless the right is back by then. A hold whose release is denied has ended here, and stays taken until
 	// the end of its lease.
 	ErrDenied = errs.ErrDenied
 	// ErrNotReplicated: fewer than Options.MinReplicas replicas confirmed a grant in time. A lock, permit or leadership
-	// was taken back; nothing is held. What a stock or a red packet has decided stays, such as a unit, a share, a refund
-	// or a return: make the call again with the same arguments, and it gives the same answer once that is confirmed.
+	// was taken back; nothing is held. Decisions of a stock or a red packet stay, such as a unit, a share, a refund or a
+	// return: make the call again with the same arguments, and the answer is the same once the decision is confirmed.
 	ErrNotReplicated = errs.ErrNotReplicated
 	// ErrClosed: the client, its hub or the subscription was closed. Nothing was sent, except to release what was held.
 	ErrClosed = errs.ErrClosed
@@ -65,39 +67,39 @@ var (
 	ErrWrongType = errs.ErrWrongType
 )
 
-// These are answers to counters, stocks and red packets. Nothing was changed.
+// Errors of counters, stocks and red packets. Nothing was changed.
 var (
 	// ErrOutOfRange: a counter would leave its bounds, of which Add and AddOnce return the value; the limit of a stock
-	// would be below what is sold and held; or one grant has more than 1024 returned parts.
+	// would be below the units that are sold and held; or one grant has more than 1024 returned parts.
 	ErrOutOfRange = errs.ErrOutOfRange
 	// ErrOverflow: a counter would leave the 64-bit integers, or a stock has given out ordinal 2^53-1.
 	ErrOverflow = errs.ErrOverflow
 	// ErrMismatch: the id of an AddOnce, a request or a reservation has been used before with other arguments: another
-	// number, another claimant, or for another kind of call. A new request needs a new id. Of a stock's Open: the stock
-	// that stands was opened with another Spec, and the text says in what.
+	// number, another claimant, or for another kind of call. A new request needs a new id. From a stock's Open: the
+	// existing stock was opened with another Spec, and the text names the difference.
 	ErrMismatch = errs.ErrMismatch
 	// ErrAlreadyOpen: the stock or red packet exists, opened by another call, and its retention is not over. The epoch
 	// returned with it is that of the existing one.
 	ErrAlreadyOpen = errs.ErrAlreadyOpen
 	// ErrCorrupt: the keys of a stock or red packet do not agree: records are missing (evicted, deleted, trimmed, lost in
-	// a failover) or a number is impossible. It grants nothing any more, because a user who has a unit or share could be
-	// given a second one. Stock.Restore repairs a stock from the caller's own records of the sale; deleting the keys makes
+	// a failover) or a number is impossible. No call grants anything any more, because a user with a unit or share could
+	// get a second one. Stock.Restore repairs a stock from the caller's own records of the sale; deleting the keys makes
 	// the name free.
 	ErrCorrupt = errs.ErrCorrupt
 )
 
-// NotAcquiredError is what an ErrNotAcquired of a lock or of permits says. All fields are of the last answer to the
+// NotAcquiredError is the type of an ErrNotAcquired of a lock or of permits. All fields are of the last answer to the
 // call:
 //
 //   - Name of the lock or semaphore, or of the member of a Multi that another owner held; N, how many permits were
-//     asked for, and 0 of a lock; Waited, how long the call took.
-//   - Lease, how long the holder's lease lasts unless it is renewed; of permits, how long until enough leases have run
-//     out. It is negative if that is not known. It bounds how long a dead holder keeps the lock, and says nothing about
-//     the work that is left: a lease that is renewed has two thirds of its length left, 20 s by default. So send as
-//     Retry-After how long the work usually takes.
-//   - Holders, ten at most; nil if they are not known. They are asked for only if the call has waited for at least 100
-//     ms and was not cancelled: the call then returns up to 20 ms later, and sends one call, and one for each process
-//     that holds. Calls of a process for one name share that, ten times in a second at most.
+//     requested, and 0 for a lock; Waited, how long the call took.
+//   - Lease, how long the holder's lease lasts unless it is renewed; for permits, how long until enough leases have run
+//     out; negative if the time is not known. Lease bounds how long a dead holder keeps the lock, and says nothing
+//     about the rest of the work: a lease that is renewed has two thirds of its length left, 20 s by default. So send
+//     as Retry-After how long the work usually takes.
+//   - Holders, ten at most; nil if they are not known. The call looks for holders only if it has waited for at least
+//     100 ms and was not cancelled. The call then returns up to 20 ms later, and sends one request, and one for each
+//     process that holds. Calls of a process for one name share the look, and look ten times in a second at most.
 //   - Cause, the error and cause of ctx, if ctx ended; Unheard, ctx ended before anything was known of a holder.
 //   - Ours: this client holds the lock. If the hold is the caller's own, acquire under its Context to re-enter it.
 //   - Foreign: the holder is not of this library; NoEnd: the lock has no end, so ForceUnlock takes it. If both are
@@ -105,6 +107,6 @@ var (
 //   - Kind: "string" or "hash", if the lock is held as another kind of lock, as while a service moves between kinds.
 type NotAcquiredError = errs.NotAcquiredError
 
-// Holder is one owner of a lock, or one permit of a semaphore that is held: its ID (a lock's Owner), N (how many
+// Holder is one owner of a lock, or one held permit of a semaphore: its ID (a lock's Owner), N (how many
 // permits, or how often the owner holds the lock), Client, Label, Process and Lease, and whether it is a writer.
 type Holder = errs.Holder

@@ -2,44 +2,45 @@ package redlatch
 
 import "github.com/redlatch/redlatch/internal/errs"
 
-// Observer is called with what happens to the objects of a client, for metrics and traces. All packages have the same:
-// it is set in [Options] for all of them, or in the Options of one. It runs where the event happens, which may be the
-// watchdog's goroutine or the reader of a connection, so it must return at once and be safe for concurrent use. No
-// mutex is held meanwhile: it may call the client, except for calls of a hub's observer that wait for the server, such
-// as Subscribe. A panic is logged and otherwise ignored. A client without an observer pays nothing.
+// Observer is called with the events of a client's objects, for metrics and traces. All packages have this type: set
+// the observer in [Options] for all packages, or in the Options of one. The observer runs in the goroutine of the
+// event, which may be the watchdog or the reader of a connection, so it must return at once and be safe for concurrent
+// use. The caller of the observer holds no mutex. So an observer may call the client; only a hub's observer may not
+// make calls that wait for the server, such as Subscribe. A panic is logged and otherwise ignored. A client without an
+// observer pays nothing.
 //
-// ctx is that of the call: it has the caller's span, and may have ended. EventRenewed and EventEnded have the values of
-// the acquisition's context, EventBackgroundFailed those of the call that left the work behind. EventTakenOver and the
-// events of a hub happen outside of any call: their context has neither values nor an end.
+// ctx is the context of the call: it has the caller's span, and may have ended. EventRenewed and EventEnded have the
+// values of the acquisition's context, EventBackgroundFailed the values of the call that left the work behind.
+// EventTakenOver and the events of a hub happen outside of any call: their context has neither values nor an end.
 //
 // The context that an Observer returns matters for the events that begin a call, EventAcquiring and EventReleasing: the
 // call goes on under it. The requests of the call, and its later events, have its values. So a span that begins with
 // EventAcquiring is the parent of the spans of the requests, and EventAcquired ends it. The context must be derived
-// from ctx; nil, like ctx itself, changes nothing. Of all other events the returned context is ignored.
+// from ctx; nil, like ctx itself, changes nothing. For all other events the returned context is ignored.
 //
 // Observer.And joins two observers: the second gets the context that the first returned.
 type Observer = errs.Observer
 
-// Event is something that happened to an object of a client. Its fields are, with those that [EventKind] says are set:
+// Event is an event of a client's object. The constants of [EventKind] name the fields that each kind sets:
 //
 //   - Package, Kind, Name: always. Package is "rlock", "election", "rsemaphore", "rcounter", "stock", "redpacket",
-//     "ratelimit" or "pubsub". Name is the object's as the caller gave it: of a hub the channel, and of EventLost the
-//     node of a Cluster.
-//   - N (int64): permits, units or cents; of EventTakenOver of a lock, holds.
+//     "ratelimit" or "pubsub". Name is the object's name as the caller gave it: for a hub the channel, and for
+//     EventLost the node of a Cluster.
+//   - N (int64): permits, units or cents; for EventTakenOver of a lock, holds.
 //   - Outcome (string): the answer, a stock.Outcome, a redpacket.Outcome, or ratelimit.OutcomeAllowed or
-//     OutcomeRefused; of EventDegraded the ratelimit.Policy.
+//     OutcomeRefused; for EventDegraded the ratelimit.Policy.
 //   - Took, Held (time.Duration): how long the call took, and how long the hold or permit was held.
 //   - ByMessage (bool): a message woke the waiter, not its timer.
 //   - Again (bool): the channel had been confirmed before, and was down meanwhile.
 //   - Err (error): the error of the call, or why a hold ended or work failed; nil is success.
 //   - Acquisition (context.Context): has the values of the context that the Observer returned for the acquisition which
-//     is released now. It may have ended.
+//     is released now. The context may have ended.
 type Event = errs.Event
 
 // EventKind is the kind of an [Event], in words.
 type EventKind = errs.EventKind
 
-// These are the events of locks, elections, semaphores, latches and barriers. A Multi or Quorum reports each member.
+// Events of locks, elections, semaphores, latches and barriers. A Multi or Quorum reports each member.
 // The events of an election are those of the lock under it: EventAcquired is an election won, EventReleased a
 // resignation, EventEnded a leadership that was lost, EventTakenOver a crashed leader.
 const (
@@ -69,22 +70,22 @@ const (
 	// final: EventEnded says when a hold or permit is lost, EventAwaited when a party is. A hold that was re-entered, or
 	// that readers share, has one EventRenewed for each renewal, with the values of its first acquisition.
 	EventRenewed = errs.EventRenewed
-	// EventEnded: a hold or permit ended without a release (Err: ErrLost, ErrMaxHold or ErrClosed). It comes once for each
-	// hold, with the values of its first acquisition.
+	// EventEnded: a hold or permit ended without a release (Err: ErrLost, ErrMaxHold or ErrClosed). Each hold has one such
+	// event, with the values of its first acquisition.
 	EventEnded = errs.EventEnded
 	// EventTakenOver: this client has removed holds or permits of crashed processes (Options.Liveness) from a lock or
 	// semaphore that it waits for (N). Another process may acquire them then.
 	EventTakenOver = errs.EventTakenOver
 )
 
-// These are the events of counters, stocks, red packets and limiters. Calls that are refused before anything is sent
+// Events of counters, stocks, red packets and limiters. Calls that are refused before anything is sent
 // are not events.
 const (
 	// EventWritten: the server answered a call that writes a counter (Add, Incr, Decr, AddOnce, Set or CompareAndSet), or
 	// did not write (Took, Err).
 	EventWritten = errs.EventWritten
-	// EventClaimed: the server answered a Claim, ClaimAny or Reserve of a stock, or a Grab of a red packet, or there is no
-	// answer (Outcome, N, Took, Err). N is how many units were won, or the cents of the user's share.
+	// EventClaimed: the server answered a Claim, ClaimAny or Reserve of a stock, or a Grab of a red packet, or the call
+	// failed (Outcome, N, Took, Err). N is how many units were won, or the cents of the user's share.
 	EventClaimed = errs.EventClaimed
 	// EventAnsweredLocally: the process answered a claim of a stock by itself, because the stock is sold out (Outcome).
 	// EventClaimed does not come then.
@@ -96,13 +97,12 @@ const (
 	// answers again, and Err is nil (Outcome, Err). There is one for the first request and one for the last, not for each.
 	EventDegraded = errs.EventDegraded
 	// EventBackgroundFailed: work in the background failed (Err, which is never nil). Units of a stock or a limiter whose
-	// callers had left could not be returned: they stay sold or taken. KeepReaped and KeepLedger report every failure
+	// callers had left could not be returned, and stay sold or taken. KeepReaped and KeepLedger report every failure
 	// after which they go on.
 	EventBackgroundFailed = errs.EventBackgroundFailed
 )
 
-// These are the events of a hub. One comes after the other. A call of Subscribe returns after the event that it waits
-// for.
+// Events of a hub, one after the other. A call of Subscribe returns after the event that it waits for.
 const (
 	// EventSubscribed: the server confirmed a channel (Again).
 	EventSubscribed = errs.EventSubscribed

@@ -12,13 +12,13 @@ import "github.com/redlatch/redlatch/internal/errs"
 //   - "other" for all else, such as an error of the caller's own work.
 //
 // An error that is several of these has the name of the first in this order: lost, max_hold, canceled, any other error
-// of this module (the outermost), timeout. So a caller that left while it waited is "canceled", one whose time was over
-// while another owner held the lock is "not_acquired", and work that returned its context's error because the lock was
-// lost is "lost".
+// of this module (the outermost), timeout. So a caller that left while it waited is "canceled", a caller whose time was
+// over while another owner held the lock is "not_acquired", and work that returned its context's error because the lock
+// was lost is "lost".
 func Reason(err error) string { return errs.Reason(err) }
 
-// Retryable reports whether the same call may succeed if it is made again, a while later, and does no harm then. It
-// goes by the error that Reason names.
+// Retryable reports whether the same call may succeed if it is made again, a while later, and does no harm then.
+// The error that Reason names decides.
 //
 // True: not_acquired, unavailable and unknown_outcome, not_replicated, limited, sending, not_ended. An
 // ErrUnknownOutcome is false if the call may have counted once already and would count again: the writing verbs of
@@ -27,7 +27,7 @@ func Reason(err error) string { return errs.Reason(err) }
 // False: nil, all other errors, and the end of the caller's own context. After lost and max_hold the work was under
 // way: whether it may be done again is for the caller to know.
 //
-// It does not say when. ratelimit.Admission has a RetryAfter. For a lock there is none: the lease in a NotAcquiredError
-// is how long a crashed holder would still block you, 20 to 30 s however soon a living one is done; wait as long as the
-// work usually takes.
+// Retryable does not say when to retry. ratelimit.Admission has a RetryAfter. Locks have no such time: the lease in a
+// NotAcquiredError is how long a crashed holder would still block you, 20 to 30 s however soon a living holder is done.
+// Wait as long as the work usually takes.
 func Retryable(err error) bool { return errs.Retryable(err) }

@@ -25,9 +25,8 @@ import (
 
 // Options of Open. The zero value is good.
 //
-// The first nine fields are for all packages: they are set in the options of each package that has a field of that
-// name. The functions then get these options, to set what differs from package to package, and to take back what is set
-// for all:
+// The first nine fields are for all packages: each is copied to the options of every package with a field of that name.
+// The functions then get these options, to change the options of one package:
 //
 //	redlatch.Options{
 //		KeyPrefix:   "shop:",
@@ -37,11 +36,11 @@ import (
 //		Stocks:      func(o *stock.Options) { o.MinReplicas = 0 },
 //	}
 type Options struct {
-	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
+	// KeyPrefix is put before every name to make its key. Redisson has no prefix. Defaults to "".
 	KeyPrefix string
-	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms; that of the hub to 5 s.
+	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms, and to 5 s for the hub.
 	CallTimeout time.Duration
-	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not
+	// RetryTimeout bounds a call that does not wait for others: the call is repeated for so long while the server does not
 	// answer or refuses, as during a failover. The context may end it sooner, and never later. At least CallTimeout.
 	// Defaults to CallTimeout.
 	RetryTimeout time.Duration
@@ -52,12 +51,12 @@ type Options struct {
 	ReplicaTimeout time.Duration
 	// Safety sets options of all packages together: see [SurviveFailover]. Defaults to 0, which sets none.
 	Safety Safety
-	// Process is what Inspect and the debug page show of this process where it holds or leads. Defaults to "host:pid".
+	// Process is the name of this process in Inspect and on the debug page. Defaults to "host:pid".
 	Process string
 	// Logger gets the lines of all packages. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Observer is called with the events of all packages. If a function below sets an Observer for its package, that one
-	// is called first. Defaults to none.
+	// Observer is called with the events of all packages. If a function below sets an Observer for its package, the
+	// package's Observer is called first. Defaults to none.
 	Observer Observer
 
 	// Hub can set NewClient, a constructor of the rueidis client that adds tracing or hooks.
@@ -71,8 +70,8 @@ type Options struct {
 	Limiters   func(*ratelimit.Options)
 }
 
-// Client is a connection to a server, Sentinel group or Cluster, and the client of every package on it. It is safe for
-// concurrent use. A process needs one.
+// Client is a connection to a server, Sentinel group or Cluster, and the client of every package on it. A process needs
+// one Client. All methods are safe for concurrent use.
 type Client struct {
 	hub        *pubsub.Hub
 	locks      *rlock.Client
@@ -88,8 +87,8 @@ type Client struct {
 }
 
 // Open connects by [pubsub.Dial] and makes the client of every package on that hub. ctx bounds connecting, and nothing
-// later. A client that is not used costs a few hundred bytes, and neither a goroutine nor a request. The errors are
-// those of pubsub.Dial and of the packages' New. Options are checked before anything is sent: ErrInvalidOption names
+// later. A client that is not used costs a few hundred bytes, and neither a goroutine nor a request. The errors are the
+// errors of pubsub.Dial and of the packages' New. Options are checked before anything is sent: ErrInvalidOption names
 // every package that cannot use its own, with a field and its value. MinReplicas is refused, too, by a server that
 // refuses WAIT. After an error nothing is left open.
 func Open(ctx context.Context, o rueidis.ClientOption, opts Options) (*Client, error) {
@@ -166,7 +165,7 @@ func (o *Options) packages() packages {
 	return p
 }
 
-// clients makes the client of every package. They are returned also with an error, to be closed.
+// clients makes the client of every package. With an error it returns the clients made so far, to be closed.
 func (p packages) clients(hub *pubsub.Hub) (*Client, error) {
 	c := &Client{hub: hub}
 	return c, errors.Join(
@@ -248,8 +247,8 @@ func (c *Client) RedPackets() *redpacket.Client { return c.packets }
 func (c *Client) Limiters() *ratelimit.Client { return c.limiters }
 
 // Close closes all clients at the same time, and then the hub with its connections. Waiting calls end with ErrClosed,
-// and the contexts of what is held end. Close then waits until what is held is released and the server has confirmed
-// all releases, until ctx ends, or for 10 s if ctx has no end. Anything still held then stays locked until its lease
+// and the contexts of holds end. Close then waits until all holds are released and the server has confirmed all
+// releases, until ctx ends, or for 10 s if ctx has no end. Anything still held then stays locked until its lease
 // expires; the error lists it. Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error {
 	err := c.closing.Close(ctx, c.close)

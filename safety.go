@@ -9,7 +9,7 @@ import (
 // Safety is a set of options that belong together.
 type Safety int
 
-// SurviveFailover is for work that two owners must not do at once when a primary fails. It sets
+// SurviveFailover is for work that two owners must not do at once when a primary fails. SurviveFailover sets
 //
 //   - MinReplicas to 1, unless it is set: a replica confirms grants, renewals and the answers of stocks, or they do not
 //     count;
@@ -20,13 +20,13 @@ type Safety int
 //
 // The functions for the packages come after it, and can take each of these back.
 //
-// It does not close everything. A replica that did not confirm a grant may be promoted: with more than one replica, set
+// Some gaps stay. A replica that did not confirm a grant may be promoted: with more than one replica, set
 // MinReplicas to as many as there are. Two owners may act then, and only the resource can refuse the older one, by its
 // token. Counters, limits, latches and CountingSemaphores are not confirmed by replicas. With one replica nothing is
-// granted while that is away, so have two. The page safety.md says what each part costs.
+// granted while the replica is away, so have two. The page safety.md says what each part costs.
 const SurviveFailover Safety = 1
 
-// apply sets what Safety says, in such a way that the functions for the packages can take it back.
+// apply sets the options of Safety, before the functions for the packages can change them.
 func (o *Options) apply() error {
 	switch o.Safety {
 	case 0:

@@ -12,7 +12,7 @@ type Dials struct {
 	failed atomic.Pointer[error]
 }
 
-// Dial makes one connection by dial.
+// Dial makes one connection by calling dial.
 func (d *Dials) Dial(dial func() (net.Conn, error)) (net.Conn, error) {
 	d.begun.Add(1)
 	conn, err := dial()
@@ -24,10 +24,10 @@ func (d *Dials) Dial(dial func() (net.Conn, error)) (net.Conn, error) {
 	return conn, err
 }
 
-// Begun is how many connections the client has begun to make.
+// Begun returns how many connections the client has begun to make.
 func (d *Dials) Begun() int64 { return d.begun.Load() }
 
-// Failure is why the last connection could not be made; nil: it was made.
+// Failure returns why the last connection could not be made; nil if the connection was made.
 func (d *Dials) Failure() error {
 	if err := d.failed.Load(); err != nil {
 		return *err

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Observer is called with what happens to the objects of a client. Package redlatch documents it.
+// Observer is called with the events of a client's objects. Package redlatch documents the calls.
 type Observer func(ctx context.Context, e Event) context.Context
 
-// And returns an observer that calls o and then next, with the context that o returned. Either may be nil. It is nil if
-// both are.
+// And returns an observer that calls o and then next, with the context that o returned. Either may be nil; if both are
+// nil, so is the result.
 func (o Observer) And(next Observer) Observer {
 	switch {
 	case o == nil:
@@ -29,8 +29,9 @@ func (o Observer) And(next Observer) Observer {
 	}
 }
 
-// Tell calls an observer with an event, and returns the context that it returned. Without an observer, and if it
-// returns nil or panics, that is ctx. A panic is logged. No mutex may be held, because an observer may call the client.
+// Tell calls an observer with an event, and returns the observer's context. Tell returns ctx if there is no observer, or
+// if the observer returns nil or panics. A panic is logged. The caller may hold no mutex, because an observer may call
+// the client.
 func Tell(ctx context.Context, o Observer, e Event, log *slog.Logger) (next context.Context) {
 	if o == nil {
 		return ctx
@@ -47,24 +48,24 @@ func Tell(ctx context.Context, o Observer, e Event, log *slog.Logger) (next cont
 	return next
 }
 
-// Event is something that happened to an object of a client. Kind says which of the fields after Name are set.
+// Event is an event of a client's object. Kind says which of the fields after Name are set.
 type Event struct {
 	// Package is the package whose client reports the event: "rlock", "election", "rsemaphore", "rcounter", "stock",
 	// "redpacket", "ratelimit" or "pubsub".
 	Package string
 	Kind    EventKind
-	// Name is the object's, as the caller gave it. Of a hub it is the channel; of EventLost the address of the
-	// connection's node in a Cluster, and "" elsewhere.
+	// Name is the object's name, as the caller gave it. For a hub, Name is the channel. For EventLost, Name is the address
+	// of the connection's node in a Cluster, and "" elsewhere.
 	Name string
-	// N is how many permits, units or cents the event is about, or how many holds were taken over. It is 0 of locks
-	// otherwise, and of counters.
+	// N is how many permits, units or cents the event is about, or how many holds were taken over. Other events of locks
+	// and events of counters have 0.
 	N int64
 	// Outcome is the answer in words: a stock.Outcome, a redpacket.Outcome, or ratelimit.OutcomeAllowed or OutcomeRefused.
-	// It is "" if Err is set. Of EventDegraded it is the ratelimit.Policy.
+	// Outcome is "" if Err is set. For EventDegraded, Outcome is the ratelimit.Policy.
 	Outcome string
 	// Took is how long the call took.
 	Took time.Duration
-	// Held is how long a hold or permit was held; negative of a counting.Semaphore, which knows no holders.
+	// Held is how long a hold or permit was held; negative for a counting.Semaphore, which knows no holders.
 	Held time.Duration
 	// ByMessage: a message woke the waiter, not its timer.
 	ByMessage bool
@@ -72,8 +73,8 @@ type Event struct {
 	Again bool
 	// Err is the error of the call, or why a hold ended or work failed; nil is success.
 	Err error
-	// Acquisition has the values of the context that the Observer returned for the acquisition that is released now. That
-	// context may have ended. Of a counting.Semaphore it has none.
+	// Acquisition has the values of the context that the Observer returned for the acquisition that is released now. The
+	// context may have ended. For a counting.Semaphore the context has no values.
 	Acquisition context.Context
 }
 

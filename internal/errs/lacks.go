@@ -6,10 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// Lack is a command that a server, or a proxy before it, may refuse, and without which a client goes on.
+// Lack is a command that a server, or a proxy in front of the server, may refuse. The client goes on without the
+// command.
 type Lack uint8
 
-// The lacks, in the order in which Lacks.All has them.
+// The lacks, in the order of Lacks.All.
 const (
 	LackTracking Lack = iota
 	LackEvalsha
@@ -21,7 +22,7 @@ const (
 	allLacks
 )
 
-// suffers is what each is for, and what does not hold without it.
+// suffers has each lack's command, and the effect of its refusal.
 var suffers = [allLacks]struct{ command, effect string }{
 	LackTracking: {"CLIENT TRACKING",
 		"a hold whose key was deleted is noticed at its next renewal, and neither counters " +
@@ -36,32 +37,32 @@ var suffers = [allLacks]struct{ command, effect string }{
 	LackInfo: {"INFO", "version and eviction policy are not checked, and after a failover waiters may poll"},
 }
 
-// About returns the command, and what does not hold without it.
+// About returns the command, and the effect of its refusal.
 func (k Lack) About() (command, effect string) { return suffers[k].command, suffers[k].effect }
 
-// Lacks are what one server is known to lack: of a hub, for all clients on it. Each is logged once, when it is added.
-// It is safe for concurrent use.
+// Lacks are the commands that one server is known to refuse. A hub has one Lacks for all its clients. Each lack is
+// logged once, when it is added. Lacks is safe for concurrent use.
 type Lacks struct {
 	log   *slog.Logger
-	known atomic.Uint32 // a bit for each; it is read with every call
+	known atomic.Uint32 // a bit for each lack, read by every call
 
 	mu  sync.Mutex
 	why [allLacks]error
 }
 
-// Lacking is one of them, with the effect, and the refusal.
+// Lacking is one refused command, with the effect and the error of the refusal.
 type Lacking struct {
 	Command, Effect string
 	Err             error
 }
 
-// NewLacks knows of none.
+// NewLacks returns an empty Lacks.
 func NewLacks(log *slog.Logger) *Lacks { return &Lacks{log: log} }
 
 // Has reports whether k is known to be lacking.
 func (l *Lacks) Has(k Lack) bool { return l.known.Load()&(1<<k) != 0 }
 
-// Add notes that the server refused k by err, and logs that, unless it is known already.
+// Add records that the server refused k with err, and logs the refusal, unless k is known already.
 func (l *Lacks) Add(k Lack, err error) {
 	if l.Note(k, err) {
 		l.log.Warn("redlatch: the server refuses a command, and the client goes on without it",
@@ -69,7 +70,7 @@ func (l *Lacks) Add(k Lack, err error) {
 	}
 }
 
-// Note is Add for what is logged otherwise. It reports whether k was not known.
+// Note is Add without the log line, for a caller that logs the refusal. The result says whether k was unknown before.
 func (l *Lacks) Note(k Lack, err error) bool {
 	if l.Has(k) {
 		return false
@@ -84,7 +85,7 @@ func (l *Lacks) Note(k Lack, err error) bool {
 	return true
 }
 
-// Drop notes that the server did k after all.
+// Drop records that the server ran k after all.
 func (l *Lacks) Drop(k Lack) {
 	if !l.Has(k) {
 		return
@@ -95,7 +96,7 @@ func (l *Lacks) Drop(k Lack) {
 	l.known.And(^uint32(1 << k))
 }
 
-// All returns what is lacking.
+// All returns the known lacks.
 func (l *Lacks) All() (all []Lacking) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +108,7 @@ func (l *Lacks) All() (all []Lacking) {
 	return all
 }
 
-// LackedCommands are the commands of all lacks there can be.
+// LackedCommands returns the commands of all possible lacks.
 func LackedCommands() (all []string) {
 	for _, l := range suffers {
 		all = append(all, l.command)

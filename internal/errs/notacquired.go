@@ -9,47 +9,48 @@ import (
 // NotAcquiredError is the error of an acquisition that ended without the lock or the permits. Package redlatch
 // documents it.
 type NotAcquiredError struct {
-	// Name is that of the lock or semaphore, or of the member of a Multi that another owner held.
+	// Name is the name of the lock or semaphore, or of the member of a Multi that another owner held.
 	Name string
-	// N is how many permits were asked for; 0: a lock.
+	// N is how many permits were requested; 0 for a lock.
 	N int
-	// Lease is how long the holder's lease lasts unless it is renewed; of permits, how long it takes until enough leases
-	// have run out. It is from the last answer to this call, and negative if it is not known, or if the lease has no end.
+	// Lease is how long the holder's lease lasts unless it is renewed; for permits, how long it takes until enough leases
+	// have run out. The time is from the last reply to this call. Lease is negative if the time is not known, or if the
+	// lease has no end.
 	Lease  time.Duration
 	Waited time.Duration // before the call gave up
-	// Holders are some of those who held the lock or permits when the call gave up, MostHolders at most; nil if they are
-	// not known.
+	// Holders are holders of the lock or permits when the call gave up, at most MostHolders of them; nil if they are not
+	// known.
 	Holders []Holder
-	// Cause is the error of ctx and its cause, if ctx ended before the wait did; nil: the call's own patience ended.
+	// Cause is the error of ctx and its cause, if ctx ended before the wait time; nil if the wait time ended.
 	Cause error
-	// Unheard: ctx ended before anything was known of a holder.
+	// Unheard: ctx ended before the call knew anything about a holder.
 	Unheard bool
 
-	// These are of locks only, and as in the last answer to this call.
+	// The following fields are for locks only, and are as in the last reply to this call.
 
-	Ours    bool   // this client holds the lock at the moment; of a read-write lock only the writer counts
+	Ours    bool   // this client holds the lock; for a read-write lock only the writer counts
 	Foreign bool   // the holder is not an owner of this library; never of Fair and ReadWrite locks
-	NoEnd   bool   // the lock has no end, because that was removed, or the key was made by hand
+	NoEnd   bool   // the key never expires, because its expiry was removed, or the key was made by hand
 	Kind    string // "string" or "hash", if the lock is held as another kind of lock than the caller's
 }
 
-// Holder is one owner of a lock, or one permit of a semaphore that is held.
+// Holder is one owner of a lock, or one held permit of a semaphore.
 type Holder struct {
 	// ID is the text under which the server knows the holder: the rlock.Owner of a lock, or the id of a permit.
 	ID string
-	// N is how many permits are held: 1, and of a WeightedSemaphore the weight. Of a lock it is how often the owner holds
-	// it by the server's word: an owner of this library once, however often it is re-entered.
+	// N is how many permits are held: 1, or the weight for a WeightedSemaphore. For a lock, N is how often the owner holds
+	// it according to the server, which counts an owner of this library once, however often it re-entered.
 	N int
-	// Client tells the holder's client from others: the beginning of its connection id. It is "" if the holder is not one
-	// of this library.
+	// Client is the beginning of the connection id of the holder's client, which tells clients apart. Client is "" if the
+	// holder is not of this library.
 	Client string
-	Label  string // of the lock or semaphore that was acquired; "" without one
-	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second
-	// ago (a lock with Liveness: holds anything for less than a heartbeat), may not say it, or is Redisson's; and of what
-	// is more than a hundred clients.
+	Label  string // the label with which the lock or permit was acquired; "" without one
+	// Process is Options.Process of the holder's client. Process is "" if the client first held something less than a
+	// second ago (with Liveness: less than a heartbeat ago), if the client lacks the right to announce its name, or if the
+	// client is Redisson's. Of more than a hundred clients, the rest have "".
 	Process string
-	// Lease is how long the hold or permit lasts unless it is renewed: the holder's own lease if a hold was joined or is a
-	// reader's, otherwise the lock's. It is 0 if the lease has run out, and negative if it has no end.
+	// Lease is how long the hold or permit lasts unless it is renewed: the holder's own lease if the hold was joined or is
+	// a reader's, otherwise the lock's. Lease is 0 if the lease has run out, and negative if the lease has no end.
 	Lease time.Duration
 	// Write says that the holder is the writer of a read-write lock. Its read holds are holders of their own.
 	Write bool
@@ -58,7 +59,7 @@ type Holder struct {
 // MostHolders is how many holders a NotAcquiredError has at most.
 const MostHolders = 10
 
-// shownHolders is how many its text has.
+// shownHolders is how many holders the error's text has.
 const shownHolders = 3
 
 func (e *NotAcquiredError) Error() string {
@@ -92,7 +93,7 @@ func (e *NotAcquiredError) Error() string {
 	return s.String()
 }
 
-// advice says what is unusual about the holder of a lock.
+// advice returns remarks about an unusual holder of a lock.
 func (e *NotAcquiredError) advice() (s string) {
 	switch {
 	case e.Foreign && e.NoEnd:
@@ -111,8 +112,8 @@ func (e *NotAcquiredError) advice() (s string) {
 	return s
 }
 
-// holders names the first of the holders: an owner of a lock by its process and as the server has it, permits by their
-// processes and how many each has.
+// holders returns the names of the first holders: the owner of a lock by its process and its owner id, the holders of
+// permits by their processes, with the number of permits of each.
 func (e *NotAcquiredError) holders() string {
 	var names []string
 	permits := map[string]int{}
@@ -134,13 +135,13 @@ func (e *NotAcquiredError) holders() string {
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s (%d)", name, permits[name])
 	}
-	if more > 0 || len(e.Holders) == MostHolders { // there may be more than were looked at
+	if more > 0 || len(e.Holders) == MostHolders { // there may be more holders than the call read
 		names = append(names, "others")
 	}
 	return strings.Join(names, ", ")
 }
 
-// name is what the text of the error calls a holder.
+// name returns the holder's name in the error's text.
 func (h Holder) name(permit bool) string {
 	owner := "owner " + h.ID
 	switch {
@@ -159,7 +160,7 @@ func (h Holder) name(permit bool) string {
 	return owner
 }
 
-// Unwrap returns ErrNotAcquired, and the Cause.
+// Unwrap returns ErrNotAcquired and the Cause.
 func (e *NotAcquiredError) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{ErrNotAcquired}

@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// RecentErrors are the last errors of one client, for the debug page. The zero value is empty, and takes
-// no memory until Add. It is safe for concurrent use.
+// RecentErrors are the last errors of one client, for the debug page. The zero value is empty, and takes no memory
+// before the first Add. RecentErrors is safe for concurrent use.
 type RecentErrors struct {
 	mu   sync.Mutex
 	last []RecentError // newest last
 }
 
-// RecentError is one of the RecentErrors.
+// RecentError is an error that occurred once or more.
 type RecentError struct {
-	At    time.Time // of the last time
-	What  string    // what failed: "acquire"
+	At    time.Time // of the last occurrence
+	What  string    // the operation that failed: "acquire"
 	Name  string    // of the object or channel
 	Err   error
-	Count int // how often this came, one after the other or between others
+	Count int // occurrences, whether or not other errors came between them
 }
 
 const (
 	maxRecent = 16
-	maxAlike  = 8 // of one What and reason: when all holds of a client are lost at once, what led to it stays
+	maxAlike  = 8 // of one What and reason, so that the cause stays when all holds of a client are lost at once
 )
 
-// expected are the reasons of errors that a program expects: they say nothing about the server or the client.
+// expected has the reasons of errors that a program expects. They say nothing about the server or the client.
 var expected = map[string]bool{
 	"ok": true, "not_acquired": true, "canceled": true, "timeout": true, "closed": true, "released": true, "reentry": true,
 	"latch_expired": true, "latch_deleted": true,
 }
 
-// Add notes that what failed with err, unless err is one that a program expects. It neither logs nor blocks.
+// Add records that the operation what failed with err, unless a program expects err. Add neither logs nor blocks.
 func (t *RecentErrors) Add(what, name string, err error) {
 	reason := Reason(err)
 	if expected[reason] {
@@ -53,7 +53,7 @@ func (t *RecentErrors) Add(what, name string, err error) {
 			drop = i
 		}
 	}
-	if alike > 0 && alike < maxAlike { // none of them has to go
+	if alike > 0 && alike < maxAlike { // all of them may stay
 		drop = -1
 	}
 	if drop < 0 && len(t.last) == maxRecent {
@@ -66,7 +66,7 @@ func (t *RecentErrors) Add(what, name string, err error) {
 	t.last = append(t.last, RecentError{At: time.Now(), What: what, Name: name, Err: err, Count: count})
 }
 
-// Last returns them, the newest first.
+// Last returns the errors, the newest first.
 func (t *RecentErrors) Last() []RecentError {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,28 +5,27 @@ import (
 	"errors"
 )
 
-// state is the type of the exported errors: one state of things, and the short name by which metrics call it.
+// state is the type of the exported errors: a state, and its short name for metrics.
 type state struct {
 	reason, text string
-	rank         int  // which of several counts: the lowest
-	passes       bool // by itself: the same call may succeed later
+	rank         int  // of several states the lowest rank counts
+	passes       bool // the same call may succeed later
 }
 
 func (s *state) Error() string { return s.text }
 
 const (
-	// the work may have run at the same time as another's: nothing else that went wrong matters as much
-	rankLost     = iota
-	rankMaxHold  //
-	rankCanceled // the caller has gone: what that interrupted says nothing
+	rankLost     = iota // counts most, because the work may have run beside another owner's
+	rankMaxHold
+	rankCanceled // the caller left; errors of the calls that were cut short say nothing
 	rankState    // all others, the outermost first
-	rankTimeout  // the caller's time was over, where nothing says what it waited for
+	rankTimeout  // the caller's time ended, and no other state says why it had to wait
 )
 
-// New makes an error value. reason is its name for metrics.
+// New returns a new error value. reason is its name for metrics.
 func New(reason, text string) error { return &state{reason: reason, text: text, rank: rankState} }
 
-// Passing is New for a state that passes by itself.
+// Passing is New for a state in which the same call may succeed later.
 func Passing(reason, text string) error {
 	return &state{reason: reason, text: text, rank: rankState, passes: true}
 }
@@ -54,9 +53,9 @@ func Retryable(err error) bool {
 	return s != nil && s.passes && !(errors.Is(s, ErrUnknownOutcome) && errors.As(err, &o))
 }
 
-// find returns the state that counts among those in err's tree; nil: there is none.
+// find returns the state with the lowest rank in err's tree, or nil if the tree has no state.
 //
-//nolint:errorlint // it walks the tree itself: errors.As finds the first state, not the one that counts
+//nolint:errorlint // errors.As finds the first state, not that with the lowest rank
 func find(err error) (best *state) {
 	var s *state
 	switch err {
