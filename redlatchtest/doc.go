@@ -1,5 +1,5 @@
-// Package redlatchtest is for the tests of programs that use redlatch: a server in the test's own process, what other
-// processes do to the program, and what goes wrong between it and the server. Import it in tests only.
+// Package redlatchtest is for the tests of programs that use redlatch: a server in the test's own process, the acts of
+// other processes, and faults between the program and the server. Import the package in tests only.
 //
 //	func TestTheReportIsNotWrittenByTwo(t *testing.T) {
 //		srv := redlatchtest.New(t)
@@ -33,22 +33,22 @@
 //     Requests do: a day in which a hold is renewed every 10 s has 8,640 renewals, a second or two; with a
 //     WatchdogTimeout of an hour it has 72. Use this for everything that ends by time, retries or polls.
 //   - [Server.Advance] moves the server's alone, in a bubble or not.
-//   - Lose and Expire move none: what they name ends on the server, and only there.
+//   - Lose and Expire move neither clock: the lock or the permits end on the server, and only there.
 //
-// A lock's holder is notified of changes of its key, as a real server does it by CLIENT TRACKING; if the hold is
-// younger than 50 ms, when it is as old. So a lost lock needs no bubble and almost no time: wait for hold.Done(), or
-// for the end of the work's ctx. A permit is only renewed, every third of WatchdogTimeout, 10 s by default: use a
+// The server notifies a lock's holder of changes of its key, as a real server does by CLIENT TRACKING. A hold younger
+// than 50 ms is notified when it is 50 ms old. So a lost lock needs no bubble and almost no time: wait for hold.Done(),
+// or for the end of the work's ctx. A permit is only renewed, every third of WatchdogTimeout, 10 s by default: use a
 // bubble, or Permit.Extend, which returns ErrLost at once.
 //
-// In a bubble a hold must be released, or kept in a variable of the test, even after it was lost. A forgotten one is
-// found by the garbage collector, which is outside the bubble: Go ends the process with "close of synctest channel from
-// outside bubble". A Lock whose ctx has no end waits forever on a server that is never healed: give it a deadline or a
-// waitTime.
+// In a bubble a hold must be released, or kept in a variable of the test, even after it was lost. The garbage
+// collector, which is outside the bubble, finds a forgotten hold: Go ends the process with "close of synctest channel
+// from outside bubble". A Lock whose ctx has no end waits forever on a server that is never healed: give it a deadline
+// or a waitTime.
 //
 // # What it is not
 //
-// The server is miniredis, with CLIENT TRACKING and WAIT added. It is one
-// server: no Cluster, Sentinel, replica or failover; nothing is evicted or written to disk; there are no users and
-// rights (Denied plays them); the cache of rcounter's Cached is off. What depends on these needs a real server. Times
-// say nothing about the speed of one.
+// The server is miniredis, with CLIENT TRACKING and WAIT added. The test has a single server, without Cluster,
+// Sentinel, replica or failover. The server evicts nothing and writes nothing to disk, and has neither users nor rights
+// (Denied plays them). The cache of rcounter's Cached is off. A test of these features needs a real server. Times say
+// nothing about the speed of a real server.
 package redlatchtest

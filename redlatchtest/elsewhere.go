@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// elsewhere is the name of the connections on which other processes are played.
+// elsewhere is the name of the connections of the processes that the server plays.
 const elsewhere = "redlatchtest-elsewhere"
 
 // helpTime bounds a call of a helper.
@@ -34,7 +34,7 @@ const (
 	Write                     // Write is its write side.
 )
 
-// other is a client of another process, which no fault strikes.
+// other returns the client that plays another process. No fault strikes it.
 func (s *Server) other() *redlatch.Client {
 	s.t.Helper()
 	s.first.Do(func() {
@@ -50,7 +50,7 @@ func help() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), helpTime)
 }
 
-// check ends the test if a helper could not do what it was asked for.
+// check ends the test if a call of a helper failed.
 func (s *Server) check(what, name string, err error) {
 	s.t.Helper()
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *Server) check(what, name string, err error) {
 }
 
 // HoldElsewhere has another process acquire the lock of that name (with its KeyPrefix) and hold it, renewed, until
-// release is called, or until the end of the test. The lock is Reentrant unless one kind is given. It must be free: the
-// test ends at once if it is not.
+// release is called, or until the end of the test. The lock is Reentrant unless one kind is given. If the lock
+// is not free, the test ends at once.
 func (s *Server) HoldElsewhere(name string, kind ...LockKind) (release func()) {
 	s.t.Helper()
 	ctx, cancel := help()
@@ -74,7 +74,7 @@ func (s *Server) HoldElsewhere(name string, kind ...LockKind) (release func()) {
 	return s.holding("release", name, hold.Unlock, redlatch.ErrLost)
 }
 
-// lock is another process's lock of that kind, nil if there is no such kind.
+// lock returns the other process's lock of that kind, or nil for an unknown kind.
 func (s *Server) lock(name string, kind ...LockKind) *rlock.Lock {
 	s.t.Helper()
 	locks := s.other().Locks()
@@ -99,8 +99,8 @@ func (s *Server) lock(name string, kind ...LockKind) *rlock.Lock {
 }
 
 // TakeElsewhere has another process acquire that many permits of the semaphore of that name (with its KeyPrefix) and
-// capacity, and hold them until release is called, or until the end of the test. They must be free: the test ends at
-// once if they are not.
+// capacity, and hold them until release is called, or until the end of the test. If the permits are not free, the test
+// ends at once.
 func (s *Server) TakeElsewhere(name string, permits, capacity int) (release func()) {
 	s.t.Helper()
 	ctx, cancel := help()
@@ -110,8 +110,8 @@ func (s *Server) TakeElsewhere(name string, permits, capacity int) (release func
 	return s.holding("release", name, permit.Release, redlatch.ErrLost)
 }
 
-// holding returns the release of what is held elsewhere, and has it called at the end of the test. lost is not a
-// failure: the test took it away.
+// holding returns a func that calls release once. The end of the test calls it, too. The error lost is not a failure:
+// the test took the hold away.
 func (s *Server) holding(what, name string, release func(context.Context) error, lost error) func() {
 	var once sync.Once
 	do := func() {
@@ -130,10 +130,10 @@ func (s *Server) holding(what, name string, release func(context.Context) error,
 }
 
 // Lose takes the lock of that name (with its KeyPrefix) from its holders, or a semaphore's permits, from all holders,
-// as [rlock.Lock.ForceUnlock] and [rsemaphore.Semaphore.ReleaseIDs] do. It is free then, and goes to the next waiter.
-// The holder of a lock is notified by the server: its contexts end with ErrLost at once, or when it is 50 ms old. That
-// of a permit finds out at its next renewal, or by [rsemaphore.Permit.Extend]. The test ends at once if it is not held.
-// Of a Multi, name a member.
+// as [rlock.Lock.ForceUnlock] and [rsemaphore.Semaphore.ReleaseIDs] do. The lock or the permits go to the next waiter.
+// The server notifies the holder of a lock: the hold's contexts end with ErrLost at once, or when the hold is 50 ms
+// old. The holder of a permit learns of the loss at its next renewal, or by [rsemaphore.Permit.Extend]. If nobody holds
+// the lock or a permit, the test ends at once. For a Multi, name a member.
 func (s *Server) Lose(name string) {
 	s.t.Helper()
 	ctx, cancel := help()
@@ -167,12 +167,12 @@ func (s *Server) Lose(name string) {
 	}
 }
 
-// Expire has the leases of all holders of the lock of that name (with its KeyPrefix) run out on the server, or those of
-// a semaphore's permits, as if their processes had died or been cut off for that long. No waiter is notified that it is
-// free: waiters find out when they ask, a PollCap later at most. Holders that live learn of the loss as they do after
-// Lose. The test ends at once if it is not held.
+// Expire has the leases of all holders of the lock of that name (with its KeyPrefix), or of all permits of the
+// semaphore, run out on the server, as if their processes had died or been cut off for so long. No waiter is notified:
+// waiters find the lock free at their next request, a PollCap later at most. Holders that live learn of the loss as
+// they do after Lose. If nobody holds the lock or a permit, the test ends at once.
 //
-// For everything else that has an end on the server, such as a reservation, a sale or a latch, see [Server.Advance].
+// For the ends of reservations, sales and latches see [Server.Advance].
 func (s *Server) Expire(name string) {
 	s.t.Helper()
 	switch s.what(name) {
@@ -193,7 +193,7 @@ func (s *Server) Expire(name string) {
 	}
 }
 
-// overdue has all leases of a set of them end long ago.
+// overdue sets the ends of all leases in the sorted set key to an instant long ago.
 func (s *Server) overdue(key string) {
 	s.t.Helper()
 	ids, err := s.m.ZMembers(key)
@@ -214,7 +214,7 @@ func (s *Server) send(words ...string) {
 	s.check(words[0], words[1], client.Do(ctx, client.B().Arbitrary(words...).Build()).Error())
 }
 
-// object is what is held under a name.
+// object is the kind of object that is held under a name.
 type object int
 
 const (
@@ -224,7 +224,7 @@ const (
 	aWeighted
 )
 
-// what says what is held under a name.
+// what returns the kind of object that is held under a name.
 func (s *Server) what(name string) object {
 	switch {
 	case s.m.Exists(keyname.Suffix(name, "weights")):
@@ -246,7 +246,7 @@ func (s *Server) notHeld(name string) {
 	s.t.Fatalf("redlatchtest: no one holds %q (names are given with their KeyPrefix)", name)
 }
 
-// kind says which kind of lock is held under a name.
+// kind returns the kind of the lock that is held under a name.
 func (s *Server) kind(name string) LockKind {
 	switch {
 	case s.m.Type(name) == "string":
@@ -261,9 +261,9 @@ func (s *Server) kind(name string) LockKind {
 	return Reentrant
 }
 
-// SellOut has other processes take all that is left of the stock, or of the red packet, of that name (with its
-// KeyPrefix). It must be open, and stays open: later callers get the answer that it is sold out. What reservations hold
-// is theirs.
+// SellOut has other processes take the rest of the stock, or of the red packet, of that name (with its KeyPrefix). The
+// stock or packet must be open, and stays open: later callers get the answer that it is sold out. Reservations keep
+// their units.
 func (s *Server) SellOut(name string) {
 	s.t.Helper()
 	ctx, cancel := help()

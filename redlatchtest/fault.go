@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// Kind is what a fault does to a call.
+// Kind is the effect of a fault on a call.
 type Kind int
 
 const (
@@ -20,17 +20,18 @@ const (
 	LostRequest
 	// LostReply has the server run the call and cuts the connection before the reply.
 	//
-	// After both the client does not know which of the two it was. What may run twice is repeated, so a call that loses
-	// one reply returns as if nothing had happened; if every reply is lost it returns ErrUnknownOutcome.
+	// The client cannot tell LostReply from LostRequest. It repeats a call that may run twice, so a call that loses one
+	// reply returns as if nothing had happened. A call that loses every reply returns ErrUnknownOutcome.
 	LostReply
-	// NotReplicated: no replica confirms what the call wrote. It strikes clients with MinReplicas; of these each replica
-	// that is asked for confirms everything otherwise. They get ErrNotReplicated.
+	// NotReplicated: no replica confirms the call's writes. The fault strikes clients with MinReplicas, and they get
+	// ErrNotReplicated. Without the fault every replica that they ask for confirms everything.
 	NotReplicated
 	// Slow keeps the call back for Fault.Delay.
 	Slow
 	// Denied: the server answers that the user lacks the right to the command, and runs nothing: ErrDenied.
 	Denied
-	// Silent keeps the call back until the fault is healed. Then it is run, though its caller may have left long before.
+	// Silent keeps the call back until the fault is healed. Then the server runs the call, though its caller may have left
+	// long before.
 	Silent
 )
 
@@ -47,25 +48,25 @@ func (k Kind) String() string {
 
 // Fault says which calls go wrong, and how.
 //
-// A connection is shared: if it is cut, or keeps a call back, whatever else is under way on it goes with it, or waits.
+// Calls share a connection: if the connection is cut, or keeps a call back, its other calls are cut or wait, too.
 type Fault struct {
 	// Kind is required.
 	Kind Kind
-	// Name of the object, with its KeyPrefix, or of the channel, whose calls are struck. Defaults to "": all calls, but
-	// not what clients do to connect and to keep their connections (HELLO, CLIENT, PING, INFO and the like).
+	// Name of the object, with its KeyPrefix, or of the channel, whose calls are struck. Defaults to "": all calls, except
+	// the commands by which clients connect and keep their connections (HELLO, CLIENT, PING, INFO and the like).
 	Name string
-	// Match, if set, says in place of Name which are struck, of all commands of all clients: it gets the command, in upper
-	// case, and its arguments. It must neither block nor call the Server.
+	// Match, if set, decides in place of Name whether a command is struck. Match gets every command of every client, in
+	// upper case, with its arguments, and must neither block nor call the Server.
 	Match func(words []string) bool
-	// Skip is how many such calls pass before. Defaults to 0.
+	// Skip is how many such calls pass before the first is struck. Defaults to 0.
 	Skip int
-	// Times is how many are struck. Defaults to 0: all, until the fault is healed.
+	// Times is how many calls are struck. Defaults to 0: all, until the fault is healed.
 	Times int
 	// Delay of Slow. Required there, and 0 elsewhere.
 	Delay time.Duration
 }
 
-// Injected is a fault that is in force. It is safe for concurrent use.
+// Injected is a fault that is in force. Its methods are safe for concurrent use.
 type Injected struct {
 	s      *Server
 	fault  Fault
@@ -79,7 +80,7 @@ type Injected struct {
 // a call meets, the earliest strikes.
 //
 // A call without a useful answer is repeated until its ctx ends or its RetryTimeout is over, 5 s with the CallTimeout
-// of [Server.Open]: give it a ctx that ends sooner, or run the test in a bubble of testing/synctest.
+// of [Server.Open]: give the call a ctx that ends sooner, or run the test in a bubble of testing/synctest.
 func (s *Server) Break(f Fault) *Injected {
 	s.t.Helper()
 	switch {
@@ -125,7 +126,7 @@ func (i *Injected) heal() {
 	}
 }
 
-// Calls is how many calls were struck.
+// Calls returns how many calls were struck.
 func (i *Injected) Calls() int {
 	i.s.mu.Lock()
 	defer i.s.mu.Unlock()
@@ -148,7 +149,7 @@ func (s *Server) strikes(c *peer, words []string, confirmation bool) *Injected {
 	none := len(s.faults) == 0
 	s.mu.Unlock()
 	if none || words[0] == "EVALSHA" && len(words) > 1 && !s.knows(words[1]) {
-		return nil // the text of the script follows: that is the call
+		return nil // the client sends the text of the script next, and that command is the call
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +169,7 @@ func (s *Server) strikes(c *peer, words []string, confirmation bool) *Injected {
 	return nil
 }
 
-// limit is after how many calls the fault is used up.
+// limit returns after how many calls the fault is used up; -1 for never.
 func (i *Injected) limit() int {
 	if i.fault.Times == 0 {
 		return -1
@@ -185,7 +186,8 @@ func (f *Fault) strikes(words []string) bool {
 	case f.Name == "":
 		return true
 	}
-	// The keys and channels of an object are its name, or have it in braces, or as a part where it has braces of its own.
+	// The keys and channels of an object are its name, or contain the name in braces. A name with braces of its own is
+	// contained as it is.
 	part := f.Name
 	if !strings.Contains(part, "{") {
 		part = "{" + part + "}"
@@ -195,7 +197,7 @@ func (f *Fault) strikes(words []string) bool {
 	})
 }
 
-// strike does to a call what the fault is. It is true if the call is not to be run.
+// strike strikes a call, and reports whether the call is done, so that the server must not run it.
 func (i *Injected) strike(c *peer, words []string) (done bool) {
 	switch i.fault.Kind {
 	case Unavailable:

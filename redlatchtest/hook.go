@@ -12,25 +12,24 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// peer is the server's end of a connection. One goroutine serves it; what is below mu is guarded by Server.mu.
+// peer is the server's end of a connection. One goroutine serves it; tracked is guarded by Server.mu.
 type peer struct {
 	p         *server.Peer
 	elsewhere bool     // of the server's own client, which no fault strikes
-	running   bool     // a command of it is being run
-	cut       bool     // nothing is heard of it any more
+	running   bool     // the server runs a command of the connection
+	cut       bool     // the connection's later commands are dropped
 	caching   bool     // the next script's keys are tracked
-	last      []string // the call before
+	last      []string // the previous call
 
-	// mu is held while a reply or a push is written: a push in the middle of a reply would be taken for a part of it.
+	// mu is held while a reply or a push is written, because a client takes a push inside a reply for a part of the reply.
 	mu sync.Mutex
 
-	tracked map[string]struct{} // the keys whose changes are sent to it
+	tracked map[string]struct{} // keys whose changes the connection is told
 }
 
-// before is called before every command. It runs the commands of clients itself, and returns true.
+// before is called before every command. For a client's command, before runs the command itself and returns true.
 //
-// miniredis also calls it for each command of a script, on behalf of an unknown peer: these are run as they
-// are.
+// miniredis also calls before for each command of a script, with an unknown peer. miniredis runs these commands.
 func (s *Server) before(p *server.Peer, cmd string, args ...string) (done bool) {
 	c := s.peer(p, cmd, args)
 	if c == nil || c.running {
@@ -49,7 +48,7 @@ func (s *Server) before(p *server.Peer, cmd string, args ...string) (done bool) 
 		p.WriteOK()
 		return true
 	case cmd == "INFO" && len(args) == 1 && strings.EqualFold(args[0], "server"):
-		// miniredis does not know it, a Quorum asks
+		// A Quorum asks for the section, and miniredis does not have it.
 		p.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%p\r\nuptime_in_seconds:86400\r\n", s))
 		return true
 	case cmd == "WAIT" && len(args) == 2:
@@ -74,7 +73,7 @@ func (s *Server) peer(p *server.Peer, cmd string, args []string) *peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.peers[p]
-	if c == nil && cmd == "HELLO" { // with which every connection begins
+	if c == nil && cmd == "HELLO" { // every connection begins with it
 		c = &peer{p: p, elsewhere: slices.Contains(args, elsewhere), tracked: map[string]struct{}{}}
 		s.peers[p] = c
 		p.OnDisconnect(func() {
@@ -86,11 +85,11 @@ func (s *Server) peer(p *server.Peer, cmd string, args []string) *peer {
 	return c
 }
 
-// run runs a command, and tells those who want to know which keys it has changed.
+// run runs a command, and tells the connections that track a key that the command changed it.
 func (s *Server) run(c *peer, words []string) {
 	if c.caching {
 		c.caching = false
-		// Before the script: what changes the keys after it, must find them here.
+		// The keys are tracked before the script runs, so that no later change is missed.
 		s.mu.Lock()
 		for _, key := range keys(words) {
 			c.tracked[key] = struct{}{}
@@ -113,7 +112,7 @@ func (s *Server) runUnheard(c *peer, words []string) {
 	s.tell(c)
 }
 
-// keys are those of a script's call.
+// keys returns the keys of a script's call.
 func keys(words []string) []string {
 	if len(words) < 3 || words[0] != "EVALSHA" && words[0] != "EVAL" {
 		return nil
@@ -125,8 +124,8 @@ func keys(words []string) []string {
 	return words[3 : 3+n]
 }
 
-// track is what miniredis has not: CLIENT TRACKING ON OPTIN NOLOOP and CLIENT CACHING YES, by which a server tells a
-// client that a key of its holds was changed. It is false for the rest of CLIENT.
+// track runs CLIENT TRACKING ON OPTIN NOLOOP and CLIENT CACHING YES, which miniredis does not have. With them a server
+// tells a client that a key of its holds was changed. track returns false for the other subcommands of CLIENT.
 func (s *Server) track(c *peer, args []string) bool {
 	if len(args) == 0 {
 		return false
@@ -141,7 +140,7 @@ func (s *Server) track(c *peer, args []string) bool {
 	return true
 }
 
-// tell sends the invalidations of what was written on c, but to c itself: NOLOOP.
+// tell sends the invalidations of the keys that c has written to all connections but c (NOLOOP).
 func (s *Server) tell(c *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +155,7 @@ func (s *Server) tell(c *peer) {
 	s.written = nil
 }
 
-// invalidate tells p that those of its keys may have changed; it gets each once. Called with mu held.
+// invalidate tells p which of its tracked keys may have changed, and tracks them no more. Called with mu held.
 func (s *Server) invalidate(p *peer, changed func(key string) bool) {
 	var list []string
 	for key := range p.tracked {
@@ -168,7 +167,7 @@ func (s *Server) invalidate(p *peer, changed func(key string) bool) {
 	if len(list) == 0 || s.ended {
 		return
 	}
-	// On a goroutine of its own: a pipe takes what is written when the other end reads it.
+	// The push has a goroutine of its own, because a write to a pipe waits until the other end reads.
 	s.pushes.Go(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()

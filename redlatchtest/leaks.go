@@ -12,12 +12,12 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// ledger counts what clients hold, by what their observers get, under the key of each. A client's Close alone
-// would not name what was forgotten, if the garbage collector found that out first.
+// ledger counts the holds of clients for each key, by the events of their observers. A client's Close alone would not
+// name a forgotten hold that the garbage collector found first.
 type ledger struct {
 	mu        sync.Mutex
 	held      map[string]int
-	releasing map[string]int // of those
+	releasing map[string]int // how many of held are being released
 }
 
 func (l *ledger) add(key string, n int) {
@@ -29,7 +29,7 @@ func (l *ledger) add(key string, n int) {
 	l.held[key] += n
 }
 
-// release counts a release that begins, or with -1 one that has ended.
+// release counts a release that begins, or with -1 a release that has ended.
 func (l *ledger) release(key string, n int) {
 	l.add(key, min(n, 0))
 	l.mu.Lock()
@@ -37,15 +37,15 @@ func (l *ledger) release(key string, n int) {
 	l.releasing[key] += n
 }
 
-// forgotten reports whether any of these keys is held though it is not released.
+// forgotten reports whether any of the keys is held and not being released.
 func (l *ledger) forgotten(keys []string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(keys, func(key string) bool { return l.held[key] > l.releasing[key] })
 }
 
-// left are the keys of what is still held. What was lost needs no release, and may have one: it counts twice then, so
-// of two holds of a name, one lost and released and one left, nothing is said.
+// left returns the keys that are still held. A lost hold needs no release. If it is released all the same, it counts
+// twice. So if a name has a hold that was lost and released, and a hold that was left, left does not report the name.
 func (l *ledger) left() (keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *ledger) left() (keys []string) {
 	return keys
 }
 
-// unreleased names what is among earlier, and is still held.
+// unreleased returns an error with those keys of earlier that are still held.
 func (l *ledger) unreleased(earlier []string) error {
 	now := l.left()
 	if list := slices.DeleteFunc(earlier, func(key string) bool { return !slices.Contains(now, key) }); len(list) > 0 {
@@ -67,7 +67,7 @@ func (l *ledger) unreleased(earlier []string) error {
 	return nil
 }
 
-// watch has the clients of o tell what they hold.
+// watch adds the ledger's observer to the options of locks and semaphores.
 func (l *ledger) watch(o *redlatch.Options) {
 	o.Locks = after(o.Locks, func(o *rlock.Options) {
 		o.Observer = l.observer(o.KeyPrefix).And(o.Observer)
@@ -77,7 +77,7 @@ func (l *ledger) watch(o *redlatch.Options) {
 	})
 }
 
-// observer enters the events of the locks or semaphores of a client with that prefix.
+// observer returns an observer that counts the holds of a client with that prefix.
 func (l *ledger) observer(prefix string) redlatch.Observer {
 	return func(_ context.Context, e redlatch.Event) context.Context {
 		key := prefix + e.Name
@@ -89,7 +89,7 @@ func (l *ledger) observer(prefix string) redlatch.Observer {
 		case redlatch.EventReleased:
 			l.release(key, -1)
 		case redlatch.EventEnded:
-			// what was lost is given back, what Close has ended is still held
+			// A lost hold needs no release. A hold that Close ended is still held on the server.
 			if !errors.Is(e.Err, redlatch.ErrClosed) {
 				l.add(key, -1)
 			}
@@ -98,7 +98,7 @@ func (l *ledger) observer(prefix string) redlatch.Observer {
 	}
 }
 
-// after returns a function of redlatch.Options that calls first, which may be nil, and then then.
+// after returns a function of redlatch.Options that calls first, unless it is nil, and then calls then.
 func after[O any](first, then func(*O)) func(*O) {
 	return func(o *O) {
 		if first != nil {

@@ -25,16 +25,18 @@ import (
 )
 
 const (
-	callTimeout = 5 * time.Second  // of clients that Open makes, where the test says nothing
-	grace       = 10 * time.Second // for what goes on in the background at the end of a test
-	glance      = 2 * time.Second  // for what is held then and not released: it may be about to
-	// between the PINGs of a connection, of which rueidis sends one a second: two thirds of what simulated days cost
-	keepAlive  = time.Minute
-	bufferSize = 16 << 10 // of a connection, of which a test makes many: rueidis takes half a MiB
-	ringScale  = 8        // the logarithm of how many calls wait on a connection: of rueidis 10, with memory for each
+	callTimeout = 5 * time.Second  // of clients that Open makes, unless the test sets another
+	grace       = 10 * time.Second // for background work at the end of a test
+	glance      = 2 * time.Second  // for holds at the end of a test whose release may be about to begin
+	// keepAlive is the time between the PINGs of a connection. The default of rueidis is a second, and made PINGs two
+	// thirds of the cost of a simulated day.
+	keepAlive = time.Minute
+	// A test makes many connections, so each has less memory than by the defaults of rueidis, half a MiB and 10.
+	bufferSize = 16 << 10
+	ringScale  = 8 // the logarithm of how many calls wait on a connection
 )
 
-// Server is an in-process server for one test. It is safe for concurrent use, but New and the end of the test are on
+// Server is an in-process server for one test. Its methods are safe for concurrent use. Only New has to be called by
 // the test's goroutine.
 type Server struct {
 	t   testing.TB
@@ -49,14 +51,14 @@ type Server struct {
 	peers   map[*server.Peer]*peer
 	conns   map[*conn]struct{}
 	faults  []*Injected
-	written []string // by commands that were run and not followed by their invalidations yet
+	written []string // keys written by commands whose invalidations were not sent yet
 	pushes  sync.WaitGroup
 	opened  []opened
-	holds   []func() // what other processes hold
+	holds   []func() // releases of the holds of other processes
 	ended   bool
 	held    ledger
 
-	forgotten bool // at the end of the test: something is held that is not released
+	forgotten bool // at the end of the test something was held, and nobody was releasing it
 
 	first  sync.Once
 	others *redlatch.Client // the clients of HoldElsewhere and the like
@@ -67,22 +69,22 @@ type opened interface {
 	Close(ctx context.Context) error
 }
 
-// New starts a server, which ends with the test, and closes what [Server.Open] and [Server.Hub] made. The test fails if
-// something was left: a hold or permit that was not released, a release that cannot be confirmed, or a client of the
-// test's own that was not closed. Nothing is reported of a test that has failed already.
+// New starts a server, which ends with the test. The end closes the clients of [Server.Open] and the hubs of
+// [Server.Hub]. The test fails if a hold or permit was not released, if a release cannot be confirmed, or if the test
+// did not close a client of its own. A test that has failed already gets no such report.
 //
-// It uses no port: clients reach it through pipes in memory. So it works inside a testing/synctest bubble, where its
-// clock is the bubble's, if it is made there, with the bubble's t.
+// The server uses no port: clients reach it through pipes in memory. So it works inside a testing/synctest bubble. If
+// the server is made there, with the bubble's t, its clock is the bubble's.
 func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, m: miniredis.NewMiniRedis(), log: &output{to: t.Output()}, peers: map[*server.Peer]*peer{},
 		conns: map[*conn]struct{}{}}
 	s.m.ClockTTL(true)
-	first, err := s.m.Dial() // which starts it
+	first, err := s.m.Dial() // starts the server
 	if err != nil {
 		t.Fatalf("redlatchtest: start miniredis: %v", err)
 	}
-	_ = first.Close() // it was for the start only
+	_ = first.Close() // has served its purpose
 	s.srv = s.m.Server()
 	s.srv.SetPreHook(s.before)
 	t.Cleanup(s.end)
@@ -95,14 +97,14 @@ func (s *Server) Option() rueidis.ClientOption {
 		InitAddress: []string{"redlatchtest:0"}, DialCtxFn: s.dial,
 		ForceSingleClient: true, DisableCache: true, // miniredis has neither CLUSTER nor a cache's CLIENT TRACKING
 		ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize, RingScaleEachConn: ringScale,
-		// of rueidis, for whose default KeepAlive it is 10 s, too
+		// The default ConnWriteTimeout of rueidis depends on KeepAlive, and is 10 s with the default KeepAlive.
 		Dialer: net.Dialer{KeepAlive: keepAlive}, ConnWriteTimeout: 10 * time.Second,
 	}
 }
 
-// Open returns a client of the server, as another process would have it: several Opens are several processes. It is
-// closed at the end of the test, if the test does not close it. At most one Options may be given. Where they leave it
-// out, CallTimeout is 5 s, so that a busy machine makes no test fail, and Logger writes to the test's log.
+// Open returns a client of the server, as another process would have it: several Opens are several processes. The end
+// of the test closes the client, unless the test did. At most one Options may be given. CallTimeout defaults to 5 s, so
+// that a busy machine makes no test fail, and Logger defaults to the test's log.
 func (s *Server) Open(opts ...redlatch.Options) *redlatch.Client {
 	s.t.Helper()
 	if len(opts) > 1 {
@@ -131,8 +133,8 @@ func (s *Server) open(via rueidis.ClientOption, o redlatch.Options) *redlatch.Cl
 	return red
 }
 
-// Hub returns a hub of the server, for tests of one package alone. It is closed at the end of the test, if the test
-// does not close it. Clients that are made on it are the test's own to close, before that.
+// Hub returns a hub of the server, for tests of one package alone. The end of the test closes the hub, unless the test
+// did. The test has to close the clients that it makes on the hub, before it ends.
 func (s *Server) Hub() *pubsub.Hub {
 	s.t.Helper()
 	hub, err := pubsub.Dial(context.Background(), s.Option(),
@@ -150,16 +152,15 @@ func (s *Server) keep(o opened) {
 	s.opened = append(s.opened, o)
 }
 
-// Redis is the server behind, to look at keys and to change them. Holders do not learn of what is changed through it at
-// once, as they are of all else, but find it out at their next renewal.
+// Redis returns the miniredis behind the server, to read and change keys. Holders are not notified of changes made
+// through Redis, and learn of them at their next renewal.
 func (s *Server) Redis() *miniredis.Miniredis { return s.m }
 
 // Advance moves the server's clock by d, and not this process's: leases, time-outs and windows that last no longer end
-// there, as after a step of the server's clock, or as this process would find them after it was suspended for d.
-// Holders whose lease is over learn of it as they do after [Server.Lose]. Waiters ask when they would have asked
-// anyway.
+// there, as after a step of the server's clock, or after a suspension of this process for d. Holders whose lease is
+// over learn of the loss as they do after [Server.Lose]. Waiters are not woken.
 //
-// To move both clocks, run the test in a bubble of testing/synctest and sleep: that takes no time.
+// To move both clocks, run the test in a bubble of testing/synctest and sleep, which takes no time.
 func (s *Server) Advance(d time.Duration) {
 	s.t.Helper()
 	if d < 0 {
@@ -176,7 +177,8 @@ func (s *Server) Advance(d time.Duration) {
 	}
 }
 
-// tick sets the server's clock, if it is another than this process's. One after the other: it must not go back.
+// tick sets the server's clock, if Advance has moved it. The mutex orders the calls, because the clock must not go
+// back.
 func (s *Server) tick() {
 	s.clock.Lock()
 	defer s.clock.Unlock()
@@ -194,8 +196,8 @@ func (s *Server) end() {
 	for _, release := range holds {
 		release()
 	}
-	// Only what the server has, too. It has nothing of a Multi's name or of a CountingSemaphore's holders, and what they
-	// hold need not be released by the client that acquired it.
+	// Only keys that the server has count. The server knows neither a Multi's name nor a CountingSemaphore's holders, and
+	// any client may release these.
 	held := slices.DeleteFunc(s.held.left(), func(key string) bool { return s.what(key) == nothing })
 	var left []error
 	s.forgotten = s.held.forgotten(held)
@@ -204,10 +206,10 @@ func (s *Server) end() {
 		left = append(left, s.close(o))
 	}
 	if s.others != nil {
-		_ = s.close(s.others) // what the other process still holds is part of the test
+		_ = s.close(s.others) // the other process may hold something at the end of the test
 	}
 	if held := s.held.unreleased(held); held != nil {
-		left = []error{held} // what else there is comes of that
+		left = []error{held} // the other errors follow from the hold
 	} else {
 		left = append(left, s.unclosed())
 	}
@@ -228,7 +230,7 @@ func (s *Server) close(o opened) error {
 	return o.Close(ctx)
 }
 
-// patience is how long the end of the test waits for what may still come to its end.
+// patience is how long the end of the test waits for clients and connections to end.
 func (s *Server) patience() time.Duration {
 	switch {
 	case s.t.Failed():
@@ -239,9 +241,9 @@ func (s *Server) patience() time.Duration {
 	return grace
 }
 
-// unclosed says which connections are still there.
+// unclosed returns how many connections are still open, as an error.
 func (s *Server) unclosed() error {
-	// a client closes some of its own in the background
+	// A client closes some of its connections in the background.
 	for end := time.Now().Add(s.patience()); ; time.Sleep(time.Millisecond) {
 		s.mu.Lock()
 		n := len(s.conns)
@@ -281,16 +283,17 @@ func (s *Server) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Co
 	return c, nil
 }
 
-// ask runs a command that no client has sent, and returns the reply as it is on the wire.
+// ask runs a command of the server's own, and returns the reply as it is on the wire.
 func (s *Server) ask(words ...string) string {
 	var reply bytes.Buffer
 	w := bufio.NewWriter(&reply)
 	s.srv.Dispatch(server.NewPeer(w), words)
-	_ = w.Flush() // into memory: it cannot fail
+	_ = w.Flush() // writes to memory, and cannot fail
 	return reply.String()
 }
 
-// knows reports whether the server has the script of that hash. Otherwise EVALSHA runs nothing, and its text follows.
+// knows reports whether the server has the script of that hash. Without it EVALSHA runs nothing, and the client sends
+// the script's text next.
 func (s *Server) knows(sha string) bool {
 	return strings.Contains(s.ask("SCRIPT", "EXISTS", sha), ":1")
 }
@@ -305,7 +308,7 @@ func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.to == nil {
-		return len(p), nil // a client that the test has not closed
+		return len(p), nil // the test did not close the client that writes
 	}
 	return o.to.Write(p)
 }
