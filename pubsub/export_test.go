@@ -15,10 +15,12 @@ func (s *Subscription) Live() bool {
 // What the other packages of this module use, for the tests here.
 type Invalidations = invalidations
 
-func (i *invalidations) Option(o rueidis.ClientOption) rueidis.ClientOption { return i.option(o) }
+func (i *invalidations) Option(o rueidis.ClientOption) rueidis.ClientOption {
+	return i.withObservers(o)
+}
 
 func (i *invalidations) In(o Options) Options {
-	o.inv = i
+	o.invalidations = i
 	return o
 }
 

@@ -28,150 +28,169 @@ const (
 // Options of a Hub. The zero value has all defaults.
 type Options struct {
 	// NewClient makes the client of Dial. It is for a constructor that adds hooks or tracing, such as
-	// rueidisotel.NewClient. New does not use it. The context that a hook sees ends with its call: what goes on for longer
-	// takes context.WithoutCancel of it. Defaults to rueidis.NewClient.
+	// rueidisotel.NewClient. New does not use it. The context that a hook receives ends with its call; work that goes on
+	// for longer needs context.WithoutCancel of it. Defaults to rueidis.NewClient.
 	NewClient func(rueidis.ClientOption) (rueidis.Client, error)
 	// Strict makes Dial fail (ErrInvalidOption) if a server may evict keys when its memory is full, that is, if its
 	// maxmemory-policy is not noeviction, or if it refuses INFO. Eviction can take a lock from its holder, and ends a
-	// sale. Without Strict each package logs a warning when it is first used. New refuses Strict, because it asks nothing.
+	// sale. Without Strict each package logs a warning at its first use. New refuses Strict, because New sends nothing.
 	Strict bool
-	// Durable makes Dial fail (ErrInvalidOption) if a server may forget what it has confirmed: if it keeps no append-only
-	// file (appendonly), so that a restart brings back what the last snapshot has; or if it is a primary that needs no
-	// replica (min-replicas-to-write is 0), which goes on granting when it is cut off and another was promoted. A server
-	// that refuses INFO is refused; one that cannot be reached, and a replica behind Sentinel, is not asked. The settings
-	// are looked at once. New refuses Durable, because it asks nothing.
+	// Durable makes Dial fail (ErrInvalidOption) if a server may forget writes that it has confirmed:
+	//
+	//   - It keeps no append-only file (appendonly), so a restart restores only the last snapshot.
+	//   - It is a primary that needs no replica (min-replicas-to-write is 0). Such a primary goes on granting when it is
+	//     cut off and another server was promoted.
+	//
+	// A server that refuses INFO is refused. Dial does not check a replica behind Sentinel, nor a server that it cannot
+	// reach. It reads the settings once. New refuses Durable, because New sends nothing.
 	Durable bool
 	// Grace is how long a channel stays subscribed after its last Subscription was closed. Defaults to 10 s.
 	Grace time.Duration
-	// CallTimeout bounds Publish, and the question that a Cluster is asked at the start. Defaults to 5 s.
+	// CallTimeout bounds Publish, and the check of the server by Dial. Defaults to 5 s.
 	CallTimeout time.Duration
-	// Buffer is how many messages wait for a subscriber that does not call Next in time, 2 to 1,048,576. When it is full
-	// the oldest are dropped, and a Gap stands in their place. Make it as large as the largest burst. Defaults to 128.
+	// Buffer is the number of messages that wait for a subscriber that does not call Next in time, 2 to 1,048,576. When it
+	// is full the oldest messages are dropped, and a Gap stands in their place. Make it as large as the largest burst.
+	// Defaults to 128.
 	Buffer int
-	// Logger gets one line when subscriptions are lost, and one when all of them are back; one line when a channel is
-	// refused, and one when it is subscribed after all; and one for each command that the server refuses and that can be
-	// done without (Stats.Lacks). Defaults to slog.Default().
+	// Logger receives these lines:
+	//
+	//   - one when subscriptions are lost, and one when all of them are back;
+	//   - one when a channel is refused, and one when it is subscribed after all;
+	//   - one for each command that the server refuses, and that the clients can do without (Stats.Lacks).
+	//
+	// Defaults to slog.Default().
 	Logger *slog.Logger
-	// Observer is called with what happens, for metrics. Defaults to none.
+	// Observer is called with the events of subscriptions, for metrics. Defaults to none.
 	Observer Observer
 
-	inv   *invalidations // of a client that Dial has made
-	dials *errs.Dials    // likewise
-	lacks *errs.Lacks    // likewise
+	invalidations *invalidations // nil unless Dial has made a client of a Cluster with client-side caching
+	dials         *errs.Dials    // nil: the connections are not counted
+	lacks         *errs.Lacks    // nil: New makes an empty list
 }
 
-// Observer is called with what happens to the subscriptions of a client. It is redlatch.Observer, which is one type
-// for all packages.
+// Observer is called with the events of a client's subscriptions. It is redlatch.Observer, which is one type for all
+// packages.
 type Observer = errs.Observer
 
 // Hub receives push messages for the whole process. A process needs one for each server. It is safe for concurrent use.
 type Hub struct {
-	client   rueidis.Client
-	owned    bool          // made by Dial: closed with the hub
-	plain    bool          // and it is one of rueidis, with nothing around it
-	shutDown chan struct{} // closed when the first Close returns
-	leftOpen error         // its result; read after shutDown is closed
-	runner   *script.Runner
-	inv      *invalidations
-	grace    time.Duration
-	buffer   int
-	log      *slog.Logger
-	observer Observer
-	publish  string
-	dials    *errs.Dials // nil: not known
+	// The client.
+	client     rueidis.Client
+	ownsClient bool // Dial made the client, and Close closes it
+	runner     *script.Runner
+	opts       Options // with the defaults filled in
+	cluster    bool    // channels are sharded, and each node has a link
 
-	recent errs.RecentErrors
-	lacks  *errs.Lacks
+	// The end. ctx ends at Close. The clients of the other packages refuse calls after that, and their waiting calls have
+	// children of it.
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	wg         sync.WaitGroup
+	firstClose closeResult
 
-	cluster   bool // sharded channels: one link per node
-	failsOver bool // a node that is connected to may be, or become, a replica
+	numsubChecked sync.Once // see checkNumsub
+	recentErrors  errs.RecentErrors
+	liveTopics    atomic.Int32 // confirmed topics: with 0, TrySubscribe returns false without the mutex
 
-	// ctx ends at Close. The clients of the other packages let no call in after that, and what waits in them has a child
-	// of it.
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
-	probe  sync.Once    // for countListeners
-	live   atomic.Int32 // confirmed topics: lets TrySubscribe say no without the mutex
-
-	// mu guards everything below and the fields of topics and links. It is let go of by unlock only. It is taken on
-	// rueidis' reader goroutine, so nothing that can block is done under it: the reader would wait, and with it the reply
-	// for which the holder of mu waits. For the same reason a message is handed over without waiting for its subscriber
+	// mu guards the fields below and the fields of topics and links. Only unlock releases it. rueidis' reader goroutine
+	// takes mu, so nothing that can block runs under it: the reader would wait, and with it the reply for which the holder
+	// of mu waits. For the same reason a message is delivered without waiting for its subscriber
 	// (TestSubscription_Slow_HasAGapAndDelaysNoOther).
 	mu      sync.Mutex
 	closed  bool
-	refused bool   // a refusal was logged, and nothing was confirmed since
-	shunned string // the channel whose refusal was logged last, if it was not confirmed since
-	lost    bool   // a loss was logged, and some of what was subscribed then is not back
-	missing int    // topics that were confirmed and are down
-	topics  map[string]*topic
-	links   map[string]*link // by node address; "" where one connection serves all
-	nodes   map[uint16]string
-	notes   []note // for unlock
-	telling bool   // some goroutine is about them
+	topics  map[string]*topicState
+	routes  routes
+	outages outageLog
+	notices noticeQueue
 }
 
-// New makes a hub on a client that the caller has built. The caller closes the client after the hub. New does not see
-// the client's options, so it cannot refuse what [Dial] refuses. Nothing is sent until the hub is used.
-func New(c rueidis.Client, o Options) (*Hub, error) {
-	if c == nil {
+// routes are the connections of a hub.
+type routes struct {
+	links map[string]*link  // by node address; "" where one connection serves all channels
+	nodes map[uint16]string // in a Cluster: the addresses of nodes by slot, as far as they are known
+}
+
+// outageLog is the state of the log lines on refused and lost subscriptions: each is logged once, and once when it is
+// over.
+type outageLog struct {
+	refusalLogged  bool   // no topic was confirmed since the logged refusal
+	refusedChannel string // the channel of the last logged refusal; "" if it was confirmed since
+	lossLogged     bool   // not all topics of a logged loss are confirmed again
+	lostTopics     int    // topics whose isLost is set
+}
+
+// closeResult is the result of the first Close.
+type closeResult struct {
+	done chan struct{} // closed when the first Close returns
+	err  error         // read after done is closed
+}
+
+// New makes a hub on a client that the caller has built. The caller closes the client after the hub. New does not know
+// the client's options, so it cannot refuse the options that [Dial] refuses. Nothing is sent until the hub is used.
+func New(client rueidis.Client, opts Options) (*Hub, error) {
+	if client == nil {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("client", nil, "a rueidis.Client"))
 	}
-	if o.Strict {
+	if opts.Strict {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Strict", true, "false: only Dial asks the server"))
 	}
-	if o.Durable {
+	if opts.Durable {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Durable", true, "false: only Dial asks the server"))
 	}
-	if o.Grace < 0 {
-		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Grace", o.Grace, "0 or more"))
+	if opts.Grace < 0 {
+		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Grace", opts.Grace, "0 or more"))
 	}
-	if o.CallTimeout < 0 {
-		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("CallTimeout", o.CallTimeout, "0 or more"))
+	if opts.CallTimeout < 0 {
+		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("CallTimeout", opts.CallTimeout, "0 or more"))
 	}
-	if o.Buffer != 0 && (o.Buffer < minBuffer || o.Buffer > maxBuffer) {
+	if opts.Buffer != 0 && (opts.Buffer < minBuffer || opts.Buffer > maxBuffer) {
 		return nil, fmt.Errorf("pubsub: %w",
-			errs.InvalidOption("Buffer", o.Buffer, fmt.Sprintf("0 (the default), or %d to %d", minBuffer, maxBuffer)))
+			errs.InvalidOption("Buffer", opts.Buffer, fmt.Sprintf("0 (the default), or %d to %d", minBuffer, maxBuffer)))
 	}
-	if o.Buffer == 0 {
-		o.Buffer = defaultBuffer
+	if opts.Buffer == 0 {
+		opts.Buffer = defaultBuffer
 	}
-	if o.Grace == 0 {
-		o.Grace = defaultGrace
+	if opts.Grace == 0 {
+		opts.Grace = defaultGrace
 	}
-	if o.CallTimeout == 0 {
-		o.CallTimeout = defaultCallTimeout
+	if opts.CallTimeout == 0 {
+		opts.CallTimeout = defaultCallTimeout
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
 	}
-	h := &Hub{
-		shutDown: make(chan struct{}),
-		client:   c, runner: script.NewRunner(c, o.CallTimeout), inv: o.inv, grace: o.Grace, buffer: o.Buffer, log: o.Logger,
-		observer: o.Observer, publish: "PUBLISH",
-		topics: map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
+	if opts.lacks == nil {
+		opts.lacks = errs.NewLacks(opts.Logger)
 	}
-	if h.dials = o.dials; h.dials != nil {
-		h.runner.HeedDials(h.dials)
+	hub := &Hub{
+		client: client, runner: script.NewRunner(client, opts.CallTimeout), opts: opts,
+		cluster:    client.Mode() == rueidis.ClientModeCluster,
+		firstClose: closeResult{done: make(chan struct{})},
+		topics:     map[string]*topicState{},
+		routes:     routes{links: map[string]*link{}, nodes: map[uint16]string{}},
 	}
-	if h.lacks = o.lacks; h.lacks == nil {
-		h.lacks = errs.NewLacks(o.Logger)
+	if opts.dials != nil {
+		hub.runner.HeedDials(opts.dials)
 	}
-	h.runner.Lacks = h.lacks
-	h.ctx, h.cancel = context.WithCancelCause(context.Background())
-	h.failsOver = c.Mode() != rueidis.ClientModeStandalone
-	if c.Mode() == rueidis.ClientModeCluster {
-		h.cluster, h.publish = true, "SPUBLISH"
-	}
-	return h, nil
+	hub.runner.Lacks = opts.lacks
+	hub.ctx, hub.cancel = context.WithCancelCause(context.Background())
+	return hub, nil
 }
 
-// Client returns the client that the hub works with.
+// publishCommand returns the command whose messages reach the hub's subscribers.
+func (h *Hub) publishCommand() string {
+	if h.cluster {
+		return "SPUBLISH"
+	}
+	return "PUBLISH"
+}
+
+// Client returns the client that the hub uses.
 func (h *Hub) Client() rueidis.Client { return h.client }
 
-// Publish sends payload to the subscribers of channel and returns how many connections got it. In a Cluster it counts
-// only the connections to the node that was asked. The message is sent once: after ErrUnknownOutcome it may have been
-// delivered.
+// Publish sends payload to the subscribers of channel and returns the number of connections that received it. In a
+// Cluster it counts only the connections to the node that got the command. The message is sent once: after
+// ErrUnknownOutcome it may have been delivered.
 func (h *Hub) Publish(ctx context.Context, channel, payload string) (receivers int64, err error) {
 	if err := checkChannel(channel); err != nil {
 		return 0, err
@@ -179,17 +198,17 @@ func (h *Hub) Publish(ctx context.Context, channel, payload string) (receivers i
 	if h.isClosed() {
 		return 0, fmt.Errorf("pubsub: hub: %w", errs.ErrClosed)
 	}
-	m, err := h.runner.Attempt(ctx, script.Call{
-		Script: script.Plain(h.publish), Keys: []string{channel}, Args: []string{payload}, Once: true,
+	reply, err := h.runner.Attempt(ctx, script.Call{
+		Script: script.Plain(h.publishCommand()), Keys: []string{channel}, Args: []string{payload}, Once: true,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("pubsub: %w", err)
 	}
-	return m.AsInt64()
+	return reply.AsInt64()
 }
 
 func checkChannel(channel string) error {
-	// the rules for braces in keys do not bind channels: any name that is not empty can be hashed
+	// the rules for braces in keys do not apply to channels: any name that is not empty has a slot
 	if err := keyname.Shape(channel); err != nil &&
 		(channel == "" || len(channel) > keyname.MaxLen || !utf8.ValidString(channel)) {
 		return fmt.Errorf("pubsub: channel: %w", err)
@@ -203,9 +222,10 @@ func (h *Hub) isClosed() bool {
 	return h.closed
 }
 
-// Subscribe subscribes to channel and returns when the server has confirmed: at once if the process is subscribed
-// already, and once there is a connection again if it is lost. If ctx ends first, or the server refuses, nothing is
-// left behind; the error wraps ctx's cause or the server's refusal. The caller closes the subscription.
+// Subscribe subscribes to channel and returns when the server has confirmed. It returns at once if the process is
+// subscribed already. If the connection is lost, Subscribe waits for the next. If ctx ends first, or the server
+// refuses, nothing is left behind, and the error wraps ctx's cause or the server's refusal. The caller closes the
+// subscription.
 func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, error) {
 	if err := checkChannel(channel); err != nil {
 		return nil, err
@@ -218,66 +238,69 @@ func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, err
 		h.unlock()
 		return nil, fmt.Errorf("pubsub: hub: %w", errs.ErrClosed)
 	}
-	t := h.topics[channel]
-	if t == nil {
-		t = &topic{hub: h, name: channel, subs: map[*Subscription]struct{}{}, answer: newAnswer()}
-		h.topics[channel] = t
-		h.route(t)
+	topic := h.topics[channel]
+	if topic == nil {
+		topic = &topicState{
+			hub: h, name: channel, subscriptions: map[*Subscription]struct{}{}, nextReply: newAwaitedReply(),
+		}
+		h.topics[channel] = topic
+		h.route(topic)
 	}
-	s := t.join()
-	live, answer := t.live, t.answer
+	sub := topic.addSubscription()
+	live, reply := topic.live, topic.nextReply
 	h.unlock()
 	if live {
-		return s, nil
+		return sub, nil
 	}
 	select {
-	case <-answer.given:
-		if answer.err != nil {
-			s.Close()
-			return nil, fmt.Errorf("pubsub: subscribe to %q: %w", channel, answer.err)
+	case <-reply.received:
+		if reply.err != nil {
+			sub.Close()
+			return nil, fmt.Errorf("pubsub: subscribe to %q: %w", channel, reply.err)
 		}
-		return s, nil
+		return sub, nil
 	case <-ctx.Done():
-		s.Close()
+		sub.Close()
 		return nil, fmt.Errorf("pubsub: subscribe to %q: %w", channel, context.Cause(ctx))
 	case <-h.ctx.Done():
 		return nil, fmt.Errorf("pubsub: hub: %w", errs.ErrClosed)
 	}
 }
 
-// Close ends the hub: every Next returns ErrClosed, the hub's connections are closed, and so is the client that Dial
-// made. Close waits for all of that until ctx ends, and for the client 5 s at most. What is left then goes on in the
-// background, and the error says so. With a server that does not answer Close lasts as long as rueidis takes to dial, 5
-// s by default, even if ctx has no end. Later calls wait for the first until their own ctx ends, and return its result.
+// Close ends the hub: every Next returns ErrClosed, and Close closes the hub's connections, and the client that Dial
+// made. It waits for all of them until ctx ends, and for the client 5 s at most. Connections that are open then are
+// closed in the background, and the error says so. If the server does not answer, Close lasts as long as rueidis takes
+// to dial, 5 s by default, even if ctx has no end. Later calls wait for the first until their own ctx ends, and return
+// its result.
 //
-// Close the clients of the other packages first, because their Close waits for what they hold. On a closed hub their
+// Close the clients of the other packages first, because their Close waits for their holds. On a closed hub their
 // waiting calls end with ErrClosed, and later calls are refused with it. Only Unlock and Release are still sent, as
 // long as there is a client.
 func (h *Hub) Close(ctx context.Context) error {
-	if !h.shut() {
+	if !h.endSubscriptions() {
 		select {
-		case <-h.shutDown:
+		case <-h.firstClose.done:
 		case <-ctx.Done():
 			select {
-			case <-h.shutDown: // there is a result, and of two that are ready a select takes either
+			case <-h.firstClose.done: // select chooses at random among ready cases, and a result goes first
 			default:
 				return fmt.Errorf("pubsub: close: an earlier call of Close is still under way: %w", context.Cause(ctx))
 			}
 		}
-		return h.leftOpen
+		return h.firstClose.err
 	}
-	h.leftOpen = h.close(ctx)
-	close(h.shutDown)
-	return h.leftOpen
+	h.firstClose.err = h.close(ctx)
+	close(h.firstClose.done)
+	return h.firstClose.err
 }
 
-// close is the one Close.
+// close is the first Close.
 func (h *Hub) close(ctx context.Context) error {
 	h.cancel(errs.ErrClosed)
 	done := make(chan error, 1)
 	go func() {
 		h.wg.Wait()
-		if h.owned {
+		if h.ownsClient {
 			done <- h.closeClient()
 		} else {
 			done <- nil
@@ -291,80 +314,88 @@ func (h *Hub) close(ctx context.Context) error {
 	}
 }
 
-// closePatience is how long a client may take to close. rueidis's escape from a server that is silent takes a second.
-const closePatience = 5 * time.Second
+// closeClientTimeout bounds the Close of a client. rueidis takes a second to give up on a silent server.
+const closeClientTimeout = 5 * time.Second
 
-// closeClient waits for a bounded time: a Close of rueidis (1.0.79) never returns if a call has just counted itself in
-// and not yet looked whether the connection is being closed. The call then leaves, and the PING stays unanswered that
-// Close waits for (pipe.Close, pipe.Do). A call that is not awaited any more may be that one, so there is no end of
-// it to wait for here. The connection itself is closed, after a second.
+// closeClient waits for a bounded time, because a Close of rueidis (1.0.79) may never return (pipe.Close, pipe.Do):
+//
+//	a call                                    Close
+//	counts itself in
+//	                                          marks the connection as closing, sends PING, waits
+//	finds the mark, leaves                    the PING stays unanswered
+//
+// A call that is no longer awaited may be such a call, so closeClient cannot wait for its end first. The connection
+// itself is closed, after a second.
 func (h *Hub) closeClient() error {
 	closed := make(chan struct{})
 	go func() {
 		h.client.Close()
 		close(closed)
 	}()
-	if h.plain {
+	if h.opts.NewClient == nil {
 		defer func() {
-			for _, later := range closeAgain {
-				time.AfterFunc(later, h.client.Close)
+			for _, delay := range closeAgainAfter {
+				time.AfterFunc(delay, h.client.Close)
 			}
 		}()
 	}
-	patience := time.NewTimer(closePatience)
-	defer patience.Stop()
+	timeout := time.NewTimer(closeClientTimeout)
+	defer timeout.Stop()
 	select {
 	case <-closed:
 		return nil
-	case <-patience.C:
-		return fmt.Errorf("pubsub: close: the client is still being closed after %v", closePatience)
+	case <-timeout.C:
+		return fmt.Errorf("pubsub: close: the client is still being closed after %v", closeClientTimeout)
 	}
 }
 
-// closeAgain is when the client is closed once more. rueidis keeps a connection that is being made while its client is
-// closed, for good (1.0.79: mux._pipe stores it afterwards). A call that is not awaited any more may make one, so
-// there is no end of it to wait for here. After a second it is not looked at any more, because until then the client is
-// kept in memory. What Options.NewClient made is closed once: it may not bear more
-// (TestHub_CloseDuringADial_ClosesItsConnection).
-var closeAgain = []time.Duration{50 * time.Millisecond, time.Second}
+// closeAgainAfter are the delays after which the client is closed once more. rueidis never closes a connection that is
+// being made while its client is closed (1.0.79: mux._pipe stores it afterwards). A call that is no longer awaited may
+// make such a connection, so Close cannot wait for the end of that call first. The last delay is short, because until
+// then the client stays in memory. A client of Options.NewClient is closed only once: it may not tolerate a second
+// Close (TestHub_CloseDuringADial_ClosesItsConnection).
+var closeAgainAfter = []time.Duration{50 * time.Millisecond, time.Second}
 
-// shut ends all subscriptions and refuses new ones. It reports whether this is the first time.
-func (h *Hub) shut() bool {
+// endSubscriptions ends all subscriptions, and makes the hub refuse new ones. It reports whether this is the first
+// call.
+func (h *Hub) endSubscriptions() bool {
 	h.mu.Lock()
 	defer h.unlock()
 	if h.closed {
 		return false
 	}
 	h.closed = true
-	for _, t := range h.topics {
-		if t.grace != nil {
-			t.grace.Stop()
+	for _, topic := range h.topics {
+		if topic.graceTimer != nil {
+			topic.graceTimer.Stop()
 		}
-		for s := range t.subs {
-			s.end()
+		for sub := range topic.subscriptions {
+			sub.end()
 		}
 	}
 	clear(h.topics)
-	h.live.Store(0)
+	h.liveTopics.Store(0)
 	return true
 }
 
 // route puts the topic onto the link of its node, and starts the link if there is none. Called with mu held.
-func (h *Hub) route(t *topic) {
+func (h *Hub) route(topic *topicState) {
 	addr := ""
 	if h.cluster {
-		t.slot = keyname.Slot(t.name)
-		addr = h.nodes[t.slot] // "" while unknown: any node, which answers MOVED with the right one
+		topic.slot = keyname.Slot(topic.name)
+		addr = h.routes.nodes[topic.slot] // "" while unknown: any node, whose MOVED names the right node
 	}
-	l := h.links[addr]
-	if l == nil {
-		l = &link{hub: h, addr: addr, wakeup: make(chan struct{}, 1), want: map[string]*topic{}, have: map[string]*topic{},
-			leaving: map[string]int{}}
-		h.links[addr] = l
+	nodeLink := h.routes.links[addr]
+	if nodeLink == nil {
+		nodeLink = &link{
+			hub: h, addr: addr, wakeup: make(chan struct{}, 1),
+			wanted: map[string]*topicState{}, requested: map[string]*topicState{}, unsubscribing: map[string]int{},
+		}
+		h.routes.links[addr] = nodeLink
 		h.wg.Add(1)
-		go l.run()
+		go nodeLink.run()
 	}
-	t.link = l
-	l.want[t.name] = t
-	l.wake()
+	topic.link = nodeLink
+	nodeLink.wanted[topic.name] = topic
+	nodeLink.wake()
 }

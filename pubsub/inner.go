@@ -7,38 +7,39 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// inner is a Hub with what the other packages of this module use of it, and innerSubscription a Subscription likewise.
+// inner is a Hub with the methods that only the other packages of this module use. innerSubscription is the same for a
+// Subscription.
 type (
 	inner             Hub
 	innerSubscription Subscription
 )
 
 func init() {
-	accessor.Register(func(h *Hub) accessor.Hub[*Subscription] { return (*inner)(h) })
-	accessor.Register(func(s *Subscription) accessor.Subscription { return (*innerSubscription)(s) })
+	accessor.Register(func(hub *Hub) accessor.Hub[*Subscription] { return (*inner)(hub) })
+	accessor.Register(func(sub *Subscription) accessor.Subscription { return (*innerSubscription)(sub) })
 }
 
 func (h *inner) Context() context.Context         { return h.ctx }
-func (h *inner) PublishCommand() string           { return h.publish }
-func (h *inner) Dials() *errs.Dials               { return h.dials }
-func (h *inner) RecentErrors() *errs.RecentErrors { return &h.recent }
-func (h *inner) Lacks() *errs.Lacks               { return h.lacks }
+func (h *inner) PublishCommand() string           { return (*Hub)(h).publishCommand() }
+func (h *inner) Dials() *errs.Dials               { return h.opts.dials }
+func (h *inner) RecentErrors() *errs.RecentErrors { return &h.recentErrors }
+func (h *inner) Lacks() *errs.Lacks               { return h.opts.lacks }
 
 func (h *inner) Watch(fn func(keys []string)) (stop func(), observed bool) {
-	if h.inv == nil {
+	if h.opts.invalidations == nil {
 		return func() {}, false
 	}
-	return h.inv.watch(fn), true
+	return h.opts.invalidations.watch(fn), true
 }
 
-func (h *inner) TrySubscribe(channel string) (s *Subscription, ok bool) {
-	if h.live.Load() == 0 {
+func (h *inner) TrySubscribe(channel string) (sub *Subscription, ok bool) {
+	if h.liveTopics.Load() == 0 {
 		return nil, false
 	}
 	h.mu.Lock()
 	defer (*Hub)(h).unlock()
-	if t := h.topics[channel]; t != nil && t.live && !h.closed {
-		return t.join(), true
+	if topic := h.topics[channel]; topic != nil && topic.live && !h.closed {
+		return topic.addSubscription(), true
 	}
 	return nil, false
 }
@@ -46,7 +47,7 @@ func (h *inner) TrySubscribe(channel string) (s *Subscription, ok bool) {
 func (s *innerSubscription) Ready() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.buf = s.buf[:0]
+	s.buffered = s.buffered[:0]
 	return s.ready
 }
 

@@ -14,23 +14,23 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// link is one connection for subscriptions, and the goroutine that keeps it and brings what is subscribed on it into
-// line with what is wanted. The fields are guarded by Hub.mu.
+// link is one connection for subscriptions, and the goroutine that subscribes to and unsubscribes from channels on it
+// until they are the wanted channels. The fields are guarded by Hub.mu.
 //
-// The connection is dedicated, not shared with commands. On a shared one a subscriber that is slow, or calls the client
-// from a callback, stops the replies behind it. With Dedicate rueidis reports a lost connection on a channel; its
-// Receive would resubscribe in silence and hide the gap.
+// The connection is dedicated, not shared with commands. On a shared connection a subscriber that is slow, or calls the
+// client from a callback, stops the replies behind it. With Dedicate rueidis reports a lost connection on a channel;
+// its Receive would resubscribe in silence and hide the gap.
 type link struct {
-	hub       *Hub
-	addr      string
-	wakeup    chan struct{}
-	want      map[string]*topic
-	have      map[string]*topic // for which SUBSCRIBE was sent on the current connection
-	leaving   map[string]int    // how many UNSUBSCRIBEs were sent and not confirmed
-	keepUntil time.Time         // until when the connection is kept though nothing is wanted
+	hub           *Hub
+	addr          string
+	wakeup        chan struct{}
+	wanted        map[string]*topicState // topics by channel
+	requested     map[string]*topicState // topics for which SUBSCRIBE was sent on the current connection
+	unsubscribing map[string]int         // the numbers of UNSUBSCRIBEs by channel that were sent and not confirmed
+	keepUntil     time.Time              // the connection is kept until then although nothing is wanted
 
-	answers bool // the server has answered a PING on the connection of serve; of run and serve alone
-	counted bool // a channel was confirmed whose listeners scripts count
+	answersPing       bool // the server has answered a PING on the connection of serve; used by run and serve alone
+	hasCountedChannel bool // a channel was confirmed whose subscribers scripts count
 }
 
 func (l *link) wake() {
@@ -40,116 +40,118 @@ func (l *link) wake() {
 	}
 }
 
-// sendTimeout bounds each exchange on a link's connection.
+// sendTimeout bounds each exchange of commands and replies on a link's connection.
 const sendTimeout = 5 * time.Second
 
-// deafTries is after how many times in a row a server refuses to subscribe that answers, but not this: a proxy may
-// close the connection, or stay silent, at a command that it does not know. An outage does that too, at any command; so
-// after a failure a PING is sent before, and only what follows its answer counts. The next confirmation says otherwise.
-const deafTries = 3
+// maxSilentFailures is the number of failures in a row after which a server counts as refusing SUBSCRIBE. A proxy may
+// close the connection, or stay silent, at a command that it does not know. An outage has the same effect at any
+// command. So after a failure a PING is sent first, and a failure counts only if the PING was answered. The next
+// confirmation ends the lack.
+const maxSilentFailures = 3
 
 func (l *link) run() {
-	h := l.hub
-	defer h.wg.Done()
-	deaf := 0
+	hub := l.hub
+	defer hub.wg.Done()
+	silentFailures := 0
 	for failures := 0; ; failures++ {
 		confirmed, err := l.serve(failures > 0)
-		if deaf++; confirmed || err == nil || !l.answers || h.ctx.Err() != nil {
-			deaf = 0
-		} else if deaf == deafTries {
-			h.lacks.Add(errs.LackSubscribe, err)
+		if silentFailures++; confirmed || err == nil || !l.answersPing || hub.ctx.Err() != nil {
+			silentFailures = 0
+		} else if silentFailures == maxSilentFailures {
+			hub.opts.lacks.Add(errs.LackSubscribe, err)
 		}
-		lost := l.disconnected(err)
+		lost := l.markDisconnected(err)
 		if confirmed || err == nil {
 			failures = 0
 		}
 		if lost {
 			if failures == 0 {
-				h.log.Warn("redlatch: subscriptions lost, subscribing again", "node", l.addr, "error", err)
+				hub.opts.Logger.Warn("redlatch: subscriptions lost, subscribing again", "node", l.addr, "error", err)
 			}
 			pause := script.Backoff(failures) * 4
-			if h.cluster && !confirmed {
-				// a node that is gone stays in the other nodes' answers for a while, and each answer would lead to a new
-				// link for it at once
+			if hub.cluster && !confirmed {
+				// the other nodes go on naming a removed node for a while, and each of their replies would start a new link to it
+				// at once
 				pause = script.Backoff(7)
 			}
-			script.Pause(h.ctx, pause)
+			script.Pause(hub.ctx, pause)
 		}
-		if l.removed() {
+		if l.removeIfIdle() {
 			return
 		}
 	}
 }
 
-// disconnected marks all topics as down once the connection has ended with err. lost: subscriptions were lost with it.
-func (l *link) disconnected(err error) (lost bool) {
-	h := l.hub
-	h.mu.Lock()
-	defer h.unlock()
-	clear(l.have)
-	clear(l.leaving)
-	for _, t := range l.want {
-		t.down()
+// markDisconnected marks all topics as down after the connection has ended with err. It reports whether subscriptions
+// were lost.
+func (l *link) markDisconnected(err error) (lost bool) {
+	hub := l.hub
+	hub.mu.Lock()
+	defer hub.unlock()
+	clear(l.requested)
+	clear(l.unsubscribing)
+	for _, topic := range l.wanted {
+		topic.markDown()
 	}
-	lost = err != nil && len(l.want) > 0 && !h.closed // without an error nothing was wanted when it ended
-	h.lost = h.lost || lost
+	lost = err != nil && len(l.wanted) > 0 && !hub.closed // without an error nothing was wanted at the end
+	hub.outages.lossLogged = hub.outages.lossLogged || lost
 	if lost {
-		h.observe(errs.Event{Kind: errs.EventLost, Name: l.addr, Err: err})
+		hub.observe(errs.Event{Kind: errs.EventLost, Name: l.addr, Err: err})
 	}
 	return lost
 }
 
-// removed takes the link out of the hub, and reports so, if it serves no topic any more or the hub is closed. It
-// decides under mu together with leaving the map: a topic that is routed to this node afterwards finds a new link.
-func (l *link) removed() bool {
-	h := l.hub
-	h.mu.Lock()
-	defer h.unlock()
-	if h.cluster && !h.closed {
-		l.rehome()
+// removeIfIdle removes the link from the hub if it serves no topic any more or the hub is closed, and reports whether
+// it did. It checks and removes under one mu, so a topic that is routed to this node afterwards starts a new link.
+func (l *link) removeIfIdle() bool {
+	hub := l.hub
+	hub.mu.Lock()
+	defer hub.unlock()
+	if hub.cluster && !hub.closed {
+		l.rerouteTopics()
 	}
-	if len(l.want) > 0 && !h.closed {
+	if len(l.wanted) > 0 && !hub.closed {
 		return false
 	}
-	delete(h.links, l.addr)
+	delete(hub.routes.links, l.addr)
 	return true
 }
 
-// rehome lets go of the topics that this link's node may no longer serve: the answer to the next SUBSCRIBE leads to the
-// right node. Called with mu held.
-func (l *link) rehome() {
+// rerouteTopics routes the link's topics anew, because its node may no longer serve them. The reply to the next
+// SUBSCRIBE names the right node. Called with mu held.
+func (l *link) rerouteTopics() {
 	if l.addr == "" {
 		return
 	}
-	h := l.hub
-	for slot, addr := range h.nodes {
+	hub := l.hub
+	for slot, addr := range hub.routes.nodes {
 		if addr == l.addr {
-			delete(h.nodes, slot)
+			delete(hub.routes.nodes, slot)
 		}
 	}
-	moving := l.want
-	l.want = map[string]*topic{}
-	for _, t := range moving {
-		h.route(t)
+	moving := l.wanted
+	l.wanted = map[string]*topicState{}
+	for _, topic := range moving {
+		hub.route(topic)
 	}
 }
 
-// serve opens one connection and works on it until it is lost, the hub closes or nothing is wanted any more. It reports
-// whether the server confirmed anything on it. ping: it sends a PING first.
+// serve opens one connection and uses it until it is lost, the hub closes or nothing is wanted any more. It reports
+// whether the server confirmed a subscription on it. With ping it sends a PING first.
 func (l *link) serve(ping bool) (confirmed bool, err error) {
-	h := l.hub
-	l.answers = false
-	client, err := l.node()
+	hub := l.hub
+	l.answersPing = false
+	client, err := l.nodeClient()
 	if err != nil {
 		return false, err
 	}
 	conn, release := client.Dedicate()
 	defer func() {
-		conn.Close() // it must not return to the pool: its subscriptions would go with it
+		conn.Close() // in the pool, the connection would keep its subscriptions
 		release()
 	}()
 	up := make(chan struct{}, 1)
-	lost := conn.SetPubSubHooks(l.hooks(up))
+	connLost := conn.SetPubSubHooks(l.hooks(up))
 	if ping {
 		if err := l.ping(conn); err != nil {
 			return false, err
@@ -175,35 +177,35 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 		case <-retry.C:
 		case <-up:
 			confirmed = true
-			l.probe()
-		case err, ok := <-lost:
+			l.checkNumsubOnce()
+		case err, ok := <-connLost:
 			if !ok || err == nil {
 				err = errors.New("connection closed")
 			}
 			return confirmed || len(up) > 0, err
-		case <-h.ctx.Done():
-			return confirmed, h.ctx.Err()
+		case <-hub.ctx.Done():
+			return confirmed, hub.ctx.Err()
 		}
 	}
 }
 
-// ping finds out whether the server answers on a new connection.
+// ping sends a PING on a new connection, and records that the server answered.
 func (l *link) ping(conn rueidis.DedicatedClient) error {
 	ctx, cancel := context.WithTimeout(l.hub.ctx, sendTimeout)
 	defer cancel()
 	if err := conn.Do(ctx, conn.B().Ping().Build()).NonRedisError(); err != nil {
 		return err
 	}
-	l.answers = true
+	l.answersPing = true
 	return nil
 }
 
-// hooks take in what the server sends. A confirmed subscription puts a value into up.
+// hooks returns the callbacks for messages and confirmations. A confirmed subscription sends a value on up.
 func (l *link) hooks(up chan<- struct{}) rueidis.PubSubHooks {
 	return rueidis.PubSubHooks{
 		OnMessage: l.onMessage,
-		OnSubscription: func(s rueidis.PubSubSubscription) {
-			if !l.onSubscription(s) {
+		OnSubscription: func(event rueidis.PubSubSubscription) {
+			if !l.onSubscription(event) {
 				return
 			}
 			select {
@@ -214,21 +216,21 @@ func (l *link) hooks(up chan<- struct{}) rueidis.PubSubHooks {
 	}
 }
 
-// node is the client whose connection this link opens: its node's in a Cluster, else the hub's.
-func (l *link) node() (rueidis.Client, error) {
-	all := l.hub.client
+// nodeClient returns the client of the link's node in a Cluster, and otherwise the hub's client.
+func (l *link) nodeClient() (rueidis.Client, error) {
+	hubClient := l.hub.client
 	switch {
 	case l.addr != "":
-		node, ok := all.Nodes()[l.addr]
+		node, ok := hubClient.Nodes()[l.addr]
 		if !ok {
 			return nil, fmt.Errorf("the client knows no node %s", l.addr)
 		}
 		return node, nil
 	case !l.hub.cluster:
-		return all, nil
+		return hubClient, nil
 	}
 	err := errReplica
-	for _, node := range all.Nodes() { // any primary will do: it answers MOVED with the right one
+	for _, node := range hubClient.Nodes() { // any primary will do: its MOVED names the right node
 		if err = l.hub.checkPrimary(node); err == nil {
 			return node, nil
 		}
@@ -236,17 +238,17 @@ func (l *link) node() (rueidis.Client, error) {
 	return nil, err
 }
 
-// errReplica: a replica passes on what its primary publishes, but the primary does not count its subscribers, and by
-// that count a script tells the processes that are there from those that are gone
-// (TestCluster_Channels_AreSubscribedAtPrimaries).
+// errReplica is the error of a node that is a replica. A replica passes on the messages that its primary publishes, but
+// the primary does not count its subscribers. By that count a script distinguishes processes that are alive from
+// processes that are not (TestCluster_Channels_AreSubscribedAtPrimaries).
 var errReplica = errors.New("the node is a replica")
 
-// replica returns errReplica if the answer to INFO replication says so, and nil if the user may not ask.
-func (h *Hub) replica(info rueidis.RedisResult) error {
+// checkRole returns errReplica if the reply to INFO replication is a replica's, and nil if the user may not send INFO.
+func (h *Hub) checkRole(info rueidis.RedisResult) error {
 	text, err := info.ToString()
 	if _, answered := rueidis.IsRedisErr(err); answered {
 		if script.Unsupported(err) {
-			h.lacks.Add(errs.LackInfo, err)
+			h.opts.lacks.Add(errs.LackInfo, err)
 		}
 		return nil
 	}
@@ -258,117 +260,118 @@ func (h *Hub) replica(info rueidis.RedisResult) error {
 
 // checkPrimary returns nil if node is a primary.
 func (h *Hub) checkPrimary(node rueidis.Client) error {
-	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout/5) // there are others to ask
+	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout/5) // there are other nodes to check
 	defer cancel()
-	return h.replica(node.Do(ctx, node.B().Info().Section("replication").Build()))
+	return h.checkRole(node.Do(ctx, node.B().Info().Section("replication").Build()))
 }
 
-// probe has countListeners ask, once in the hub's life, when the first channel is confirmed whose listeners scripts
-// count. Where nothing waits for a lock or a permit no script asks, and the user needs no right to it.
-func (l *link) probe() {
-	h := l.hub
-	h.mu.Lock()
-	counted := l.counted
-	h.unlock()
+// checkNumsubOnce starts checkNumsub once in the hub's life, when the first channel is confirmed whose subscribers
+// scripts count. In a process without waiters for locks or permits no script counts them, and the user needs no right
+// to PUBSUB.
+func (l *link) checkNumsubOnce() {
+	hub := l.hub
+	hub.mu.Lock()
+	counted := l.hasCountedChannel
+	hub.unlock()
 	if counted {
-		h.probe.Do(func() { h.wg.Go(h.countListeners) })
+		hub.numsubChecked.Do(func() { hub.wg.Go(hub.checkNumsub) })
 	}
 }
 
-// countListeners finds out whether the server says how many listen to a channel. Scripts that hand over ask that, and
-// hide from their callers where it is refused. It asks on a connection of its own (see script.Forgetful). A proxy may
-// refuse it to clients and not to scripts: then more is said to be lacking than is.
-func (h *Hub) countListeners() {
+// checkNumsub records the lack of PUBSUB NUMSUB if the server refuses it. Scripts that hand over send the command, and
+// hide a refusal from their callers. The check uses a connection of its own (see script.Forgetful). A proxy may refuse
+// the command to clients and not to scripts: then Stats.Lacks names it although nothing is lacking.
+func (h *Hub) checkNumsub() {
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
 	defer cancel()
-	sub := "NUMSUB"
+	subcommand := "NUMSUB"
 	if h.cluster {
-		sub = "SHARDNUMSUB"
+		subcommand = "SHARDNUMSUB"
 	}
-	for _, node := range h.client.Nodes() { // the first will do
+	for _, node := range h.client.Nodes() { // the first node will do
 		conn, release := node.Dedicate()
-		err := conn.Do(ctx, conn.B().Arbitrary("PUBSUB", sub).Build()).Error()
+		err := conn.Do(ctx, conn.B().Arbitrary("PUBSUB", subcommand).Build()).Error()
 		conn.Close()
 		release()
 		if script.Unsupported(err) {
-			h.lacks.Add(errs.LackNumsub, err)
+			h.opts.lacks.Add(errs.LackNumsub, err)
 		}
 		return
 	}
 }
 
-// keepFor is how long the connection is still kept without anything to do.
+// keepFor returns how long the connection is still kept with nothing to do.
 func (l *link) keepFor() time.Duration {
 	l.hub.mu.Lock()
 	defer l.hub.unlock()
 	return time.Until(l.keepUntil)
 }
 
-// reconcile subscribes what is wanted, and unsubscribes what is not. again: something is left for later. done: nothing
-// is wanted, so the connection may be closed.
+// reconcile subscribes to the wanted topics, and unsubscribes from all others. again reports whether a topic needs
+// another reconcile later, done that no topic is wanted or subscribed, so that the connection may be closed.
 func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err error) {
-	refused, err := l.subscribe(conn)
+	subscribeLater, err := l.subscribe(conn)
 	if err != nil {
 		return false, false, err
 	}
-	kept, err := l.unsubscribe(conn)
+	unsubscribeLater, err := l.unsubscribe(conn)
 	if err != nil {
 		return false, false, err
 	}
 	l.hub.mu.Lock()
 	defer l.hub.unlock()
-	return refused || kept, len(l.want) == 0 && len(l.have) == 0, nil
+	return subscribeLater || unsubscribeLater, len(l.wanted) == 0 && len(l.requested) == 0, nil
 }
 
-// subscribe subscribes what is wanted, and returns whether to ask again for some of it later.
+// subscribe sends SUBSCRIBE for wanted topics, and reports whether to repeat it later for some of them.
 func (l *link) subscribe(conn rueidis.DedicatedClient) (again bool, err error) {
-	h := l.hub
-	h.mu.Lock()
-	var in [][]string // the channels of a topic
-	for name, t := range l.want {
-		// Compared by topic, not by name. A channel that was dropped and wanted again since the last look is another topic,
-		// which waits for a confirmation of its own: taken for subscribed, it would wait forever. The server confirms a
-		// second SUBSCRIBE like the first (TestDiscard_WantedAgainAtOnce_IsConfirmedAnew).
-		if l.have[name] != t {
-			in = append(in, t.channels())
-			l.have[name] = t
+	hub := l.hub
+	hub.mu.Lock()
+	var toSubscribe [][]string // the channels of each topic
+	for name, topic := range l.wanted {
+		// Compared by topic, not by name. A channel that was dropped and wanted again since the last reconcile is another
+		// topic, which waits for a confirmation of its own: if it counted as subscribed, it would wait forever. The server
+		// confirms a second SUBSCRIBE like the first (TestDiscard_WantedAgainAtOnce_IsConfirmedAnew).
+		if l.requested[name] != topic {
+			toSubscribe = append(toSubscribe, topic.channels())
+			l.requested[name] = topic
 		}
 	}
-	h.unlock()
-	if len(in) == 0 {
+	hub.unlock()
+	if len(toSubscribe) == 0 {
 		return false, nil
 	}
-	// One command for each topic, pipelined: the server refuses a command whole, and one channel out of reach (ACL, moved
-	// slot) must not take the others with it (TestSubscribe_Refused_SaysWhyAndIsNotRemembered).
-	cmds := make([]rueidis.Completed, 0, len(in))
-	for _, channels := range in {
-		if h.cluster {
+	// One command for each topic, pipelined: the server refuses a command as a whole, and a channel that cannot be
+	// subscribed (ACL, moved slot) must not affect the others (TestSubscribe_Refused_SaysWhyAndIsNotRemembered).
+	cmds := make([]rueidis.Completed, 0, len(toSubscribe))
+	for _, channels := range toSubscribe {
+		if hub.cluster {
 			cmds = append(cmds, conn.B().Ssubscribe().Channel(channels...).Build())
 		} else {
 			cmds = append(cmds, conn.B().Subscribe().Channel(channels...).Build())
 		}
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
+	ctx, cancel := context.WithTimeout(hub.ctx, sendTimeout)
 	defer cancel()
-	answers := conn.DoMulti(ctx, cmds...)
-	if h.failsOver {
-		// Asked after the subscriptions stand: a primary that becomes a replica later takes them away, or ends the
-		// connection. Not asked in the same call, which rueidis refuses in RESP2.
-		if err := h.replica(conn.Do(ctx, conn.B().Info().Section("replication").Build())); err != nil {
+	replies := conn.DoMulti(ctx, cmds...)
+	if hub.client.Mode() != rueidis.ClientModeStandalone {
+		// Checked after the subscriptions stand: a primary that becomes a replica later ends them, or the connection. Not
+		// sent in the same call, which rueidis refuses in RESP2.
+		if err := hub.checkRole(conn.Do(ctx, conn.B().Info().Section("replication").Build())); err != nil {
 			return false, err
 		}
 	}
-	for i, res := range answers {
-		if no, err := refusalOf(res); err != nil {
+	for i, reply := range replies {
+		if refusal, err := refusalOf(reply); err != nil {
 			return false, err
-		} else if no != nil && l.refused(in[i][len(in[i])-1], no) {
+		} else if channels := toSubscribe[i]; refusal != nil && l.handleRefusal(channels[len(channels)-1], refusal) {
 			again = true
 		}
 	}
 	return again, nil
 }
 
-// refusalOf returns the server's refusal of a command, if it refused it; err: it did not answer.
+// refusalOf returns the server's refusal of a command, or nil. err is not nil if the server did not answer.
 func refusalOf(res rueidis.RedisResult) (refusal, err error) {
 	err = res.Error()
 	if err == nil || rueidis.IsRedisNil(err) {
@@ -380,13 +383,13 @@ func refusalOf(res rueidis.RedisResult) (refusal, err error) {
 	return nil, err
 }
 
-// unsubscribe unsubscribes what is not wanted. kept: the server does not take that now, so it stays subscribed until a
-// later call.
+// unsubscribe sends UNSUBSCRIBE for topics that are no longer wanted. It reports kept if the server refuses that now,
+// so that the topics stay subscribed until a later call.
 //
 // rueidis (1.0.79) sends a PING after each UNSUBSCRIBE. A server that is busy with a script refuses both. rueidis takes
-// the first refusal for the answer to the PING, and panics at the second, on a goroutine of its own
-// (TestDiscard_BusyServer_UnsubscribesAfterwards). So the server is asked before whether it takes a PING.
-// What is left is a script that the server takes for too long from within that round trip on:
+// the first refusal for the reply to the PING, and panics at the second, on a goroutine of its own
+// (TestDiscard_BusyServer_UnsubscribesAfterwards). So a PING is sent first, and its refusal postpones the UNSUBSCRIBE.
+// One interleaving remains, a script that becomes too slow within that round trip:
 //
 //	link                     server                       a script
 //	                                                      begins
@@ -394,142 +397,143 @@ func refusalOf(res rueidis.RedisResult) (refusal, err error) {
 //	                                                      busy-reply-threshold, 5 s: the server is busy
 //	UNSUBSCRIBE, PING -----> BUSY, BUSY
 //
-// While a script runs and the server is not busy yet, it answers nothing: so the script has to begin after the PONG,
-// and the UNSUBSCRIBE to reach the server 5 s later.
-//
-// A user who has no right to PING is refused here, too; rueidis bears that.
+// While a script runs and the server is not busy yet, it answers nothing. So the script must begin after the PONG, and
+// the UNSUBSCRIBE must reach the server 5 s later. A user without the right to PING is refused, too; rueidis tolerates
+// that refusal.
 func (l *link) unsubscribe(conn rueidis.DedicatedClient) (kept bool, err error) {
-	h := l.hub
+	hub := l.hub
 	if len(l.unwanted(false)) == 0 {
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
+	ctx, cancel := context.WithTimeout(hub.ctx, sendTimeout)
 	defer cancel()
-	no, err := refusalOf(conn.Do(ctx, conn.B().Ping().Build()))
+	refusal, err := refusalOf(conn.Do(ctx, conn.B().Ping().Build()))
 	if err != nil {
 		return false, err
 	}
-	if no != nil && !strings.HasPrefix(no.Error(), "NOPERM ") {
+	if refusal != nil && !strings.HasPrefix(refusal.Error(), "NOPERM ") {
 		return true, nil
 	}
 	var cmds []rueidis.Completed
 	for _, channels := range l.unwanted(true) { // some may be wanted again by now
-		if h.cluster {
+		if hub.cluster {
 			cmds = append(cmds, conn.B().Sunsubscribe().Channel(channels...).Build())
 		} else {
 			cmds = append(cmds, conn.B().Unsubscribe().Channel(channels...).Build())
 		}
 	}
-	for _, res := range conn.DoMulti(ctx, cmds...) {
-		if _, err := refusalOf(res); err != nil {
+	for _, reply := range conn.DoMulti(ctx, cmds...) {
+		if _, err := refusalOf(reply); err != nil {
 			return false, err
 		}
 	}
 	return false, nil
 }
 
-// unwanted returns the channels of each topic that is subscribed and not wanted. now: they are going to be unsubscribed
-// now.
-func (l *link) unwanted(now bool) (out [][]string) {
+// unwanted returns the channels of each topic that is subscribed and not wanted. With remove it also records that
+// UNSUBSCRIBE is about to be sent for them.
+func (l *link) unwanted(remove bool) (found [][]string) {
 	l.hub.mu.Lock()
 	defer l.hub.unlock()
-	for name, t := range l.have {
-		if l.want[name] != nil {
+	for name, topic := range l.requested {
+		if l.wanted[name] != nil {
 			continue
 		}
-		out = append(out, t.channels())
-		if now {
-			delete(l.have, name)
-			for _, channel := range t.channels() {
-				l.leaving[channel]++
+		found = append(found, topic.channels())
+		if remove {
+			delete(l.requested, name)
+			for _, channel := range topic.channels() {
+				l.unsubscribing[channel]++
 			}
 		}
 	}
-	return out
+	return found
 }
 
-// refused deals with the server's refusal of one channel. It reports whether to try again later.
-func (l *link) refused(name string, err error) bool {
-	h := l.hub
-	h.mu.Lock()
-	defer h.unlock()
-	asked, t := l.have[name], l.want[name]
-	delete(l.have, name)
-	if t == nil {
+// handleRefusal records the server's refusal of one channel. It reports whether to send SUBSCRIBE again later.
+func (l *link) handleRefusal(name string, err error) bool {
+	hub := l.hub
+	hub.mu.Lock()
+	defer hub.unlock()
+	requested, topic := l.requested[name], l.wanted[name]
+	delete(l.requested, name)
+	if topic == nil {
 		return false
 	}
-	if f := strings.Fields(err.Error()); h.cluster && len(f) == 3 && f[0] == "MOVED" {
-		delete(l.want, name)
-		h.nodes[t.slot] = f[2]
-		h.route(t)
+	if fields := strings.Fields(err.Error()); hub.cluster && len(fields) == 3 && fields[0] == "MOVED" {
+		delete(l.wanted, name)
+		hub.routes.nodes[topic.slot] = fields[2]
+		hub.route(topic)
 		return false
 	}
-	if t != asked {
-		return false // another topic came since: it is asked for at the next look
+	if topic != requested {
+		return false // a newer topic of this name; the next reconcile subscribes to it
 	}
-	if len(t.channels()) > 1 && strings.HasPrefix(err.Error(), "NOPERM") { // perhaps only the mark is refused
-		t.bare = true
+	// perhaps only the counting channel is refused
+	if len(topic.channels()) > 1 && strings.HasPrefix(err.Error(), "NOPERM") {
+		topic.withoutMark = true
 		l.wake()
 		return false
 	}
-	h.observe(errs.Event{Kind: errs.EventRefused, Name: name, Err: err})
+	hub.observe(errs.Event{Kind: errs.EventRefused, Name: name, Err: err})
 	if script.Unsupported(err) {
-		h.lacks.Note(errs.LackSubscribe, err) // the line below is its own
+		hub.opts.lacks.Note(errs.LackSubscribe, err) // without a line: the line below is logged instead
 	}
-	if !h.refused { // logged once, not at every attempt of a program whose user may not subscribe
-		h.refused, h.shunned = true, name
-		h.log.Warn("redlatch: subscribe refused; waiting goes on by polling", "channel", name, "error", err)
+	if !hub.outages.refusalLogged { // logged once, not at every attempt of a program whose user may not subscribe
+		hub.outages.refusalLogged, hub.outages.refusedChannel = true, name
+		hub.opts.Logger.Warn("redlatch: subscribe refused; waiting goes on by polling", "channel", name, "error", err)
 	}
-	if no := script.Refused(err); no != nil {
-		return t.refuse(no)
+	if refusal := script.Refused(err); refusal != nil {
+		return topic.markRefused(refusal)
 	}
-	return t.refuse(fmt.Errorf("%w: %w", errs.ErrUnavailable, err))
+	return topic.markRefused(fmt.Errorf("%w: %w", errs.ErrUnavailable, err))
 }
 
-// onMessage runs on the connection's reader.
-func (l *link) onMessage(m rueidis.PubSubMessage) {
-	h := l.hub
-	h.mu.Lock()
-	defer h.unlock()
-	if t := h.topics[m.Channel]; t != nil {
-		for s := range t.subs {
-			s.push(Message{Payload: m.Message})
+// onMessage delivers a message to the subscriptions of its channel. It runs on the connection's reader.
+func (l *link) onMessage(message rueidis.PubSubMessage) {
+	hub := l.hub
+	hub.mu.Lock()
+	defer hub.unlock()
+	if topic := hub.topics[message.Channel]; topic != nil {
+		for sub := range topic.subscriptions {
+			sub.push(Message{Payload: message.Message})
 		}
 	}
 }
 
-// onSubscription runs on the connection's reader. It reports whether the server has confirmed a channel.
-func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
-	h := l.hub
-	h.mu.Lock()
-	defer h.unlock()
-	t := l.want[s.Channel]
-	switch s.Kind {
+// onSubscription records a change of the server's subscriptions. It runs on the connection's reader, and reports
+// whether the server has confirmed a channel.
+func (l *link) onSubscription(event rueidis.PubSubSubscription) (confirmed bool) {
+	hub := l.hub
+	hub.mu.Lock()
+	defer hub.unlock()
+	topic := l.wanted[event.Channel]
+	switch event.Kind {
 	case "subscribe", "ssubscribe":
-		// This is not a late confirmation of an earlier topic of that name: reconcile waits for the answers to all that it
-		// sends before it asks for the next topic, and leaves a connection that does not give them.
-		if t != nil && l.have[s.Channel] == t {
-			t.up()
-			l.counted = l.counted || keyname.Counted(t.name)
+		// This cannot be a late confirmation of an earlier topic of that name. reconcile waits for the replies to all that it
+		// sends before it subscribes to the next topic, and ends the connection if they do not come.
+		if topic != nil && l.requested[event.Channel] == topic {
+			topic.markLive()
+			l.hasCountedChannel = l.hasCountedChannel || keyname.Counted(topic.name)
 		}
 		return true
 	case "unsubscribe", "sunsubscribe":
-		if n := l.leaving[s.Channel]; n > 0 { // the answer to a command of ours
-			if n--; n == 0 {
-				delete(l.leaving, s.Channel)
+		if left := l.unsubscribing[event.Channel]; left > 0 { // the reply to our own UNSUBSCRIBE
+			if left--; left == 0 {
+				delete(l.unsubscribing, event.Channel)
 			} else {
-				l.leaving[s.Channel] = n
+				l.unsubscribing[event.Channel] = left
 			}
 			return false
 		}
-		// the server did it unasked: the slot has moved, or the right was taken away
-		delete(l.have, s.Channel)
-		if t != nil {
-			t.down()
-			if h.cluster {
-				delete(h.nodes, t.slot)
-				delete(l.want, s.Channel)
-				h.route(t)
+		// the server ended the subscription by itself: the slot has moved, or the user has lost the right
+		delete(l.requested, event.Channel)
+		if topic != nil {
+			topic.markDown()
+			if hub.cluster {
+				delete(hub.routes.nodes, topic.slot)
+				delete(l.wanted, event.Channel)
+				hub.route(topic)
 			}
 			l.wake()
 		}

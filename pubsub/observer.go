@@ -6,63 +6,69 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// note is what is left to do when mu is let go of: the observer gets an event, or an answer is given.
-type note struct {
+// notice is a task for the time after mu is released: an event for the observer, or a reply for waiting calls.
+type notice struct {
 	errs.Event
-	answer *answer
+	reply *awaitedReply // nil for an event
 }
 
-// observe has unlock give e to the observer. What goes wrong is also kept for the debug page. Called with mu held.
-func (h *Hub) observe(e errs.Event) {
-	switch e.Kind {
+// noticeQueue are the notices that unlock has yet to deliver. Guarded by Hub.mu.
+type noticeQueue struct {
+	queued     []notice
+	delivering bool // a goroutine is delivering the queued notices
+}
+
+// observe queues event for the observer. An error is also kept for the debug page. Called with mu held.
+func (h *Hub) observe(event errs.Event) {
+	switch event.Kind {
 	case errs.EventRefused:
-		h.recent.Add("subscribe", e.Name, e.Err)
+		h.recentErrors.Add("subscribe", event.Name, event.Err)
 	case errs.EventLost:
-		h.recent.Add("subscriptions", e.Name, e.Err)
+		h.recentErrors.Add("subscriptions", event.Name, event.Err)
 	}
-	if h.observer != nil {
-		e.Package = "pubsub"
-		h.notes = append(h.notes, note{Event: e})
+	if h.opts.Observer != nil {
+		event.Package = "pubsub"
+		h.notices.queued = append(h.notices.queued, notice{Event: event})
 	}
 }
 
-// unlock lets go of mu. Then it sees to what was noted under it, one after the other, unless another goroutine is about
-// that:
+// unlock releases mu. Before that it delivers the queued notices one after the other, unless another goroutine is
+// delivering:
 //
 //	reader                                  Subscribe of "b"             observer
-//	confirms "a": notes it
-//	unlock: telling                                                      "a" begins
-//	                                        lock, unlock: no note of its own
-//	lock: nothing was noted meanwhile                                    "a" ends
+//	confirms "a": queues a notice
+//	unlock: delivering                                                   "a" begins
+//	                                        lock, unlock: queues nothing
+//	lock: nothing was queued meanwhile                                   "a" ends
 //	unlock
 //
-// What another goroutine notes while one tells is reported by the latter. So the observer runs without mu, and may look
-// at the hub.
+// A notice that another goroutine queues meanwhile is delivered by the goroutine that is delivering. The observer runs
+// without mu, so it may use the hub.
 func (h *Hub) unlock() {
-	if len(h.notes) == 0 || h.telling {
+	if len(h.notices.queued) == 0 || h.notices.delivering {
 		h.mu.Unlock()
 		return
 	}
-	h.telling = true
+	h.notices.delivering = true
 	defer func() { // also if an observer ends its goroutine
-		h.telling = false
+		h.notices.delivering = false
 		h.mu.Unlock()
 	}()
-	for len(h.notes) > 0 {
-		n := h.notes[0]
-		h.notes = h.notes[1:]
-		h.see(n)
+	for len(h.notices.queued) > 0 {
+		next := h.notices.queued[0]
+		h.notices.queued = h.notices.queued[1:]
+		h.deliverNotice(next)
 	}
-	h.notes = nil
+	h.notices.queued = nil
 }
 
-// see does what a note says, without mu.
-func (h *Hub) see(n note) {
+// deliverNotice delivers one notice without mu.
+func (h *Hub) deliverNotice(next notice) {
 	h.mu.Unlock()
 	defer h.mu.Lock()
-	if n.answer != nil {
-		close(n.answer.given)
+	if next.reply != nil {
+		close(next.reply.received)
 		return
 	}
-	errs.Tell(context.Background(), h.observer, n.Event, h.log)
+	errs.Tell(context.Background(), h.opts.Observer, next.Event, h.opts.Logger)
 }

@@ -10,168 +10,174 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// topic is one channel in the process: what is wanted of it and what the server has confirmed. Guarded by Hub.mu.
-type topic struct {
-	hub  *Hub
-	name string
-	slot uint16
-	link *link
-	subs map[*Subscription]struct{}
+// topicState is the state of one channel in the process, called a topic: the subscriptions here, and the confirmation
+// by the server. Guarded by Hub.mu.
+type topicState struct {
+	hub           *Hub
+	name          string
+	slot          uint16
+	link          *link
+	subscriptions map[*Subscription]struct{}
 
-	bare    bool        // the server refuses its mark
-	live    bool        // confirmed on the link's current connection
-	everUp  bool        // was live before: a new confirmation means that messages were missed
-	missing bool        // was live, is down, and is wanted back
-	answer  *answer     // the server's next, if it is not live
-	grace   *time.Timer // runs while there are no subscribers
+	withoutMark bool          // the server refuses the counting channel, see channels
+	live        bool          // the server has confirmed the topic on the link's current connection
+	wasLive     bool          // the topic was live before: a new confirmation means that messages were missed
+	isLost      bool          // the topic was live, is down, and still has to be subscribed
+	nextReply   *awaitedReply // the server's next reply to SUBSCRIBE; meaningless while the topic is live
+	graceTimer  *time.Timer   // runs while there are no subscriptions
 }
 
-// channels returns what the server is asked for: the channel, after its mark if it has one. The server sees to both in
-// one step, so no script finds a listener of ours without its mark.
-func (t *topic) channels() []string {
-	if mark := keyname.Mark(t.name); mark != "" && !t.bare {
+// channels returns the channels to subscribe to: the topic's channel, after its counting channel (keyname.Mark) if it
+// has one. The server subscribes to both in one step, so no script counts a subscriber of ours as one of Redisson's.
+func (t *topicState) channels() []string {
+	if mark := keyname.Mark(t.name); mark != "" && !t.withoutMark {
 		return []string{mark, t.name}
 	}
 	return []string{t.name}
 }
 
-// answer is the server's next word on a subscription. A call that waits has a reference to it of its own: before the
-// call looks, the topic may be down again and wait for another answer.
-type answer struct {
-	given chan struct{} // closed then
-	err   error         // why it was refused; set before
+// awaitedReply is the server's next reply to the SUBSCRIBE of a topic. A waiting call keeps its own reference: before
+// the call reads the reply, the topic may be down again and wait for another reply.
+type awaitedReply struct {
+	received chan struct{} // closed when the reply has come
+	err      error         // the reason of a refusal; written before received is closed
 }
 
-func newAnswer() *answer { return &answer{given: make(chan struct{})} }
+func newAwaitedReply() *awaitedReply { return &awaitedReply{received: make(chan struct{})} }
 
-// resolve gives the answer to those that wait for it, after the observer got it. Called with mu held.
-func (t *topic) resolve(err error) {
-	t.answer.err = err
-	if h := t.hub; h.observer != nil {
-		h.notes = append(h.notes, note{answer: t.answer})
+// resolve passes the reply on to the waiting calls, after the observer has received the events before it. Called with
+// mu held.
+func (t *topicState) resolve(err error) {
+	t.nextReply.err = err
+	if hub := t.hub; hub.opts.Observer != nil {
+		hub.notices.queued = append(hub.notices.queued, notice{reply: t.nextReply})
 		return
 	}
-	close(t.answer.given)
+	close(t.nextReply.received)
 }
 
-// join adds a subscription. Called with mu held.
-func (t *topic) join() *Subscription {
-	if t.grace != nil {
-		t.grace.Stop()
-		t.grace = nil
+// addSubscription adds a subscription. Called with mu held.
+func (t *topicState) addSubscription() *Subscription {
+	if t.graceTimer != nil {
+		t.graceTimer.Stop()
+		t.graceTimer = nil
 	}
-	s := &Subscription{topic: t, ready: make(chan struct{}, 1)}
-	t.subs[s] = struct{}{}
-	return s
+	sub := &Subscription{topic: t, ready: make(chan struct{}, 1)}
+	t.subscriptions[sub] = struct{}{}
+	return sub
 }
 
-// leave removes a subscription and starts the grace period after the last. Called with mu held.
-func (t *topic) leave(s *Subscription, grace time.Duration) {
-	delete(t.subs, s)
-	h := t.hub
-	if len(t.subs) > 0 || h.closed || h.topics[t.name] != t {
+// removeSubscription removes a subscription, and starts the grace period after the last. Called with mu held.
+func (t *topicState) removeSubscription(sub *Subscription, grace time.Duration) {
+	delete(t.subscriptions, sub)
+	hub := t.hub
+	if len(t.subscriptions) > 0 || hub.closed || hub.topics[t.name] != t {
 		return
 	}
 	if grace == 0 {
-		t.link.keepUntil = time.Now().Add(h.grace) // the channel goes, the connection stays for the next
+		t.link.keepUntil = time.Now().Add(hub.opts.Grace) // the channel goes, the connection stays for the next channel
 		t.drop()
 		return
 	}
 	var timer *time.Timer
 	timer = time.AfterFunc(grace, func() {
-		h.mu.Lock()
-		defer h.unlock()
-		// Stop does not wait for a timer that has fired: a subscriber may have joined, or joined and left again, since
-		if t.grace == timer && len(t.subs) == 0 {
+		hub.mu.Lock()
+		defer hub.unlock()
+		// Stop does not wait for a timer that has fired: since then a subscriber may have come, or have come and left again
+		if t.graceTimer == timer && len(t.subscriptions) == 0 {
 			t.drop()
 		}
 	})
-	t.grace = timer
+	t.graceTimer = timer
 }
 
-// drop forgets the topic and has it unsubscribed. Called with mu held.
-func (t *topic) drop() {
+// drop removes the topic from the hub, and has the link unsubscribe from it. Called with mu held.
+func (t *topicState) drop() {
 	if t.live {
 		t.live = false
-		t.hub.live.Add(-1)
+		t.hub.liveTopics.Add(-1)
 	}
-	t.found() // it is not wanted back
+	t.clearLost() // a dropped topic need not be subscribed again
 	delete(t.hub.topics, t.name)
-	delete(t.link.want, t.name)
+	delete(t.link.wanted, t.name)
 	t.link.wake()
 }
 
-// up is called when the server has confirmed the topic. Called with mu held.
-func (t *topic) up() {
+// markLive records that the server has confirmed the topic. Called with mu held.
+func (t *topicState) markLive() {
 	if t.live {
 		return
 	}
-	h, again := t.hub, t.everUp
-	t.live, t.everUp, h.refused = true, true, false
-	h.live.Add(1)
-	h.lacks.Drop(errs.LackSubscribe)
-	t.found()
+	hub, again := t.hub, t.wasLive
+	t.live, t.wasLive, hub.outages.refusalLogged = true, true, false
+	hub.liveTopics.Add(1)
+	hub.opts.lacks.Drop(errs.LackSubscribe)
+	t.clearLost()
 	if again {
-		t.gap()
+		t.pushGap()
 	}
-	if h.shunned == t.name {
-		h.shunned = ""
-		h.log.Info("redlatch: subscribed to a channel that had been refused", "channel", t.name)
+	if hub.outages.refusedChannel == t.name {
+		hub.outages.refusedChannel = ""
+		hub.opts.Logger.Info("redlatch: subscribed to a channel that had been refused", "channel", t.name)
 	}
-	if h.lost && h.missing == 0 {
-		h.lost = false
-		h.log.Info("redlatch: subscriptions are back")
+	if hub.outages.lossLogged && hub.outages.lostTopics == 0 {
+		hub.outages.lossLogged = false
+		hub.opts.Logger.Info("redlatch: subscriptions are back")
 	}
-	h.observe(errs.Event{Kind: errs.EventSubscribed, Name: t.name, Again: again})
+	hub.observe(errs.Event{Kind: errs.EventSubscribed, Name: t.name, Again: again})
 	t.resolve(nil)
 }
 
-// found counts the topic no longer among the missing. Called with mu held.
-func (t *topic) found() {
-	if t.missing {
-		t.missing = false
-		t.hub.missing--
+// clearLost removes the topic from the count of lost topics. Called with mu held.
+func (t *topicState) clearLost() {
+	if t.isLost {
+		t.isLost = false
+		t.hub.outages.lostTopics--
 	}
 }
 
-// down is called when the connection ends, or the server takes the subscription away. Called with mu held.
-func (t *topic) down() {
+// markDown records that the connection has ended, or that the server has ended the subscription. Called with mu held.
+func (t *topicState) markDown() {
 	if t.live {
-		t.live, t.missing = false, true
-		t.answer = newAnswer()
-		t.hub.live.Add(-1)
-		t.hub.missing++
-		t.gap()
+		t.live, t.isLost = false, true
+		t.nextReply = newAwaitedReply()
+		t.hub.liveTopics.Add(-1)
+		t.hub.outages.lostTopics++
+		t.pushGap()
 	}
 }
 
-// refuse is called when the server refuses the topic: the calls that wait for its answer get err. A topic that was
-// never confirmed is dropped, and the next Subscribe asks the server anew. One that was confirmed before is asked for
-// again, until it is confirmed or not wanted any more. It reports whether to ask again. Called with mu held.
-func (t *topic) refuse(err error) (again bool) {
+// markRefused records that the server has refused the topic. The calls that wait for the reply get err.
+//
+//   - A topic that was never confirmed is dropped, and the next Subscribe sends SUBSCRIBE anew.
+//   - For a topic that was confirmed before, the link sends SUBSCRIBE again, until the topic is confirmed or no longer
+//     wanted.
+//
+// It reports whether the link must send SUBSCRIBE again. Called with mu held.
+func (t *topicState) markRefused(err error) (again bool) {
 	t.resolve(err)
-	if !t.everUp {
+	if !t.wasLive {
 		t.drop()
 		return false
 	}
-	t.answer = newAnswer()
+	t.nextReply = newAwaitedReply()
 	return true
 }
 
-// gap tells every subscriber that messages may have been missed, which wakes all waiters of the channel. It comes both
-// when a subscription goes down and when it is up again. The first alone would not do:
+// pushGap sends a gap to every subscriber: messages may have been missed. The gap wakes all waiters of the channel. It
+// is sent when a subscription goes down, and again when it is confirmed. The first gap alone would not do:
 //
-//	waiter                           subscription           another
+//	waiter                           subscription           another process
 //	                                 down: a gap
-//	wakes, looks: held, sleeps
-//	                                                        releases, publishes: no one hears
+//	wakes, reads: held, sleeps
+//	                                                        releases, publishes: no subscriber
 //	                                 confirmed: a gap
-//	wakes, looks: free
+//	wakes, reads: free
 //
 // (TestSubscription_LostConnection_IsAGapAndSubscribedAgain)
-func (t *topic) gap() {
-	for s := range t.subs {
-		s.push(Message{Gap: true})
+func (t *topicState) pushGap() {
+	for sub := range t.subscriptions {
+		sub.push(Message{Gap: true})
 	}
 }
 
@@ -185,35 +191,36 @@ type Message struct {
 // Subscription receives the messages of one channel, by Next or by Ready. It is safe for concurrent use. Each message
 // goes to one caller of Next.
 type Subscription struct {
-	topic *topic
+	topic *topicState
 	ready chan struct{}
 
-	mu     sync.Mutex
-	buf    []Message
-	closed bool
+	mu       sync.Mutex
+	buffered []Message
+	closed   bool
 }
 
-// push adds a message. It never blocks: it runs on the connection's reader, where waiting for a subscriber would hold
-// up every channel. Called with Hub.mu held.
-func (s *Subscription) push(m Message) {
+// push adds a message to the buffer. In a full buffer the two oldest elements become one gap. push never blocks: it
+// runs on the connection's reader, and a reader that waited for a subscriber would hold up every channel. Called with
+// Hub.mu held.
+func (s *Subscription) push(message Message) {
 	s.mu.Lock()
-	h, dropped := s.topic.hub, 0
-	switch n := len(s.buf); {
-	case s.closed, m.Gap && n > 0 && s.buf[n-1].Gap:
+	hub, dropped := s.topic.hub, 0
+	switch n := len(s.buffered); {
+	case s.closed, message.Gap && n > 0 && s.buffered[n-1].Gap:
 	default:
-		for ; len(s.buf) >= h.buffer; s.buf = s.buf[1:] { // the oldest two become one gap; the oldest may be a gap already
-			for _, old := range s.buf[:2] {
+		for ; len(s.buffered) >= hub.opts.Buffer; s.buffered = s.buffered[1:] { // the two oldest become one gap
+			for _, old := range s.buffered[:2] {
 				if !old.Gap {
 					dropped++
 				}
 			}
-			s.buf[1] = Message{Gap: true}
+			s.buffered[1] = Message{Gap: true}
 		}
-		s.buf = append(s.buf, m)
+		s.buffered = append(s.buffered, message)
 	}
 	s.mu.Unlock()
 	for range dropped {
-		h.observe(errs.Event{Kind: errs.EventDropped, Name: s.topic.name})
+		hub.observe(errs.Event{Kind: errs.EventDropped, Name: s.topic.name})
 	}
 	select {
 	case s.ready <- struct{}{}:
@@ -224,7 +231,7 @@ func (s *Subscription) push(m Message) {
 func (s *Subscription) end() {
 	s.mu.Lock()
 	s.closed = true
-	s.buf = nil
+	s.buffered = nil
 	s.mu.Unlock()
 	select {
 	case s.ready <- struct{}{}:
@@ -232,20 +239,20 @@ func (s *Subscription) end() {
 	}
 }
 
-// Next returns the next message or gap. It waits for one until ctx ends, and then returns ctx's cause, or until the
-// subscription or its hub is closed, and then returns ErrClosed.
+// Next returns the next message or gap. It waits until a message or gap comes, until ctx ends, and then returns ctx's
+// cause, or until the subscription or its hub is closed, and then returns ErrClosed.
 func (s *Subscription) Next(ctx context.Context) (Message, error) {
 	for {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
-			s.end() // passes the wake-up on: other callers of Next may wait, too
+			s.end() // wakes the next of several waiting calls of Next
 			return Message{}, fmt.Errorf("pubsub: subscription to %q: %w", s.topic.name, errs.ErrClosed)
 		}
-		if len(s.buf) > 0 {
-			m := s.buf[0]
-			s.buf = s.buf[1:]
-			more := len(s.buf) > 0
+		if len(s.buffered) > 0 {
+			message := s.buffered[0]
+			s.buffered = s.buffered[1:]
+			more := len(s.buffered) > 0
 			s.mu.Unlock()
 			if more {
 				select {
@@ -253,9 +260,9 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 				default:
 				}
 			}
-			return m, nil
+			return message, nil
 		}
-		s.buf = nil
+		s.buffered = nil
 		s.mu.Unlock()
 		select {
 		case <-s.ready:
@@ -265,16 +272,16 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 	}
 }
 
-// Close ends the subscription; waiting calls of Next return ErrClosed. If this was the channel's last Subscription the
+// Close ends the subscription, and waiting calls of Next return ErrClosed. After the last Subscription of a channel the
 // channel stays subscribed for Options.Grace. Later calls do nothing.
-func (s *Subscription) Close() { s.close(s.topic.hub.grace) }
+func (s *Subscription) Close() { s.close(s.topic.hub.opts.Grace) }
 
 func (s *Subscription) close(grace time.Duration) {
-	h := s.topic.hub
-	h.mu.Lock()
-	if _, ok := s.topic.subs[s]; ok {
-		s.topic.leave(s, grace)
+	hub := s.topic.hub
+	hub.mu.Lock()
+	if _, ok := s.topic.subscriptions[s]; ok {
+		s.topic.removeSubscription(s, grace)
 	}
-	h.unlock()
+	hub.unlock()
 	s.end()
 }
