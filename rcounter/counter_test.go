@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
-	"strconv"
 	"testing"
 	"time"
 
@@ -29,99 +28,6 @@ const (
 	missing = "(nil)"
 	aList   = "(list)"
 )
-
-func TestAdd_EveryState_AnswersAsItsTable(t *testing.T) {
-	t.Parallel()
-	none := rcounter.CounterOptions{Initial: 1} // no bounds, and yet the script: Redis' own INCRBY knows no initial value
-	max := func(v int64) rcounter.CounterOptions { return rcounter.CounterOptions{Max: bound(v)} }
-	min := func(v int64) rcounter.CounterOptions { return rcounter.CounterOptions{Min: bound(v)} }
-	from := func(initial, lo, hi int64) rcounter.CounterOptions {
-		return rcounter.CounterOptions{Initial: initial, Min: bound(lo), Max: bound(hi)}
-	}
-	full := from(0, minInt, maxInt)
-	huge := strconv.FormatUint(1<<63, 10) // 2^63, one more than there is
-	cases := []struct {
-		name  string
-		state string
-		o     rcounter.CounterOptions
-		d     int64
-		err   error
-		after string // the result too, if err is nil
-	}{
-		{"first of N", missing, max(3), 1, nil, "1"},
-		{"last of N", "2", max(3), 1, nil, "3"},
-		{"beyond N", "3", max(3), 1, errs.ErrOutOfRange, "3"},
-		{"beyond N by more", "2", max(3), 2, errs.ErrOutOfRange, "2"},
-		{"missing and beyond at once", missing, max(3), 4, errs.ErrOutOfRange, missing},
-		{"down is not held to Max", "3", max(3), -1, nil, "2"},
-		{"back towards a Max that was passed", "9", max(3), -1, nil, "8"},
-		{"on from a Max that was passed", "9", max(3), 1, errs.ErrOutOfRange, "9"},
-		{"stock of 2, first", missing, from(2, 0, 2), -1, nil, "1"},
-		{"stock of 2, last", "1", from(2, 0, 2), -1, nil, "0"},
-		{"stock of 2, none left", "0", from(2, 0, 2), -1, errs.ErrOutOfRange, "0"},
-		{"stock of 2, more than there are", missing, from(2, 0, 2), -3, errs.ErrOutOfRange, missing},
-		{"up is not held to Min", "-5", min(0), 1, nil, "-4"},
-		{"negative bounds", "-8", from(-5, -9, -5), -1, nil, "-9"},
-		{"negative bounds, beyond", "-9", from(-5, -9, -5), -1, errs.ErrOutOfRange, "-9"},
-		{"through zero", "-1", from(0, -3, 3), 2, nil, "1"},
-		{"nothing added to nothing", missing, from(5, 0, 9), 0, nil, "5"},
-		{"nothing added beyond a bound", "11", from(5, 0, 9), 0, nil, "11"},
-		{"initial alone", missing, none, 1, nil, "2"},
-
-		{"up to 2^63-1", dec(maxInt - 1), none, 1, nil, dec(maxInt)},
-		{"beyond 2^63-1", dec(maxInt), none, 1, errs.ErrOverflow, dec(maxInt)},
-		{"beyond a Max of 2^63-1", dec(maxInt), full, 1, errs.ErrOutOfRange, dec(maxInt)},
-		{"down to -2^63", dec(minInt + 1), none, -1, nil, dec(minInt)},
-		{"beyond -2^63", dec(minInt), none, -1, errs.ErrOverflow, dec(minInt)},
-		{"adding -2^63", "0", none, minInt, nil, dec(minInt)},
-		{"adding -2^63 to less than 0", "-1", none, minInt, errs.ErrOverflow, "-1"},
-		{"from end to end", dec(minInt), none, maxInt, nil, "-1"},
-		{"a limit beyond 64 bits", "-7", from(-5, -9, -5), maxInt, errs.ErrOutOfRange, "-7"},
-		{"the other limit beyond 64 bits", "7", from(5, 5, 9), minInt, errs.ErrOutOfRange, "7"},
-		{"an initial value that overflows", missing, rcounter.CounterOptions{Initial: maxInt}, 1, errs.ErrOverflow,
-			missing},
-
-		{"empty", "", full, 1, errs.ErrWrongType, ""},
-		{"space after", "10 ", full, 1, errs.ErrWrongType, "10 "},
-		{"space before", " 10", full, 1, errs.ErrWrongType, " 10"},
-		{"newline after", "10\n", full, 1, errs.ErrWrongType, "10\n"},
-		{"leading zero", "010", full, 1, errs.ErrWrongType, "010"},
-		{"plus", "+10", full, 1, errs.ErrWrongType, "+10"},
-		{"fraction", "1.0", full, 1, errs.ErrWrongType, "1.0"},
-		{"exponent", "1e3", full, 1, errs.ErrWrongType, "1e3"},
-		{"hexadecimal", "0x10", full, 1, errs.ErrWrongType, "0x10"},
-		{"minus zero", "-0", full, 1, errs.ErrWrongType, "-0"},
-		{"minus", "-", full, 1, errs.ErrWrongType, "-"},
-		{"2^63", huge, full, -1, errs.ErrWrongType, huge},
-		{"-2^63-1", "-9223372036854775809", full, 1, errs.ErrWrongType, "-9223372036854775809"},
-		{"30 digits", "123456789012345678901234567890", full, 1, errs.ErrWrongType, "123456789012345678901234567890"},
-		{"text", "abc", full, 1, errs.ErrWrongType, "abc"},
-		{"a list", aList, full, 1, errs.ErrWrongType, aList},
-	}
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		raw := s.Client(t)
-		c := on(t, raw, patient)
-		for _, tc := range cases {
-			t.Run(tc.name, func(t *testing.T) {
-				put(t, s, "k", tc.state)
-				v, err := c.Counter("k", tc.o).Add(ctx, tc.d)
-				require.ErrorIs(t, err, tc.err)
-				if tc.err == nil {
-					require.Equal(t, tc.after, dec(v))
-				} else if errors.Is(tc.err, errs.ErrOutOfRange) {
-					stands := tc.state
-					if stands == missing {
-						stands = dec(tc.o.Initial)
-					}
-					require.Equal(t, stands, dec(v), "where it stands")
-				} else {
-					require.Zero(t, v)
-				}
-				require.Equal(t, tc.after, got(t, s, "k"))
-			})
-		}
-	})
-}
 
 // put makes key what state says; got is the reverse.
 func put(t testing.TB, s *redistest.Server, key, state string) {
@@ -258,64 +164,6 @@ func TestAdd_RandomNumbers_AgreesWithBigIntegers(t *testing.T) {
 				require.Equal(t, sum.String(), text(t, raw, "GET", "k"))
 			}
 			requireEnds(t, raw)
-		}
-	})
-}
-
-func TestSetAndCompareAndSet_EveryState_AnswersAsItsTable(t *testing.T) {
-	t.Parallel()
-	o := rcounter.CounterOptions{Initial: 5, Min: bound(0), Max: bound(maxInt)}
-	zero := rcounter.CounterOptions{}
-	type result struct {
-		ok  bool
-		err error
-	}
-	set := func(v int64) func(*rcounter.Counter) result {
-		return func(k *rcounter.Counter) result { err := k.Set(ctx, v); return result{err == nil, err} }
-	}
-	cas := func(old, next int64) func(*rcounter.Counter) result {
-		return func(k *rcounter.Counter) result { ok, err := k.CompareAndSet(ctx, old, next); return result{ok, err} }
-	}
-	cases := []struct {
-		name  string
-		state string
-		o     rcounter.CounterOptions
-		act   func(*rcounter.Counter) result
-		ok    bool
-		err   error
-		after string
-	}{
-		{"set what is missing", missing, o, set(7), true, nil, "7"},
-		{"set again", "7", o, set(8), true, nil, "8"},
-		{"set exactly", "7", o, set(p53 + 1), true, nil, dec(p53 + 1)},
-		{"set text", "abc", o, set(8), true, nil, "8"},
-		{"set beyond Min", "7", o, set(-1), false, errs.ErrOutOfRange, "7"},
-		{"set a list", aList, o, set(8), false, errs.ErrWrongType, aList},
-		{"set a list, plain", aList, zero, set(8), false, errs.ErrWrongType, aList},
-		{"expected", "7", o, cas(7, 8), true, nil, "8"},
-		{"not expected", "7", o, cas(6, 8), false, nil, "7"},
-		{"missing is Initial", missing, o, cas(5, 8), true, nil, "8"},
-		{"missing is not 0 with Initial 5", missing, o, cas(0, 8), false, nil, missing},
-		{"missing is 0", missing, zero, cas(0, 8), true, nil, "8"},
-		{"missing is not 1", missing, zero, cas(1, 8), false, nil, missing},
-		{"one bit above 2^53", dec(p53 + 1), o, cas(p53, 8), false, nil, dec(p53 + 1)},
-		{"exactly above 2^53", dec(p53 + 1), o, cas(p53+1, maxInt), true, nil, dec(maxInt)},
-		{"next beyond Min", "7", o, cas(7, -1), false, errs.ErrOutOfRange, "7"},
-		{"compare with 010", "010", o, cas(10, 8), false, errs.ErrWrongType, "010"},
-		{"compare with -0", "-0", zero, cas(0, 8), false, errs.ErrWrongType, "-0"},
-		{"compare with 2^63", "9223372036854775808", zero, cas(0, 8), false, errs.ErrWrongType, "9223372036854775808"},
-		{"compare with a list", aList, o, cas(5, 8), false, errs.ErrWrongType, aList},
-	}
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		c := on(t, s.Client(t), patient)
-		for _, tc := range cases {
-			t.Run(tc.name, func(t *testing.T) {
-				put(t, s, "k", tc.state)
-				r := tc.act(c.Counter("k", tc.o))
-				require.ErrorIs(t, r.err, tc.err)
-				require.Equal(t, tc.ok, r.ok)
-				require.Equal(t, tc.after, got(t, s, "k"))
-			})
 		}
 	})
 }
