@@ -15,15 +15,15 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// Handler returns the page of a client, to be mounted under any path. It is safe for concurrent use, and
-// works on a closed client, too. It panics if red is nil.
+// Handler returns the page of a client, to be mounted under any path. The handler is safe for concurrent use, and works
+// on a closed client, too. Handler panics if red is nil.
 //
 // # The request
 //
-// GET and HEAD; all else is 405. Nothing can be changed through it. The parameters are
+// GET and HEAD; other methods are 405. A request changes nothing. The parameters are
 //
 //	format=json   the same as JSON; html is the default
-//	name=order    only what has this in its name, or a limit's key, as it is written
+//	name=order    only objects with this text in their name, or in a limit's key
 //	n=100         how many holds, waits and pending releases at most, 1 to 10,000; the oldest are shown. Defaults to 100
 //	server=no     do not ask the server
 //	refresh=5     the page loads itself again, 1 to 3600 s
@@ -32,8 +32,8 @@ import (
 //
 // # JSON
 //
-// One object. Fields that are named here keep their names and meanings; others may come. What ends in _ms is a number
-// of milliseconds, with a fraction where it matters; null, or no such field: there is none.
+// One object. Fields that are named here keep their names and meanings; others may come. Fields that end in _ms are
+// numbers of milliseconds, with a fraction where it matters. A field is null or missing if it has no value.
 //
 //	at, process, open_ms, closed                 when, host:pid, since when, whether Close was called
 //	mode, nodes                                  standalone, sentinel or cluster; addresses
@@ -55,11 +55,12 @@ import (
 //	lacks                                        command, effect, error
 //	errors                                       client, at, what, name, reason, error, count
 //
-// safe_ms is how long the holder may still act, as Hold.Until has it: what is left of the lease, or of the trust in
-// heartbeats if that is less. client is locks, elections, semaphores, counters, stocks, red_packets, limiters or hub.
-// kind is the kind of the lock, as Fair, the type in rsemaphore, or the algorithm of a limit. Of a limit capacity is
-// what can pass at once after a pause, free what may pass now, and lease_left_ms the time until all may. ahead_ms is
-// how far the server's clock is ahead of this machine's; no lease depends on it. reason is that of redlatch.Reason.
+// safe_ms is how long the holder may still act, as Hold.Until has it: the rest of the lease, or of the trust in
+// heartbeats if that is shorter. client is locks, elections, semaphores, counters, stocks, red_packets, limiters or
+// hub. kind is the kind of the lock, as Fair, the type in rsemaphore, or the algorithm of a limit. For a limit,
+// capacity is how many units can pass at once after a pause, free is how many may pass now, and lease_left_ms is the
+// time until all may. ahead_ms is how far the server's clock is ahead of this machine's; no lease depends on it. reason
+// is the result of redlatch.Reason.
 func Handler(red *redlatch.Client) http.Handler {
 	if red == nil {
 		panic("redlatchdebug: Handler of a nil client")
@@ -75,7 +76,7 @@ type handler struct {
 //go:embed page.html
 var text string
 
-// html is the page. It is parsed when it is first asked for.
+// html is the page's template. The first request parses it.
 var html = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
 		"seconds": func(d millis) float64 { return time.Duration(d).Seconds() },
@@ -98,7 +99,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	// Names and labels may be anybody's text: it is escaped, and if it were not, it could neither run nor load anything.
+	// Names and labels may be anybody's text. The template escapes the text. If it did not, the policy would keep the text
+	// from running or loading anything.
 	header.Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	header.Set("Content-Type", map[bool]string{true: "application/json", false: "text/html; charset=utf-8"}[q.JSON])
@@ -118,17 +120,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	_, _ = w.Write(out.Bytes()) // it fails if the reader has gone
+	_, _ = w.Write(out.Bytes()) // fails if the reader has gone
 }
 
 func refuse(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, "redlatchdebug: "+why) // it fails if the reader has gone
+	_, _ = fmt.Fprintln(w, "redlatchdebug: "+why) // fails if the reader has gone
 }
 
-// query is what was asked for.
+// query has the parameters of a request.
 type query struct {
 	JSON    bool
 	Name    string
@@ -162,7 +164,7 @@ func queryOf(r *http.Request) (q query, err error) {
 	return q, number(r, "refresh", 3600, &q.Refresh)
 }
 
-// number reads a parameter of 1 to most, and leaves to as it is if there is none.
+// number reads a parameter of 1 to most into to. Without the parameter, to stays as it is.
 func number(r *http.Request, field string, most int, to *int) error {
 	v := r.Form.Get(field)
 	if v == "" {

@@ -20,7 +20,7 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// page is what is shown: see the package comment.
+// page is the content of the page: see the package comment.
 type page struct {
 	query         `json:"-"`
 	At            time.Time     `json:"at"`
@@ -43,13 +43,13 @@ type page struct {
 	asked         []*object
 }
 
-// list is the first of something, and how many there are.
+// list has the first elements of a list, and the number of all.
 type list[T any] struct {
 	Total int `json:"total"`
 	Shown []T `json:"shown"`
 }
 
-// More is how many are not shown.
+// More returns how many elements are not shown.
 func (l list[T]) More() int { return l.Total - len(l.Shown) }
 
 type waiting struct {
@@ -76,8 +76,8 @@ type hold struct {
 	For       millis  `json:"held_ms"`
 	Safe      millis  `json:"safe_ms"`
 	Lease     millis  `json:"lease_ms"`
-	Whole     millis  `json:"-"` // of which Safe is left
-	Beats     bool    `json:"-"` // and that is for how long a heartbeat is trusted
+	Whole     millis  `json:"-"` // the time of which Safe is left
+	Beats     bool    `json:"-"` // Whole is the time for which a heartbeat is trusted
 	Renewed   bool    `json:"renewed"`
 	Confirmed millis  `json:"confirmed_ms"`
 	Failing   bool    `json:"failing"`
@@ -91,7 +91,7 @@ type pending struct {
 	GivenUp millis `json:"given_up_ms"`
 }
 
-// limit is one that the server refused lately.
+// limit is a rate limit that refused a request lately.
 type limit struct {
 	Client  string `json:"client"`
 	Kind    string `json:"kind"`
@@ -103,7 +103,7 @@ type limit struct {
 	Passes  millis `json:"passes_ms"`
 }
 
-// policy is what answers for a rate limiter in place of the server.
+// policy answers for a rate limiter in place of the server.
 type policy struct {
 	Name   string `json:"name"`
 	Policy string `json:"policy"`
@@ -113,7 +113,7 @@ type policy struct {
 type clientState struct {
 	Client    string  `json:"client"`
 	Closed    bool    `json:"closed"`
-	Holds     bool    `json:"-"` // it can
+	Holds     bool    `json:"-"` // the client can hold something
 	Held      int     `json:"held"`
 	Renewed   int     `json:"renewed"`
 	Failing   int     `json:"failing"`
@@ -136,7 +136,7 @@ type clock struct {
 	Servers int    `json:"servers"`
 }
 
-// Off is for people.
+// Off returns the server's clock offset as a text for people.
 func (c clock) Off() string {
 	if c.Ahead == 0 {
 		return "0 ms ahead"
@@ -199,7 +199,7 @@ func clientsOf(red *redlatch.Client) []*client {
 	}
 }
 
-// page looks at everything.
+// page collects the content of the page.
 func (h *handler) page(ctx context.Context, q query) *page {
 	host, err := os.Hostname()
 	if err != nil {
@@ -249,14 +249,14 @@ var modes = map[rueidis.ClientMode]string{
 	rueidis.ClientModeCluster: "cluster",
 }
 
-// row is one of what has lasted since some time, and the object that it is about.
+// row is a hold, a waiting call or a refusal, with its beginning and its object.
 type row[T any] struct {
 	is     T
 	since  time.Time
 	object *object
 }
 
-// oldest shows in to those of all that have lasted for longest; the server is asked about their objects.
+// oldest puts the oldest rows of all into to, and their objects into the list for the server.
 func oldest[T any](p *page, to *list[T], all []row[T]) {
 	slices.SortStableFunc(all, func(a, b row[T]) int { return a.since.Compare(b.since) })
 	for _, r := range all[:min(len(all), p.N)] {
@@ -265,7 +265,7 @@ func oldest[T any](p *page, to *list[T], all []row[T]) {
 	}
 }
 
-// waits shows the calls that have waited for longest.
+// waits adds the calls that have waited longest.
 func (p *page) waits(clients []*client, match func(string) bool) {
 	var all []row[waiting]
 	for _, c := range clients {
@@ -288,7 +288,7 @@ func (p *page) waits(clients []*client, match func(string) bool) {
 	oldest(p, &p.Waits, all)
 }
 
-// holds shows what was held for longest.
+// holds adds the oldest holds.
 func (p *page) holds(clients []*client, match func(string) bool) {
 	var all []row[hold]
 	for _, c := range clients {
@@ -311,7 +311,7 @@ func (p *page) holds(clients []*client, match func(string) bool) {
 	oldest(p, &p.Holds, all)
 }
 
-// limits shows the limits that were refused last.
+// limits adds the limits with the latest refusals.
 func (p *page) limits(clients []*client, match func(string) bool) {
 	for _, c := range clients {
 		if c.limits == nil {
@@ -378,7 +378,7 @@ func (c *client) state() clientState {
 	s.Holds = true
 	s.Held, s.Renewed, s.Failing, s.Tracking, s.Missed = w.Leases, w.Auto, w.Failing, w.Tracking, w.Missed
 	if c.name == "semaphores" {
-		s.Tracking = "" // others write a permit's keys all the time: no permit is tracked
+		s.Tracking = "" // no permit is tracked, because other processes write its keys all the time
 	}
 	s.Waiting, s.HandOvers = c.Waiters.Count()
 	s.Options.WatchdogTimeout, s.Options.PollCap = some(millis(c.WatchdogTimeout)), some(millis(c.PollCap))
@@ -409,19 +409,19 @@ func (p *page) addErrors(client string, t *errs.RecentErrors) {
 	}
 }
 
-// full is an owner, or what a channel is called by its process, as far as it is to be kept back: who knows all of it
-// could join or release what it holds.
+// full matches an owner, or the process's part of a channel's name. Anybody who knows the full text could join or
+// release the owner's holds.
 var full = lazily(`([0-9a-fA-F]{8})-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 
-// permitID is what a permit is called: its id, and how many more there are.
+// permitID matches the text for permits: an id, and the number of further permits.
 var permitID = lazily(`^([0-9a-f]{8})[0-9a-f]{20}([0-9a-f]{4})( and \d+ more)?$`)
 
-// lazily is an expression that is compiled for the first page.
+// lazily returns an expression that the first page compiles.
 func lazily(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-// mask takes out of a text what would let others act as an owner.
+// mask removes from a text the parts that would let others act as an owner.
 func mask(text string) string { return full().ReplaceAllString(text, "$1…") }
 
 func masked(err error) string {
@@ -431,7 +431,7 @@ func masked(err error) string {
 	return mask(err.Error())
 }
 
-// short is an owner as it is shown: enough to find it in the log, too little to join or release it.
+// short returns an owner as the page shows it: enough to find it in the log, too little to join or release its hold.
 func short(owner string) string {
 	const enough = 8
 	if m := permitID().FindStringSubmatch(owner); m != nil {

@@ -21,7 +21,7 @@ const (
 	mostNamed = 20 // holders, and waiters, of one object
 )
 
-// answer is what the server said of what is shown.
+// answer is the server's view of the objects that the page shows.
 type answer struct {
 	Answered bool      `json:"answered"`
 	Asked    int       `json:"asked"`
@@ -45,7 +45,7 @@ type object struct {
 	Holders  list[person] `json:"holders"`
 	Waiters  list[person] `json:"waiters"`
 
-	// Known is false of what knows no holders, Queues of what tells no queue.
+	// Known is false for objects without known holders, Queues for objects without a known queue.
 	Known, Queues bool `json:"-"`
 
 	of   *client
@@ -70,7 +70,7 @@ type inspected interface {
 	Inspect(ctx context.Context) (rlock.State, error)
 }
 
-// object is what is held or waited for.
+// object returns the object that a hold or a waiting call is for.
 func (c *client) object(of any, name string) *object {
 	o := &object{Client: c.name, Kind: "?", Name: name, of: c, Holders: list[person]{Shown: []person{}},
 		Waiters: list[person]{Shown: []person{}}}
@@ -95,7 +95,7 @@ func (c *client) object(of any, name string) *object {
 	return o
 }
 
-// limit is one that was refused.
+// limit returns the object of a limit that refused a request.
 func (c *client) limit(r accessor.Refused) *object {
 	o := &object{Client: c.name, Kind: r.Algorithm, Name: r.Name, Key: r.Key, of: c,
 		Holders: list[person]{Shown: []person{}}, Waiters: list[person]{Shown: []person{}}}
@@ -110,7 +110,7 @@ func (c *client) limit(r accessor.Refused) *object {
 	return o
 }
 
-// looked has take take in what inspect returns.
+// looked returns a func that calls inspect, and has take copy the result into the object.
 func looked[S any](inspect func(context.Context) (S, error),
 	take func(*object, S)) func(context.Context, *object) error {
 	return func(ctx context.Context, o *object) error {
@@ -122,8 +122,8 @@ func looked[S any](inspect func(context.Context) (S, error),
 	}
 }
 
-// ask asks the server about the first of what is shown, all at the same time, and for one CallTimeout in all: a server
-// that does not answer must not keep the page back, for it is then that a person looks.
+// ask asks the server about the first objects of the page, all at the same time, and for one CallTimeout in all. A
+// server that does not answer must not keep the page back, because people open the page when a server fails.
 func (p *page) ask(ctx context.Context, clients []*client) {
 	if !p.Ask || p.Closed {
 		return
@@ -175,7 +175,7 @@ func (o *object) lock(s rlock.State) {
 		}
 		o.Waiters.add(x, mostNamed)
 	}
-	for _, m := range s.Members { // of a Multi or Quorum: each has a row of its own where it is held
+	for _, m := range s.Members { // of a Multi or Quorum; a held member also has a row of its own
 		o.Holders.add(person{Owner: m.Name, Left: left(m.Lease), Count: int64(len(m.Holders))}, mostNamed)
 	}
 }
@@ -223,7 +223,7 @@ func (l *list[T]) add(x T, most int) {
 	}
 }
 
-// left is a lease; nil: it has no end.
+// left returns the rest of a lease, or nil if the lease has no end.
 func left(d time.Duration) *millis {
 	if d < 0 {
 		return nil
@@ -231,7 +231,7 @@ func left(d time.Duration) *millis {
 	return some(millis(d))
 }
 
-// Room says how many there are, and how many are free.
+// Room returns a text with the object's capacity and the free part of it.
 func (o *object) Room() string {
 	switch {
 	case o.Kind == "CyclicBarrier" && o.Free != nil:
