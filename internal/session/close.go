@@ -28,11 +28,11 @@ type Holder interface{ InUse() bool }
 // the last moment, because Close must not cost a hold whose Unlock is still to come. A release that fails becomes a
 // pending one, so the retrier runs longer than the holds.
 func (s *Session) Close(ctx context.Context) error {
-	return s.Error(s.closing.Close(ctx, s.end))
+	return s.Error(s.background.closing.Close(ctx, s.closeOnce))
 }
 
-// end is the one Close.
-func (s *Session) end(ctx context.Context) error {
+// closeOnce is the first Close.
+func (s *Session) closeOnce(ctx context.Context) error {
 	drained := s.close()
 	cancel := context.CancelFunc(func() {})
 	if ctx.Done() == nil {
@@ -43,18 +43,18 @@ func (s *Session) end(ctx context.Context) error {
 		s.Waiters.Close()
 		s.Engine.EndAll(errs.ErrClosed)
 	}
-	s.cancel()
-	defer s.running.Wait()
+	s.background.cancel()
+	defer s.background.running.Wait()
 	if s.Engine != nil && s.Engine.Unrenewed() {
 		// A hold that is never renewed may have been left to its lease on purpose, and then has no handle. Only the collector
 		// finds that out, which in a short or an idle process has not run since
 		// (TestClose_PermitsLeftToTheirLease_DoesNotWait).
-		s.running.Go(runtime.GC)
+		s.background.running.Go(runtime.GC)
 	}
-	if s.eviction != nil {
+	if s.background.evictionChecked != nil {
 		defer func() {
 			select {
-			case <-s.eviction:
+			case <-s.background.evictionChecked:
 			case <-ctx.Done(): // the check ends by itself (TestClose_ConnectionBeingMade_IsNotWaitedFor)
 			}
 		}()
@@ -71,9 +71,9 @@ func (s *Session) end(ctx context.Context) error {
 		}
 		return nil
 	}
-	names := s.Engine.Names(func(l *lease.Lease) bool {
-		h, ok := l.Of.(Holder)
-		return !ok || h.InUse()
+	names := s.Engine.Names(func(lease *lease.Lease) bool {
+		holder, ok := lease.Of.(Holder)
+		return !ok || holder.InUse()
 	})
 	pending := s.Retrier.Drain(ctx)
 	s.Engine.Stop()
@@ -92,13 +92,13 @@ func leftovers(ctx context.Context, names, pending []string) error {
 		problems = append(problems,
 			fmt.Sprintf("%d unconfirmed releases given up, left to their leases: %s", len(pending), shorten(pending)))
 	}
-	switch why := context.Cause(ctx); {
+	switch reason := context.Cause(ctx); {
 	case len(problems) == 0:
 		return nil
-	case why == nil:
+	case reason == nil:
 		return fmt.Errorf("close: %s", strings.Join(problems, "; "))
 	default:
-		return fmt.Errorf("close: %s: %w", strings.Join(problems, "; "), why)
+		return fmt.Errorf("close: %s: %w", strings.Join(problems, "; "), reason)
 	}
 }
 

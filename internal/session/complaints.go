@@ -5,35 +5,36 @@ import (
 	"time"
 )
 
-// complainEvery is the least time between two lines of one kind: many calls fail when a server is gone.
-const complainEvery = 10 * time.Second
+// failureLogInterval is the minimum time between two lines of one kind. Without it many calls would log when a server
+// does not answer.
+const failureLogInterval = 10 * time.Second
 
-// complaints remembers when a line of each kind was logged last.
-type complaints struct {
-	mu   sync.Mutex
-	last map[string]complaint
+// failureLog is the time of the last line of each kind.
+type failureLog struct {
+	mu        sync.Mutex
+	lastLines map[string]failureLine
 }
 
-type complaint struct {
+type failureLine struct {
 	at      time.Time
-	skipped int // since then
+	skipped int // lines that were not logged since at
 }
 
-// Complain logs something in the background that failed for good, with the meaning of the failure in what. It logs at
-// most one line of a kind in 10 s, and keeps the error for RecentErrors.
-func (s *Session) Complain(what, name string, err error) {
-	s.recent.Add("background", name, err)
-	c := &s.complaints
-	c.mu.Lock()
-	last := c.last[what]
-	due := time.Since(last.at) >= complainEvery
+// Complain logs a failure in the background that is final. The text of the line, message, says what the failure means,
+// and is its kind. Complain logs at most one line of a kind in 10 s, and keeps the error for RecentErrors.
+func (s *Session) Complain(message, name string, err error) {
+	s.recentErrors.Add("background", name, err)
+	log := &s.failureLog
+	log.mu.Lock()
+	last := log.lastLines[message]
+	due := time.Since(last.at) >= failureLogInterval
 	if due {
-		c.last[what] = complaint{at: time.Now()}
+		log.lastLines[message] = failureLine{at: time.Now()}
 	} else {
-		c.last[what] = complaint{last.at, last.skipped + 1}
+		log.lastLines[message] = failureLine{last.at, last.skipped + 1}
 	}
-	c.mu.Unlock()
+	log.mu.Unlock()
 	if due {
-		s.Logger.Warn("redlatch: "+what, "name", name, "error", err, "more", last.skipped)
+		s.Logger.Warn("redlatch: "+message, "name", name, "error", err, "more", last.skipped)
 	}
 }

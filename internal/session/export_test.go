@@ -18,4 +18,4 @@ func (l *Life) Kept() int {
 const RetryWorkers = retryWorkers
 
 // Pass gives the holding to the next caller.
-func (o *Holding) Pass(h *Handle) bool { return o.pass(h) }
+func (o *Holding) Pass(h *Handle) bool { return o.passTurn(h) }

@@ -13,202 +13,210 @@ import (
 	"github.com/redlatch/redlatch/internal/lease"
 )
 
-// Handles is what the handles of one client have in common. It is set up before the first and not changed afterwards.
+// Handles is the part that the handles of one client share. It is set up before the first handle and not changed
+// afterwards.
 type Handles struct {
 	*Session
 	Noun string // what a handle is called: "hold"
 	Verb string // the method that releases it: "Unlock"
 }
 
-// Resource is what a primitive knows of a Holding of its own: it is the Of of the holding's lease.
+// Resource is the primitive's part of a Holding: the Of of the holding's lease.
 type Resource interface {
-	// Send sends the release once. again: it is not the first try, so an earlier one may have run, or may still. gone: the
-	// server did not have all that was to be released.
-	//
-	// It wakes the waiters of this process that can have what was released.
+	// Send sends the release once, and wakes the waiters of this process that the release may serve. again marks a
+	// repeated attempt: an earlier one may have run, or may still run. gone reports that the server did not have all that
+	// the request releases.
 	Send(ctx context.Context, again bool) (gone bool, err error)
-	// Label is what the user calls the holder, "" without one.
+	// Label is the user's name for the holder, "" without one.
 	Label() string
 }
 
-// Several is a Resource of which several can be released by one call, in the background: what callers have left behind
+// Several is a Resource whose holdings can be released together by one call, in the background: the remains of callers
 // that gave up.
 type Several interface {
 	Resource
-	// BatchKey is the same for all that one call can release; nil: this one is released alone. It can be compared.
+	// BatchKey is equal for all holdings that one call can release; nil: this holding is released alone. It is comparable.
 	BatchKey() any
-	// SendAll sends the releases of all, as Send does of a try that is not the first.
+	// SendAll sends the releases of all, as Send does with again.
 	SendAll(ctx context.Context, all []*Holding) error
 }
 
-// Follower is a Resource whose holding may go on after its last handle: another caller of this process has it next.
+// Follower is a Resource whose holding may go on after its last handle: another caller of this process takes the next
+// turn.
 type Follower interface {
 	Resource
-	// Next is called when the last handle ends. It reports whether another caller has the holding from now on, for which
-	// that caller calls Holding.Take, or another owner of the process, for which Holding.Replaced is called; the handle's
-	// release sends nothing then. known: the owner is known elsewhere, so no other caller may have it as this owner. The
-	// session holds no mutex.
+	// Next is called when the last handle ends. known says that another process knows the owner, so no other caller may
+	// use it. Next reports whether the holding goes on, in one of two ways:
+	//
+	//   - Another caller has the next turn, and calls Holding.Take.
+	//   - Another owner of this process follows, and Holding.Replaced is called.
+	//
+	// The handle's release then sends nothing. The session holds no mutex.
 	Next(known bool) bool
-	// Gone is called when no caller can have it next, because it is over: maybe more than once, and also after a Send.
+	// Gone is called when the holding is over, so that no caller can have the next turn. It may be called more than once,
+	// and also after a Send.
 	Gone()
 }
 
-// Holding is what one owner holds: a lease that the watchdog keeps, and the handles of the acquisition and its
-// re-entries, whose last release gives it back. A Holding must not refer to the values that its users have: a handle
-// was dropped when no user can reach its value any more.
+// Holding is the hold of one owner: a lease that the watchdog renews, and the handles of the acquisition and its
+// re-entries. The release of the last handle gives the lease back. A Holding must not refer to the values of its users,
+// because a handle counts as dropped when no user can reach its value any more.
 //
-// It begins before the first request, when it is not known yet whether that is granted. So a grant whose caller has
-// left is given back.
+// A Holding begins before the first request, whose outcome is not known yet. So a grant whose caller has left is given
+// back.
 type Holding struct {
 	Lease lease.Lease
 
-	// Granted is how grants name the owner; "": by Lease.Owner. It is set before the first request.
+	// Granted is the id of the owner in grants; "": Lease.Owner. It is set before the first request.
 	Granted string
 
-	of         *Handles
-	unanswered *unanswered // set before the first handle is made; nil: all requests were answered
+	client     *Handles
+	unanswered *unansweredRequests // set before the first handle is made; nil: all requests were answered
 
-	mu      sync.Mutex
-	count   int32 // handles that may be released, and acquisitions and re-entries under way
-	turn    int32 // of a Follower: how many callers have had it before
-	known   int32 // 1 + the turn of which something is known elsewhere, which is the last as this owner; 0: none
-	next    succession
-	phase   phase
-	handles *Handle // chained
-	ended   error   // why it is over
+	mu         sync.Mutex
+	useCount   int32 // handles that may be released, and acquisitions and re-entries under way
+	turn       int32 // the number of earlier turns; 0 unless for a Follower
+	finalTurn  int32 // 1 + the last turn of this owner, whom another process knows from then on; 0: no last turn
+	succession succession
+	phase      phase
+	handleList *Handle // linked by nextHandle
+	endReason  error   // nil while it lasts
 
-	// the outermost acquisition's, which is mostly the only one: kept here to be one piece of memory
-	first Handle
+	// The handle of the outermost acquisition, mostly the only one. It is a field so that a hold needs one allocation.
+	firstHandle Handle
 }
 
 // succession says whether another caller may have a holding after its last handle.
 type succession uint8
 
 const (
-	single succession = iota // the holding is not for a Follower
-	open
-	barred // it is for a Follower, but has one turn, or others are queued behind it
+	successionNever succession = iota // the Resource is not a Follower
+	successionAllowed
+	successionForbidden // the Resource is a Follower, but no other caller may follow
 )
 
-// phase is how far the end of a holding has come.
+// phase is the progress of a holding's end.
 //
-//	kept --the last release begins--> releasing --answered, or given up--> kept, with a count of 0
-//	                                     |  a request that had been given up is answered
+//	held --the last release begins--> releasing --answered, or given up--> held, with a useCount of 0
+//	                                     |  a grant of a request that was given up arrives
 //	                                     v
-//	                                  overtaken --likewise--> kept, and one more release follows
-//	kept --the last handle is dropped--> dropped
+//	                                  lateGrant --answered, or given up--> held, and one more release follows
+//	held --the last handle is dropped--> leftToLease
 type phase uint8
 
 const (
-	kept phase = iota
-	releasing
-	overtaken
-	dropped // it is left to its lease
+	phaseHeld phase = iota
+	phaseReleasing
+	phaseLateGrant
+	phaseLeftToLease // no handle will release it
 )
 
-// unanswered is what requests of an acquisition may leave behind on the server if they were never answered, also after
-// the release.
-type unanswered struct {
-	until time.Time // they do not run later than this
-	entry string    // their place in a queue on the server, "" if none was asked for
+// unansweredRequests are requests of an acquisition without a reply. They may take effect on the server even after the
+// release.
+type unansweredRequests struct {
+	mayRunUntil time.Time // the last instant at which they may run
+	queueEntry  string    // their entry in a queue on the server; "" for none
 }
 
-// Begin counts the acquisition in. The lease's fields are set but for Of and Ended.
-func (o *Holding) Begin(of *Handles, r Resource) {
-	o.of, o.count = of, 1
-	o.Lease.Of, o.Lease.Ended = r, o.lost
+// Begin begins the holding with its acquisition as the first use. The fields of Lease must be set, except Of and Ended.
+func (o *Holding) Begin(client *Handles, resource Resource) {
+	o.client, o.useCount = client, 1
+	o.Lease.Of, o.Lease.Ended = resource, o.onLeaseEnd
 }
 
-// Follow says that the holding is a Follower's. once: no caller has it next all the same.
+// Follow marks the holding as a Follower's. With once no other caller takes a turn all the same.
 func (o *Holding) Follow(once bool) {
-	o.next = open
+	o.succession = successionAllowed
 	if once {
-		o.next = barred
+		o.succession = successionForbidden
 	}
 }
 
-// Continue has the turns of the holding be counted from that of another owner, before its first handle is made.
+// Continue continues the count of turns of another owner. It is called before the first handle is made.
 func (o *Holding) Continue(turn int32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.turn = turn
 }
 
-// Entry is the place in a queue that a request may have left behind.
-func (o *Holding) Entry() string { return o.left().entry }
+// Entry returns the queue entry that a request without a reply may have written.
+func (o *Holding) Entry() string { return o.readUnanswered().queueEntry }
 
-// left is what requests may have left behind that were not answered.
-func (o *Holding) left() (left unanswered) {
+// readUnanswered returns the requests without a reply.
+func (o *Holding) readUnanswered() (requests unansweredRequests) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.unanswered != nil {
-		left = *o.unanswered
+		requests = *o.unanswered
 	}
-	return left
+	return requests
 }
 
-// leaves notes what requests may leave behind, before there is a handle. The watchdog may end the holding at the same
-// time, and Late look at it.
-func (o *Holding) leaves(until time.Time, entry string) {
+// setUnanswered records the requests without a reply, before there is a handle. It locks mu, because the watchdog may
+// end the holding at the same time, and Late may read it.
+func (o *Holding) setUnanswered(until time.Time, entry string) {
 	if until.IsZero() && entry == "" {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.unanswered = &unanswered{until, entry}
+	o.unanswered = &unansweredRequests{until, entry}
 }
 
-// Handle makes the handle of an acquisition, or of a re-entry, that was counted in before, also at Inflight. auto: the
-// lease is renewed for it.
+// Handle makes the handle of an acquisition or a re-entry. The caller has counted it before, also at Inflight. With
+// auto the lease is renewed for the handle.
 func (o *Holding) Handle(auto bool) *Handle {
 	o.mu.Lock()
-	h := &o.first
-	if h.Holding != nil {
-		h = &Handle{}
+	handle := &o.firstHandle
+	if handle.Holding != nil {
+		handle = &Handle{}
 	}
-	h.Holding, h.auto, h.counted, h.turn, h.Began = o, auto, true, o.turn, time.Since(o.of.Base)
-	h.next, o.handles = o.handles, h
-	ended := o.ended
+	handle.Holding, handle.autoRenew, handle.inFlight = o, auto, true
+	handle.turn, handle.Began = o.turn, time.Since(o.client.Base)
+	handle.nextHandle, o.handleList = o.handleList, handle
+	ended := o.endReason
 	o.mu.Unlock()
-	if ended != nil { // between the grant and here
-		h.end(ended)
+	if ended != nil { // it ended between the grant and now
+		handle.end(ended)
 	}
-	return h
+	return handle
 }
 
-// Start makes the first handle of what was granted. added: the watchdog has it; false if its lease was over by then.
-// Requests that were not answered may run until until, and entry is their place in a queue; both are zero if there are
-// none. What cannot be used is given back.
-func (o *Holding) Start(added, auto bool, until time.Time, entry string) (*Handle, error) {
-	if err := o.Keep(added, until, entry); err != nil {
+// Start makes the first handle of a granted holding. added reports whether the watchdog has the lease; false if the
+// lease was over by then. Requests without a reply may run until mayRunUntil, and queueEntry is their queue entry; both
+// are zero if there are none. A holding that cannot be used is given back, and Start returns the reason.
+func (o *Holding) Start(added, auto bool, mayRunUntil time.Time, queueEntry string) (*Handle, error) {
+	if err := o.Keep(added, mayRunUntil, queueEntry); err != nil {
 		return nil, err
 	}
 	return o.Handle(auto), nil
 }
 
-// Keep is Start without the handle, for one who makes it later (Take).
-func (o *Holding) Keep(added bool, until time.Time, entry string) error {
+// Keep is Start without the handle, for a caller that makes the handle later, with Take.
+func (o *Holding) Keep(added bool, mayRunUntil time.Time, queueEntry string) error {
 	if !added {
-		// Only a stall of this very machine since the grant was looked at; the server's lease may have some time left.
-		o.Abandon(time.Now(), entry)
+		// Only a stall of this process since the last check of the grant causes this; the server's lease may have some time
+		// left.
+		o.Abandon(time.Now(), queueEntry)
 		return o.Expired()
-	} else if o.of.Closed() {
-		// Close and the grant have crossed: Close ended all that was registered, and only then this was. It would never end.
-		// So it is looked for after registering ("Close while it is being granted leaves nothing" in internal/contract).
+	} else if o.client.Closed() {
+		// Close and the grant have crossed: Close ended all registered leases, and only then this lease was registered. It
+		// would never end. So the check follows the registration ("Close while it is being granted leaves nothing" in
+		// internal/contract).
 		o.End(errs.ErrClosed)
-		_ = o.of.Engine.Remove(&o.Lease) // it has ended already, just above
-		o.Abandon(time.Now(), entry)
+		_ = o.client.Engine.Remove(&o.Lease) // the line above has ended it
+		o.Abandon(time.Now(), queueEntry)
 		return errs.ErrClosed
 	}
-	o.leaves(until, entry)
+	o.setUnanswered(mayRunUntil, queueEntry)
 	return nil
 }
 
-// Take makes the handle of a caller that has the holding next, or first after Keep. The error is why it is over; the
-// caller then calls Retreat.
+// Take makes the handle of a caller that takes the next turn, or of the first caller after Keep. If the holding has
+// ended it returns the reason, and the caller then calls Retreat.
 func (o *Holding) Take(auto bool) (*Handle, error) {
 	o.mu.Lock()
-	ended := o.ended
+	ended := o.endReason
 	o.mu.Unlock()
 	if ended != nil {
 		return nil, ended
@@ -216,334 +224,345 @@ func (o *Holding) Take(auto bool) (*Handle, error) {
 	return o.Handle(auto), nil
 }
 
-// Decline is called by one that has the holding next, and cannot use it: it is given back.
-func (o *Holding) Decline() { o.Retreat(o.left().until) }
+// Decline gives the holding back. It is called by a caller that has the next turn and cannot use it.
+func (o *Holding) Decline() { o.Retreat(o.readUnanswered().mayRunUntil) }
 
-// pass has another caller have the holding next, after h. It reports false if none has: then it is released.
+// passTurn ends the turn of last, the last handle, and begins the next turn if another caller takes it. Otherwise it
+// reports false, and the holding is released.
 //
-//	h: its contexts have ended
-//	                                   a goroutine that kept one re-enters: it is not h's turn any more, so ErrLost
-//	pass: a new turn
-//	                                   the watchdog ends the holding: Take says so to the next caller, which releases it
+//	last: its contexts have ended
+//	                                   a goroutine that kept a context of last re-enters: ErrLost, because
+//	                                   it is not last's turn any more
+//	passTurn: a new turn
+//	                                   the watchdog ends the holding: Take returns the reason to the next
+//	                                   caller, which releases the holding
 //
-// The count of the handle that ends becomes that of the next, so no other can be the last meanwhile.
-func (o *Holding) pass(h *Handle) bool {
+// The use by last becomes the use by the next caller, so that no other handle can be the last meanwhile.
+func (o *Holding) passTurn(last *Handle) bool {
 	o.mu.Lock()
-	known := o.known != 0
-	if o.count != 1 || o.next != open || o.ended != nil {
+	known := o.finalTurn != 0
+	if o.useCount != 1 || o.succession != successionAllowed || o.endReason != nil {
 		o.mu.Unlock()
 		return false
 	}
-	o.unlink(h)
+	o.unlinkHandle(last)
 	o.turn++
 	o.mu.Unlock()
 	return o.Lease.Of.(Follower).Next(known)
 }
 
-// gone tells a Follower that no caller can have the holding next.
-func (o *Holding) gone() {
+// notifyEnded tells a Follower that no caller can have the next turn.
+func (o *Holding) notifyEnded() {
 	if o.Follows() {
 		o.Lease.Of.(Follower).Gone()
 	}
 }
 
-// Bar has no other caller have the holding as this owner after h, of whose turn something is to be known elsewhere. It
-// reports false if that turn is over, and another may have begun.
+// Bar makes the turn of h the last turn of this owner, because another process is about to learn of the owner. It
+// reports false if the turn is over, and another may have begun.
 func (h *Handle) Bar() bool { return h.Holding.Bar(h.turn) }
 
-// Bar is Handle.Bar for a handle of that turn.
+// Bar is Handle.Bar for any handle of the turn.
 func (o *Holding) Bar(turn int32) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if turn == o.turn {
-		o.known = turn + 1
+		o.finalTurn = turn + 1
 	}
-	return o.known == turn+1
+	return o.finalTurn == turn+1
 }
 
-// Follows reports whether another caller may have the holding next, as far as it is known.
+// Follows reports whether the holding is a Follower's.
 func (o *Holding) Follows() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.next != single
+	return o.succession != successionNever
 }
 
-// BarNext has no other caller have the holding next, as any owner.
+// BarNext forbids a next turn, by any owner.
 func (o *Holding) BarNext() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.next != single {
-		o.next = barred
+	if o.succession != successionNever {
+		o.succession = successionForbidden
 	}
 }
 
-// Turn is which of the callers that follow each other has the handle, or had it.
+// Turn returns the turn in which the handle was made.
 func (h *Handle) Turn() int32 { return h.turn }
 
-// Turn is that of the caller which has the holding.
+// Turn returns the current turn.
 func (o *Holding) Turn() int32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.turn
 }
 
-// Expired is the error of what was granted and cannot be used any more.
+// Expired returns the error of a holding that was granted and cannot be used any more.
 func (o *Holding) Expired() error {
 	return fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", errs.ErrUnavailable,
 		o.Lease.Name)
 }
 
-// Enter counts a re-entry in, in that turn, or says why there is nothing to re-enter. The caller calls Handle or
-// Retreat next.
+// Enter counts a re-entry in that turn, or returns the reason why there is nothing to re-enter. The caller calls Handle
+// or Retreat next.
 func (o *Holding) Enter(turn int32) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if errors.Is(o.ended, errs.ErrLost) {
-		return o.ended // with ErrWrongType, if its key was overwritten
+	if errors.Is(o.endReason, errs.ErrLost) {
+		return o.endReason // with ErrWrongType, if the key was overwritten
 	}
-	if o.ended != nil || o.count == 0 || turn != o.turn {
+	if o.endReason != nil || o.useCount == 0 || turn != o.turn {
 		return errs.ErrLost
 	}
-	o.count++
+	o.useCount++
 	return nil
 }
 
-// Retreat counts out a failed re-entry, or one that has the holding and cannot use it; requests of its acquisition may
-// run until until. If every handle that was there has been released meanwhile, each left the lock to it:
+// Retreat counts out a re-entry that failed, or a caller that has the turn and cannot use it. Requests of its
+// acquisition may run until mayRunUntil. If all other handles have been released meanwhile, Retreat releases the
+// holding, because each of them left that to the re-entry:
 //
-//	re-entry: counted in                    Unlock of the outer hold: one is left, so the lock is kept
-//	re-entry: refused                       no handle is left to release it
-func (o *Holding) Retreat(until time.Time) {
+//	re-entry: counted                       Unlock of the outer hold: a use is left, so nothing is sent
+//	re-entry: refused                       no handle is left to release the lock
+func (o *Holding) Retreat(mayRunUntil time.Time) {
 	o.mu.Lock()
-	o.count--
-	last := o.count == 0
-	if last && o.ended == nil {
-		o.ended = errs.ErrReleased
+	o.useCount--
+	last := o.useCount == 0
+	if last && o.endReason == nil {
+		o.endReason = errs.ErrReleased
 	}
 	o.mu.Unlock()
 	if last {
-		_ = o.of.Engine.Remove(&o.Lease) // lost or not, it is released
-		o.releaseLater(until)
-		o.gone()
+		_ = o.client.Engine.Remove(&o.Lease) // lost or not, it is released
+		o.releaseLater(mayRunUntil)
+		o.notifyEnded()
 	}
 }
 
-// Abandon ends the holding of an acquisition that failed. What its requests may still take, up to until, is released in
-// the background. A zero until means that they take nothing.
-func (o *Holding) Abandon(until time.Time, entry string) {
-	o.leaves(until, entry)
+// Abandon ends the holding of an acquisition that failed. Its requests may be granted until mayRunUntil, and such a
+// grant is released in the background. A zero mayRunUntil means that no request can be granted.
+func (o *Holding) Abandon(mayRunUntil time.Time, queueEntry string) {
+	o.setUnanswered(mayRunUntil, queueEntry)
 	o.End(errs.ErrNotAcquired)
 	o.mu.Lock()
-	o.count = 0
+	o.useCount = 0
 	o.mu.Unlock()
-	if !until.IsZero() {
-		o.releaseLater(until)
+	if !mayRunUntil.IsZero() {
+		o.releaseLater(mayRunUntil)
 	}
 }
 
-// Replaced ends a holding that another owner of this process was to take over. The server may still have it, or may get
-// it until until, and is asked to release that in the background; zero: the other owner has it, or it was lost.
-// Requests of its own that were not answered are waited for in any case:
+// Replaced ends a holding that another owner of this process follows. Until possibleUntil the server may still have the
+// holding under this owner, or give it to this owner, so a release is sent in the background. A zero possibleUntil
+// means that the other owner has the lock, or that it was lost. Requests of this owner without a reply are waited for
+// in any case:
 //
 //	acquire by from, no reply ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ runs: enters from into the queue
 //	transfer from → to, granted … to is released
 //	                                                   from is handed the lock, and has no caller
-func (o *Holding) Replaced(until time.Time) {
-	left := o.left()
-	if left.until.After(until) {
-		until = left.until
+func (o *Holding) Replaced(possibleUntil time.Time) {
+	requests := o.readUnanswered()
+	if requests.mayRunUntil.After(possibleUntil) {
+		possibleUntil = requests.mayRunUntil
 	}
-	o.Abandon(until, left.entry)
+	o.Abandon(possibleUntil, requests.queueEntry)
 }
 
-// Late is called when a request that its caller had given up was granted after all. The grant is given back unless the
-// holding is in use, which it is until its release also past MaxHold and in a closed client, or was left to its lease.
-// While a release is under way a second one could reach the server first; the other would find nothing and say that the
-// holding was lost. So it is made afterwards ("a late reply does not take it from under its release" in
-// internal/contract).
+// Late is called when a request that its caller had given up was granted after all. The grant is given back, except in
+// these cases:
+//
+//   - The holding is in use. It is in use until its release, also past MaxHold and in a closed client.
+//   - It was left to its lease.
+//   - A release is under way. A second release could reach the server first; the release under way would then find
+//     nothing and report a loss. So the second follows it ("a late reply does not take it from under its release" in
+//     internal/contract).
 func (o *Holding) Late() {
 	o.mu.Lock()
-	if o.phase == releasing {
-		o.phase = overtaken
+	if o.phase == phaseReleasing {
+		o.phase = phaseLateGrant
 	}
-	unwanted := o.phase != overtaken && (o.count == 0 && o.phase != dropped || errors.Is(o.ended, errs.ErrLost))
+	unused := o.useCount == 0 && o.phase != phaseLeftToLease
+	unwanted := o.phase != phaseLateGrant && (unused || errors.Is(o.endReason, errs.ErrLost))
 	o.mu.Unlock()
 	if unwanted {
 		o.releaseLater(time.Time{})
 	}
 }
 
-// lost is called by the watchdog when the holding is over. It may be called again: what Close has ended stays with the
-// watchdog until its release, and can be lost before that.
-func (o *Holding) lost(why error) {
-	o.End(why) // first: an Unlock at the same time must know why
+// onLeaseEnd is called by the watchdog when the lease is over. It may be called again: a holding that Close has ended
+// stays with the watchdog until its release, and can be lost before.
+func (o *Holding) onLeaseEnd(reason error) {
+	o.End(reason) // first, because an Unlock at the same time must return the reason
 	if o.Lease.Tell() {
-		o.of.Tell(o.of.Engine.Values(&o.Lease), errs.Event{Kind: errs.EventEnded, Name: o.Lease.Name, Err: why})
+		o.client.Tell(o.client.Engine.Values(&o.Lease), errs.Event{Kind: errs.EventEnded, Name: o.Lease.Name, Err: reason})
 	}
 }
 
-// End ends it and its handles; the first reason counts.
-func (o *Holding) End(why error) {
+// End ends the holding and its handles. Only the first reason counts.
+func (o *Holding) End(reason error) {
 	o.mu.Lock()
-	if o.ended == nil {
-		o.ended = why
+	if o.endReason == nil {
+		o.endReason = reason
 	}
 	var handles []*Handle
-	for h := o.handles; h != nil; h = h.next {
-		handles = append(handles, h)
+	for handle := o.handleList; handle != nil; handle = handle.nextHandle {
+		handles = append(handles, handle)
 	}
 	o.mu.Unlock()
-	for _, h := range handles {
-		h.end(why)
+	for _, handle := range handles {
+		handle.end(reason)
 	}
-	o.gone()
+	o.notifyEnded()
 }
 
-// Why is why it is over, or cannot be used: ErrLost if nothing more is known.
+// Why returns the reason of the holding's end, and ErrLost if no other reason is known.
 func (o *Holding) Why() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ended == nil {
+	if o.endReason == nil {
 		return errs.ErrLost
 	}
-	return o.ended
+	return o.endReason
 }
 
-// Lasts reports whether it holds something, as far as this process knows.
+// Lasts reports whether the owner holds something, as far as this process knows.
 func (o *Holding) Lasts() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.ended == nil && o.count > 0
+	return o.endReason == nil && o.useCount > 0
 }
 
-// Count is how many handles there are that may be released, with acquisitions and re-entries under way.
+// Count returns the number of handles that may be released, and of acquisitions and re-entries under way.
 func (o *Holding) Count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return int(o.count)
+	return int(o.useCount)
 }
 
-// InUse reports whether there is a handle to release. What was dropped stays with the watchdog until its lease is over.
+// InUse reports whether there is a handle to release. A dropped holding is not in use, and stays with the watchdog
+// until its lease is over.
 func (o *Holding) InUse() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.count > 0
+	return o.useCount > 0
 }
 
-// Longest is for how long from now the server may have it, whatever is done.
-func (o *Holding) Longest() time.Duration { return o.of.Engine.Longest(&o.Lease, 0) }
+// Longest returns for how long from now the server may have the holding, whatever is done.
+func (o *Holding) Longest() time.Duration { return o.client.Engine.Longest(&o.Lease, 0) }
 
-// Until is the instant until which it is safe to act.
-func (o *Holding) Until() time.Time { return o.of.Engine.Until(&o.Lease) }
+// Until returns the instant until which it is safe to act.
+func (o *Holding) Until() time.Time { return o.client.Engine.Until(&o.Lease) }
 
-// Handle is one acquisition or re-entry, as the watchdog knows it. It must not refer to the value that the user has.
+// Handle is one acquisition or re-entry, as the watchdog knows it. It must not refer to the user's value.
 type Handle struct {
 	Life
 	Once    // the release
 	Holding *Holding
 	Began   time.Duration // after Session.Base
 
-	next    *Handle // the holding's next; guarded by its mu
-	hook    atomic.Pointer[func(*Handle)]
-	turn    int32 // of the holding, when it was made
-	auto    bool
-	counted bool // among those that a client's Close waits for; guarded by Once.mu
+	nextHandle *Handle // in Holding.handleList; guarded by Holding.mu
+	onEnd      atomic.Pointer[func(*Handle)]
+	turn       int32 // the turn of the holding when the handle was made
+	autoRenew  bool  // the lease is renewed for this handle
+	inFlight   bool  // counted among the holds for which a client's Close waits; guarded by Once.mu
 }
 
-// OnEnd has f called when the handle is over; at once if it is over already. f must not block. There is one f.
-func (h *Handle) OnEnd(f *func(*Handle)) {
-	h.hook.Store(f)
-	if h.Err() != nil { // before it was there
-		(*f)(h)
+// OnEnd has callback called when the handle is over; at once if it is over already. callback must not block. There is
+// one callback.
+func (h *Handle) OnEnd(callback *func(*Handle)) {
+	h.onEnd.Store(callback)
+	if h.Err() != nil { // the handle ended before the Store
+		(*callback)(h)
 	}
 }
 
-// end ends the handle and its contexts; the first reason counts.
-func (h *Handle) end(why error) {
-	h.Life.End(why)
-	if f := h.hook.Load(); f != nil {
-		(*f)(h)
+// end ends the handle and its contexts. Only the first reason counts.
+func (h *Handle) end(reason error) {
+	h.Life.End(reason)
+	if callback := h.onEnd.Load(); callback != nil {
+		(*callback)(h)
 	}
-	if errors.Is(why, errs.ErrLost) { // nothing is held that Close could wait for, whatever ended it before
-		h.uncount()
+	if errors.Is(reason, errs.ErrLost) { // after a loss Close has no release to wait for, whatever ended the handle before
+		h.leaveInFlight()
 	}
 }
 
-// uncount has Close wait for this handle no longer.
-func (h *Handle) uncount() {
+// leaveInFlight makes Close wait for this handle no longer.
+func (h *Handle) leaveInFlight() {
 	h.Once.mu.Lock()
-	counted := h.counted
-	h.counted = false
+	counted := h.inFlight
+	h.inFlight = false
 	h.Once.mu.Unlock()
 	if counted {
-		h.Holding.of.Leave()
+		h.Holding.client.Leave()
 	}
 }
 
-// Manual has the lease no longer renewed for this handle.
+// Manual ends the renewal of the lease for this handle.
 func (h *Handle) Manual() {
-	if h.auto {
-		h.auto = false
-		h.Holding.of.Engine.Manual(&h.Holding.Lease)
+	if h.autoRenew {
+		h.autoRenew = false
+		h.Holding.client.Engine.Manual(&h.Holding.Lease)
 	}
 }
 
-// Dropped is called by a cleanup of the garbage collector, when nothing can reach what the user had of the handle any
-// more, nor one of its contexts, and it was not released. The handle still learns of its end: a caller may wait for its
-// Done. A line is logged only for a handle that was renewed and lasted: one that was never renewed may be left to its
-// lease on purpose.
+// Dropped is called by a cleanup of the garbage collector when no program can reach the user's value of the handle any
+// more, nor one of its contexts, and the handle was not released. The handle's end is still reported: a caller may wait
+// for its Done. A line is logged only for a handle that was renewed and lasted: a handle that was never renewed may be
+// left to its lease on purpose.
 //
 // Nothing here runs the garbage collector. An idle process finds forgotten handles within the runtime's two minutes. A
-// runtime.GC of ours for every handle that is a minute old would go through the whole heap of every idle leader each
-// time, for a mistake that most programs do not make, and that the log then names.
+// runtime.GC of ours for every handle that is a minute old would scan the whole heap of every idle leader each time,
+// for a mistake that most programs do not make, and that the log then names.
 func (h *Handle) Dropped() {
-	o := h.Holding
-	renewed := h.auto && h.Err() == nil
+	holding := h.Holding
+	renewed := h.autoRenew && h.Err() == nil
 	h.Manual()
-	o.mu.Lock()
-	o.count--
-	if o.count == 0 {
-		o.phase = dropped
+	holding.mu.Lock()
+	holding.useCount--
+	if holding.useCount == 0 {
+		holding.phase = phaseLeftToLease
 	}
-	o.mu.Unlock()
-	h.uncount() // Close need not wait for a release that cannot come
+	holding.mu.Unlock()
+	h.leaveInFlight() // Close need not wait for a release that cannot come
 	if !renewed {
 		return
 	}
-	args := []any{"name", o.Lease.Name, "owner", o.Lease.Called()}
-	if label := o.Lease.Of.(Resource).Label(); label != "" {
+	args := []any{"name", holding.Lease.Name, "owner", holding.Lease.Called()}
+	if label := holding.Lease.Of.(Resource).Label(); label != "" {
 		args = append(args, "label", label)
 	}
-	o.of.Logger.Warn(fmt.Sprintf("redlatch: a %s was dropped without %s; it is no longer renewed", o.of.Noun, o.of.Verb),
-		args...)
+	holding.client.Logger.Warn(fmt.Sprintf("redlatch: a %s was dropped without %s; it is no longer renewed",
+		holding.client.Noun, holding.client.Verb), args...)
 }
 
-// Extend makes the lease last for at least d from now. nil: confirmed by the server.
-func (h *Handle) Extend(ctx context.Context, d time.Duration) error {
-	o := h.Holding
-	if err := CheckRange("extension", d, MinLease); err != nil {
-		return o.of.Error(err)
+// Extend makes the lease last for at least extension from now. A nil error means that the server has confirmed.
+func (h *Handle) Extend(ctx context.Context, extension time.Duration) error {
+	holding := h.Holding
+	if err := CheckRange("extension", extension, MinLease); err != nil {
+		return holding.client.Error(err)
 	}
-	why := h.Err()
-	if why == nil {
-		ctx, cancel := o.of.Bounded(ctx)
+	reason := h.Err()
+	if reason == nil {
+		ctx, cancel := holding.client.Bounded(ctx)
 		defer cancel()
-		h.Bar() // who is next was promised nothing of d
+		h.Bar() // a caller with the next turn was not promised the extension
 		var confirmed bool
-		confirmed, why = o.of.Engine.Extend(ctx, &o.Lease, d)
+		confirmed, reason = holding.client.Engine.Extend(ctx, &holding.Lease, extension)
 		switch {
 		case confirmed:
 			return nil
-		case why == nil:
-			why = o.Why()
-		case !errors.Is(why, errs.ErrLost):
-			return o.of.Error(why)
+		case reason == nil:
+			reason = holding.Why()
+		case !errors.Is(reason, errs.ErrLost):
+			return holding.client.Error(reason)
 		}
 	}
-	return o.of.Error(fmt.Errorf("extend %q: %w", o.Lease.Name, why))
+	return holding.client.Error(fmt.Errorf("extend %q: %w", holding.Lease.Name, reason))
 }
 
-// failed is the error of a release.
-func (c *Handles) failed(name string, why error) error {
-	return c.Error(fmt.Errorf("%s %q: %w", strings.ToLower(c.Verb), name, why))
+// releaseError returns the error of a release.
+func (c *Handles) releaseError(name string, reason error) error {
+	return c.Error(fmt.Errorf("%s %q: %w", strings.ToLower(c.Verb), name, reason))
 }

@@ -8,30 +8,30 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Inflight counts what a client's Close waits for: calls under way, and holds that are neither released nor lost. The
-// zero value is open and empty.
+// Inflight counts the calls under way, and the holds that are neither released nor lost. A client's Close waits for
+// them. The zero value is open and empty.
 type Inflight struct {
-	hub context.Context // the context of the client's hub: after its end Enter fails. Set before use; nil: none
+	hub context.Context // the context of the client's hub: after its end Enter fails. Set before use; may be nil
 
 	mu      sync.Mutex
 	closed  atomic.Bool // written under mu
-	n       int
+	count   int
 	drained chan struct{} // made by close, closed when n reaches 0
 }
 
-// Enter counts one in, or returns errs.ErrClosed; Leave counts it out.
+// Enter counts a call or hold, or returns errs.ErrClosed. Leave counts it out.
 func (f *Inflight) Enter() error {
-	if !f.IfOpen(func() { f.n++ }) {
+	if !f.IfOpen(func() { f.count++ }) {
 		return errs.ErrClosed
 	}
 	return nil
 }
 
-// Leave counts one out.
+// Leave counts a call or hold out.
 func (f *Inflight) Leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.n--; f.n == 0 && f.drained != nil {
+	if f.count--; f.count == 0 && f.drained != nil {
 		close(f.drained)
 		f.drained = nil
 	}
@@ -53,18 +53,19 @@ func (f *Inflight) IfOpen(do func()) bool {
 // the claims that the process answers by itself.
 func (f *Inflight) Closed() bool { return f.closed.Load() || f.hub != nil && f.hub.Err() != nil }
 
-// Join counts one in, also after Close or the hub's end, because a release is still sent then. Leave counts it out.
+// Join counts a call or hold, also after Close or the hub's end, because a release is still sent then. Leave counts it
+// out.
 func (f *Inflight) Join() {
 	f.mu.Lock()
-	f.n++
+	f.count++
 	f.mu.Unlock()
 }
 
-// Count returns how many are in.
+// Count returns the number of calls and holds.
 func (f *Inflight) Count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.n
+	return f.count
 }
 
 // close refuses Enter from now on, and returns a channel that is closed when all have left. It is called once.
@@ -72,11 +73,11 @@ func (f *Inflight) close() (drained <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed.Store(true)
-	c := make(chan struct{})
-	if f.n == 0 {
-		close(c)
+	channel := make(chan struct{})
+	if f.count == 0 {
+		close(channel)
 	} else {
-		f.drained = c
+		f.drained = channel
 	}
-	return c
+	return channel
 }

@@ -6,49 +6,49 @@ import (
 	"time"
 )
 
-// Life is the public side of one handle of a lease: whether it lasts, why it ended, and the contexts that end with it.
-// The zero value lasts. It is safe for concurrent use.
+// Life is the state of one handle of a lease that its user sees: whether it lasts, the reason of its end, and the
+// contexts that end with it. The zero value lasts. It is safe for concurrent use.
 type Life struct {
-	mu       sync.Mutex
-	why      error
-	done     chan struct{}                // made when first asked for
-	contexts map[<-chan struct{}]*derived // made when first needed; see Context
+	mu        sync.Mutex
+	endReason error
+	done      chan struct{}                      // made by the first call of Done
+	contexts  map[<-chan struct{}]*sharedContext // made when first needed; see Context
 }
 
-// derived is a context that ends with a life, and with all parents of one Done channel.
-type derived struct {
+// sharedContext is a context that ends with a life, and with all parents that have the same Done channel.
+type sharedContext struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	stopAfter func() bool // stops the function that runs at ctx's own end; nil if ctx has no end of its own
 }
 
-// End ends the life and its contexts, with why as their cause. The first reason counts.
-func (l *Life) End(why error) {
+// End ends the life and its contexts, with reason as their cause. Only the first call counts.
+func (l *Life) End(reason error) {
 	l.mu.Lock()
-	if l.why != nil {
+	if l.endReason != nil {
 		l.mu.Unlock()
 		return
 	}
-	l.why = why
+	l.endReason = reason
 	if l.done != nil {
 		close(l.done)
 	}
 	contexts := l.contexts
 	l.contexts = nil
 	l.mu.Unlock()
-	for _, s := range contexts {
-		if s.stopAfter != nil {
-			s.stopAfter()
+	for _, shared := range contexts {
+		if shared.stopAfter != nil {
+			shared.stopAfter()
 		}
-		s.cancel(why)
+		shared.cancel(reason)
 	}
 }
 
-// Err returns why the life is over, nil while it lasts.
+// Err returns the reason of the life's end, and nil while it lasts.
 func (l *Life) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.why
+	return l.endReason
 }
 
 // Done returns a channel that is closed when the life is over.
@@ -57,7 +57,7 @@ func (l *Life) Done() <-chan struct{} {
 	defer l.mu.Unlock()
 	if l.done == nil {
 		l.done = make(chan struct{})
-		if l.why != nil {
+		if l.endReason != nil {
 			close(l.done)
 		}
 	}
@@ -72,58 +72,58 @@ func (l *Life) Done() <-chan struct{} {
 func (l *Life) Context(parent context.Context) context.Context {
 	done := parent.Done()
 	l.mu.Lock()
-	s := l.contexts[done]
+	shared := l.contexts[done]
 	l.mu.Unlock()
-	if s != nil {
-		return &lasting{s.ctx, parent, l}
+	if shared != nil {
+		return &valueContext{shared.ctx, parent, l}
 	}
 	base := parent
 	if done == nil {
 		base = context.Background() // the values of one parent must not be kept for all
 	}
-	s = &derived{}
-	s.ctx, s.cancel = context.WithCancelCause(base) // not under mu: parent may be code outside this library
+	shared = &sharedContext{}
+	shared.ctx, shared.cancel = context.WithCancelCause(base) // not under mu: parent may be code outside this library
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.why != nil {
-		s.cancel(l.why)
-		return &lasting{s.ctx, parent, l}
+	if l.endReason != nil {
+		shared.cancel(l.endReason)
+		return &valueContext{shared.ctx, parent, l}
 	}
 	if other := l.contexts[done]; other != nil {
-		s.cancel(nil)
-		return &lasting{other.ctx, parent, l}
+		shared.cancel(nil)
+		return &valueContext{other.ctx, parent, l}
 	}
 	if l.contexts == nil {
-		l.contexts = map[<-chan struct{}]*derived{}
+		l.contexts = map[<-chan struct{}]*sharedContext{}
 	}
-	own := s.ctx.Done() // the channel of contexts derived from s.ctx, which end with this life already
-	l.contexts[done], l.contexts[own] = s, s
+	own := shared.ctx.Done() // the channel of contexts derived from s.ctx, which end with this life already
+	l.contexts[done], l.contexts[own] = shared, shared
 	if done != nil { // a long life may see many short parents: forget them as they end
-		s.stopAfter = context.AfterFunc(s.ctx, func() {
+		shared.stopAfter = context.AfterFunc(shared.ctx, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			delete(l.contexts, done)
 			delete(l.contexts, own)
 		})
 	}
-	return &lasting{s.ctx, parent, l}
+	return &valueContext{shared.ctx, parent, l}
 }
 
-// lasting is a shared context with the values of one of its parents.
-type lasting struct {
+// valueContext is a shared context with the values of one of its parents.
+type valueContext struct {
 	context.Context
 	parent context.Context
 	life   *Life
 }
 
-func (x *lasting) Deadline() (time.Time, bool) { return x.parent.Deadline() }
+func (x *valueContext) Deadline() (time.Time, bool) { return x.parent.Deadline() }
 
 // Value asks the shared context only for the keys of package context itself, which lead to the children and to the
 // cause. The other values of the shared context are those of its first parent, so all other keys go to x's own parent.
 // Value asks only one of the two: lives nest, as re-entries do, and each level would otherwise double the cost of a
 // look-up.
-func (x *lasting) Value(key any) any {
-	if bare.Value(key) != nil {
+func (x *valueContext) Value(key any) any {
+	if bareContext.Value(key) != nil {
 		return x.Context.Value(key)
 	}
 	if key == (lifeKey{x.life}) {
@@ -132,8 +132,8 @@ func (x *lasting) Value(key any) any {
 	return x.parent.Value(key)
 }
 
-// bare is a cancelled context without values. A key under which it has a value is a key of package context.
-var bare = func() context.Context {
+// bareContext is a cancelled context without values. A key under which it has a value is a key of package context.
+var bareContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
@@ -142,5 +142,5 @@ var bare = func() context.Context {
 // lifeKey is the key by which a context says that it ends with a life, also where its other values are hidden.
 type lifeKey struct{ of *Life }
 
-// ends reports whether ctx ends with the life.
-func (l *Life) ends(ctx context.Context) bool { return ctx.Value(lifeKey{l}) != nil }
+// endsContext reports whether ctx ends with the life.
+func (l *Life) endsContext(ctx context.Context) bool { return ctx.Value(lifeKey{l}) != nil }

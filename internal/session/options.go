@@ -18,7 +18,7 @@ const (
 	MinCallTimeout = time.Millisecond
 	// MaxDuration bounds every duration sent to the server.
 	MaxDuration = 100 * 365 * 24 * time.Hour
-	// DefaultHeartbeat is of rlock, and of what is made of it.
+	// DefaultHeartbeat is the default of rlock, and of the packages that are built on rlock.
 	DefaultHeartbeat = time.Second
 )
 
@@ -37,7 +37,7 @@ type Options struct {
 	Observer        errs.Observer
 }
 
-// check refuses what is out of bounds, and fills in the defaults.
+// check refuses options out of bounds, and fills in the defaults.
 func (o *Options) check() error {
 	// Names with the prefix must be able to be valid: see keyname.Check for braces.
 	if err := keyname.Check(o.KeyPrefix + "x"); err != nil {
@@ -83,11 +83,12 @@ type Duration struct {
 
 // Check fills in the defaults, and refuses the first duration that is out of its bounds.
 func Check(durations ...Duration) error {
-	for _, d := range durations {
-		if *d.Value == 0 {
-			*d.Value = d.Default
-		} else if *d.Value < d.Least || *d.Value > d.Most {
-			return errs.InvalidOption(d.Name, *d.Value, fmt.Sprintf("0 (the default), or %v to %v", d.Least, d.Most))
+	for _, option := range durations {
+		if *option.Value == 0 {
+			*option.Value = option.Default
+		} else if *option.Value < option.Least || *option.Value > option.Most {
+			return errs.InvalidOption(option.Name, *option.Value,
+				fmt.Sprintf("0 (the default), or %v to %v", option.Least, option.Most))
 		}
 	}
 	return nil
@@ -100,12 +101,12 @@ func CheckHeartbeat(heartbeat *time.Duration) error {
 }
 
 // CheckWait refuses a waitTime that is negative or too long.
-func CheckWait(d time.Duration) error { return CheckRange("waitTime", d, 0) }
+func CheckWait(duration time.Duration) error { return CheckRange("waitTime", duration, 0) }
 
 // CheckLease refuses a leaseTime that is out of bounds. 0 is a lease that is renewed.
-func CheckLease(d time.Duration) error {
-	if d != 0 && (d < MinLease || d > MaxDuration) {
-		return errs.InvalidOption("leaseTime", d, fmt.Sprintf("0 (renewed) or %v to %v", MinLease, MaxDuration))
+func CheckLease(duration time.Duration) error {
+	if duration != 0 && (duration < MinLease || duration > MaxDuration) {
+		return errs.InvalidOption("leaseTime", duration, fmt.Sprintf("0 (renewed) or %v to %v", MinLease, MaxDuration))
 	}
 	return nil
 }
@@ -121,22 +122,22 @@ func CheckLabel(field, text string) error {
 	return nil
 }
 
-// CheckProcess refuses what is too long to say who a process is, and fills in the default, "host:pid".
-func CheckProcess(who *string) error {
-	if *who == "" {
+// CheckProcess refuses a process name that is too long, and fills in the default, "host:pid".
+func CheckProcess(process *string) error {
+	if *process == "" {
 		host, err := os.Hostname()
 		if err != nil {
 			host = "unknown"
 		}
-		*who = host + ":" + strconv.Itoa(os.Getpid())
+		*process = host + ":" + strconv.Itoa(os.Getpid())
 	}
-	return CheckLabel("Process", *who)
+	return CheckLabel("Process", *process)
 }
 
 // CheckNumber refuses a number that is out of its bounds.
-func CheckNumber(field string, n, least, most int64) error {
-	if n < least || n > most {
-		return errs.InvalidOption(field, n, fmt.Sprintf("%d to %d", least, most))
+func CheckNumber(field string, number, least, most int64) error {
+	if number < least || number > most {
+		return errs.InvalidOption(field, number, fmt.Sprintf("%d to %d", least, most))
 	}
 	return nil
 }
@@ -150,9 +151,9 @@ func CheckTTL(ttl time.Duration) error {
 }
 
 // CheckRange refuses an argument that is less than least or more than MaxDuration.
-func CheckRange(field string, d, least time.Duration) error {
-	if d < least || d > MaxDuration {
-		return errs.InvalidOption(field, d, fmt.Sprintf("%v to %v", least, MaxDuration))
+func CheckRange(field string, duration, least time.Duration) error {
+	if duration < least || duration > MaxDuration {
+		return errs.InvalidOption(field, duration, fmt.Sprintf("%v to %v", least, MaxDuration))
 	}
 	return nil
 }

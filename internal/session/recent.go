@@ -8,34 +8,35 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// The error of a call that gave up names those who hold what it waited for. That is for people, so it is asked for only
-// after a wait that took so long that a call more is no matter.
+// The error of a call that gave up names the holders. The names are for people, so they are looked up only after a wait
+// that was so long that another call does not matter.
 const (
-	// NamedAfter is how long a call has waited at least whose error names the holders.
+	// NamedAfter is the shortest wait after which the error of a call names the holders.
 	NamedAfter = 100 * time.Millisecond
-	// NamedWithin bounds how much later it returns for that.
+	// NamedWithin bounds how much later the call returns for the look-up.
 	NamedWithin = 20 * time.Millisecond
-	// MostNamed is how many holders an error has at most.
+	// MostNamed is the maximum number of holders in an error.
 	MostNamed = errs.MostHolders
-	// recent is how long an answer serves those that ask after it.
-	recent = 100 * time.Millisecond
+	// reuseFor is how long a look-up serves later calls.
+	reuseFor = 100 * time.Millisecond
 )
 
-// Holders has those who hold a thing looked up, for the errors of calls that gave up. Calls for one thing share a
-// look-up, and what it found serves those that come within 100 ms of its end: however many callers of a process give
-// up, they send ten in a second at most. The zero value is ready.
+// Holders looks up the holders of a key, for the errors of calls that gave up. Calls for one key share a look-up, and
+// its result serves the calls within 100 ms of its end. So the process sends ten look-ups of a key in a second at most,
+// however many of its calls give up. The zero value is ready.
 type Holders[H any] struct {
-	mu sync.Mutex
-	of map[string]*lookUp[H]
+	mu      sync.Mutex
+	lookUps map[string]*holderLookUp[H]
 }
 
-type lookUp[H any] struct {
+type holderLookUp[H any] struct {
 	done  chan struct{}
-	found []H // after done
+	found []H // read after done is closed
 }
 
-// Of returns what ask finds, which has NamedWithin for it, whether or not ctx has ended; nil if the call has not waited
-// for NamedAfter, or if it was cancelled: then no one waits for its error.
+// Of returns the holders that ask finds. ask has NamedWithin for it, whether or not ctx has ended. Of returns nil if
+// the call has waited for less than NamedAfter. It also returns nil if the call was cancelled, because its error is
+// then not read.
 func (s *Holders[H]) Of(ctx context.Context, key string, waited time.Duration,
 	ask func(ctx context.Context) []H) []H {
 	if waited < NamedAfter || ctx.Err() == context.Canceled {
@@ -44,28 +45,28 @@ func (s *Holders[H]) Of(ctx context.Context, key string, waited time.Duration,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), NamedWithin)
 	defer cancel()
 	s.mu.Lock()
-	x := s.of[key]
-	if x != nil {
+	lookUp := s.lookUps[key]
+	if lookUp != nil {
 		s.mu.Unlock()
 		select {
-		case <-x.done:
-			return x.found
-		case <-ctx.Done(): // the other began its look-up at the same time
+		case <-lookUp.done:
+			return lookUp.found
+		case <-ctx.Done(): // the other call began its look-up at the same time
 			return nil
 		}
 	}
-	x = &lookUp[H]{done: make(chan struct{})}
-	if s.of == nil {
-		s.of = map[string]*lookUp[H]{}
+	lookUp = &holderLookUp[H]{done: make(chan struct{})}
+	if s.lookUps == nil {
+		s.lookUps = map[string]*holderLookUp[H]{}
 	}
-	s.of[key] = x
+	s.lookUps[key] = lookUp
 	s.mu.Unlock()
-	defer time.AfterFunc(recent, func() {
+	defer time.AfterFunc(reuseFor, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.of, key)
+		delete(s.lookUps, key)
 	})
-	defer close(x.done)
-	x.found = ask(ctx)
-	return x.found
+	defer close(lookUp.done)
+	lookUp.found = ask(ctx)
+	return lookUp.found
 }

@@ -13,225 +13,225 @@ import (
 )
 
 // Retrier finishes releases in the background: of requests of unknown outcome whose acquisition gave up, and of holds
-// whose Unlock was not confirmed in time. However many releases are pending, it uses at most retryWorkers goroutines,
-// because most releases are pending when the server is down. The releases are tried in the order in which they are due.
-// Otherwise, under overload, a release could wait until its lease is over while newer ones are tried. Only a kicked
-// release goes before all others, because something stays taken without an owner until it has been sent.
+// whose Unlock was not confirmed in time.
 //
-// Releases that can be made together are made by one call at a time: a release that comes while the call is under way
-// goes with the next. A caller that gives up returns at once, and does not wait for its release. With a call for each
-// caller that leaves, a crowd whose patience is shorter than the queue leaves faster than the releases are made. Its
-// entries fill the queues on the server, stand before the living waiters, and are handed the lock
+//   - However many releases are pending, it uses at most retryWorkers goroutines, because most releases are pending
+//     when the server is down.
+//   - The releases are sent in the order in which they are due. Otherwise, under overload, a release could wait until
+//     its lease is over while newer releases are sent. Only an expedited release goes first, because a lock or permit
+//     stays taken without a user until it has been sent.
+//   - Releases that can be sent together share a call, and there is one such call at a time: a release that comes while
+//     the call is under way goes with the next.
+//
+// A caller that gives up returns at once, and does not wait for its release. With a call for each caller that leaves, a
+// crowd whose patience is shorter than the queue would leave faster than the releases are sent. Its entries would fill
+// the queues on the server, stand before the entries of living waiters, and be handed the lock
 // (TestRetrier_Batch_KeepsUpWithLeavers).
 type Retrier struct {
-	mu      sync.Mutex
-	pending lease.Heap[*Pending]
-	workers int
-	busy    map[*Pending]struct{} // being tried right now
-	owners  map[string]*Pending   // pending or busy, by owner
-	calls   map[any]*together     // under way, of releases that can be made together
-	idle    chan struct{}         // closed while nothing is pending or under way
-	sleeps  time.Time             // until when one worker sleeps for the next release; zero: none sleeps
-	wake    chan struct{}
-	ctx     context.Context
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
+	mu         sync.Mutex
+	queue      lease.Heap[*Pending] // releases that no worker sends at the moment, the next due first
+	workers    int
+	inFlight   map[*Pending]struct{} // releases that a worker is sending
+	owners     map[string]*Pending   // all pending releases, by owner
+	batches    map[any]*batchState   // batches with a call under way, by BatchKey
+	idle       chan struct{}         // closed while there is no pending release
+	sleepUntil time.Time             // one worker sleeps until then; zero: no worker sleeps
+	wake       chan struct{}
+	ctx        context.Context
+	cancel     context.CancelFunc
+	wg         sync.WaitGroup
 }
 
 // Pending is one pending release: the server has not confirmed it.
 type Pending struct {
 	// Name is the name of the released object, as the caller gave it.
 	Name string
-	// Owner is the owner of the release, for Kick; "": it has no owner. An owner has one pending release at most.
+	// Owner is the owner of the release, for Kick; "": without an owner. An owner has one pending release at most.
 	Owner string
-	// Release tries once. nil: answered.
+	// Release sends the release once. A nil error means that it was answered.
 	Release func(ctx context.Context) error
-	// BatchKey, if it is not nil, is equal for all releases that one call of ReleaseAll can make, of whichever release. Of
-	// is this release's part of the argument.
+	// BatchKey, if it is not nil, is equal for all releases that one call of ReleaseAll can send. Of is this release's
+	// element of the argument. ReleaseAll is that of any of the releases.
 	BatchKey   any
 	Of         *Holding
 	ReleaseAll func(ctx context.Context, all []*Holding) error
-	// After: the answer to a try that was sent before this instant is not final, because an acquire that was sent earlier
-	// may still run, after the release has.
+	// After is the earliest instant of a final attempt. A reply to an earlier attempt is not final, because an acquire
+	// that was sent earlier may still run after the release has.
 	After time.Time
-	// Until is when the lease is over in any case. Then nothing needs a release any more.
+	// Until is the instant at which the lease is over in any case. The release is not sent after it.
 	Until time.Time
 
-	trying
+	// The progress. Guarded by Retrier.mu.
+	nextTryAt    time.Time
+	failedTries  int           // failed attempts in a row
+	earlyReplies int           // replies that were not final
+	sendAgain    bool          // a new attempt follows the attempt under way
+	expedited    bool          // it goes before other releases, and does not wait for the call of its batch
+	waitsForCall bool          // it waits for the call of its batch
+	firstTryDone chan struct{} // closed after an attempt; made when a caller waits for the first
+	heapIndex    int           // in Retrier.queue
 }
 
-// trying is how far a pending release has come. Guarded by Retrier.mu.
-type trying struct {
-	next    time.Time
-	tries   int           // failed tries in a row
-	answers int           // answers that were not final
-	again   bool          // a new try follows the try under way
-	kicked  bool          // it goes before others, and does not wait for the call of its batch
-	parked  bool          // waiting for the call of its batch
-	tried   chan struct{} // closed after a try; made when a caller waits for the first
-	index   int           // in Retrier.pending
+// batchState are the calls under way of releases that can be sent together.
+type batchState struct {
+	callsInFlight int
+	waiting       []*Pending // releases that wait for the calls
 }
 
-// together is the calls under way of releases that can be made together.
-type together struct {
-	calls  int
-	parked []*Pending // waiting for the calls
-}
-
-// Before orders the pending releases by their next tries, those that were kicked first.
+// Before orders the pending releases by their next attempts, expedited releases first.
 func (p *Pending) Before(other *Pending) bool {
-	if p.kicked != other.kicked {
-		return p.kicked
+	if p.expedited != other.expedited {
+		return p.expedited
 	}
-	return p.next.Before(other.next)
+	return p.nextTryAt.Before(other.nextTryAt)
 }
 
-// SetIndex notes the place among the pending releases.
-func (p *Pending) SetIndex(index int) { p.index = index }
+// SetIndex records the index in Retrier.queue.
+func (p *Pending) SetIndex(index int) { p.heapIndex = index }
 
 const (
 	retryWorkers = 32
-	mostTogether = 256 // releases that are made together
+	maxBatchSize = 256 // releases in one call
 )
 
-// soonAgain is when a release whose answer is not final is sent again first. Each pause is four times as long as the
-// one before, so what was granted to a caller that had left is given back when it has been there for three times as
-// long as its request was under way at most.
-const soonAgain = 2 * time.Millisecond
+// firstResendIn is the first pause after a reply that is not final. Each further pause is four times as long. So a
+// grant to a caller that had left is released at the latest after three times the time that its request was under way.
+const firstResendIn = 2 * time.Millisecond
 
 // NewRetrier returns an idle retrier.
 func NewRetrier() *Retrier {
-	r := &Retrier{busy: map[*Pending]struct{}{}, owners: map[string]*Pending{}, calls: map[any]*together{},
+	retrier := &Retrier{inFlight: map[*Pending]struct{}{}, owners: map[string]*Pending{}, batches: map[any]*batchState{},
 		idle: make(chan struct{}), wake: make(chan struct{}, 1)}
-	close(r.idle)
-	r.ctx, r.cancel = context.WithCancel(context.Background())
-	return r
+	close(retrier.idle)
+	retrier.ctx, retrier.cancel = context.WithCancel(context.Background())
+	return retrier
 }
 
-// Add adds a pending release, and has it tried at once. If one of that owner is pending, that goes on for as long as
-// both would. After Stop it does nothing.
-func (r *Retrier) Add(p *Pending) {
+// Add adds a pending release, and sends it at once. If the owner has a pending release already, that one is sent again
+// instead, and lasts until the later of both ends. After Stop Add does nothing.
+func (r *Retrier) Add(pending *Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() != nil {
 		return
 	}
-	if other := r.owners[p.Owner]; other != nil {
-		if p.After.After(other.After) {
-			other.After = p.After
+	if other := r.owners[pending.Owner]; other != nil {
+		if pending.After.After(other.After) {
+			other.After = pending.After
 		}
-		if p.Until.After(other.Until) {
-			other.Until = p.Until
+		if pending.Until.After(other.Until) {
+			other.Until = pending.Until
 		}
-		r.hasten(other)
+		r.sendNow(other)
 		return
 	}
-	if len(r.pending) == 0 && r.workers == 0 {
+	if len(r.queue) == 0 && r.workers == 0 {
 		r.idle = make(chan struct{})
 	}
-	if p.Owner != "" {
-		r.owners[p.Owner] = p
+	if pending.Owner != "" {
+		r.owners[pending.Owner] = pending
 	}
-	r.tryNow(p)
+	r.scheduleNow(pending)
 }
 
-// tryNow has a release tried at once, or with the next call of its batch. Called with mu held.
-func (r *Retrier) tryNow(p *Pending) {
-	p.next = time.Now()
-	if r.park(p) {
+// scheduleNow makes a release due at once, or adds it to the next call of its batch. Called with mu held.
+func (r *Retrier) scheduleNow(pending *Pending) {
+	pending.nextTryAt = time.Now()
+	if r.waitForCall(pending) {
 		return
 	}
-	if !r.push(p) {
-		r.hire()
+	if !r.enqueue(pending) {
+		r.startWorker()
 	}
 }
 
-// Kick has the pending release of an owner, if there is one, sent now, because the owner was just granted something, or
-// put into a queue. Otherwise that would be found when the release is next tried. A caller that is about to add a
-// release does not kick, because a release that is added is sent after this.
+// Kick sends the pending release of an owner now, if there is one, because the owner was just granted a lock or permit,
+// or put into a queue. Otherwise the grant would last until the next attempt. A caller that is about to add a release
+// need not call Kick, because a release that is added is sent after this.
 func (r *Retrier) Kick(owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p := r.owners[owner]; p != nil && r.ctx.Err() == nil {
-		r.expedite(p)
+	if pending := r.owners[owner]; pending != nil && r.ctx.Err() == nil {
+		r.expedite(pending)
 	}
 }
 
-// Await waits until the pending release of an owner, if there is one, has been tried for the first time, for d at most.
-func (r *Retrier) Await(owner string, d time.Duration) {
+// Await waits for the first attempt of an owner's pending release, if there is one, for limit at most.
+func (r *Retrier) Await(owner string, limit time.Duration) {
 	r.mu.Lock()
-	p := r.owners[owner]
-	if p == nil || p.tries > 0 || p.answers > 0 {
+	pending := r.owners[owner]
+	if pending == nil || pending.failedTries > 0 || pending.earlyReplies > 0 {
 		r.mu.Unlock()
 		return
 	}
-	if p.tried == nil {
-		p.tried = make(chan struct{})
+	if pending.firstTryDone == nil {
+		pending.firstTryDone = make(chan struct{})
 	}
-	tried := p.tried
+	tried := pending.firstTryDone
 	r.mu.Unlock()
-	t := time.NewTimer(d)
-	defer t.Stop()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	select {
 	case <-tried:
-	case <-t.C:
+	case <-timer.C:
 	case <-r.ctx.Done():
 	}
 }
 
-// expedite is called with mu held.
-func (r *Retrier) expedite(p *Pending) {
-	p.kicked = true
-	if p.parked {
-		calls := r.calls[p.BatchKey]
-		calls.parked = slices.DeleteFunc(calls.parked, func(other *Pending) bool { return other == p })
-		p.parked = false
-		r.tryNow(p)
+// expedite sends a pending release now, before others. Called with mu held.
+func (r *Retrier) expedite(pending *Pending) {
+	pending.expedited = true
+	if pending.waitsForCall {
+		batch := r.batches[pending.BatchKey]
+		batch.waiting = slices.DeleteFunc(batch.waiting, func(other *Pending) bool { return other == pending })
+		pending.waitsForCall = false
+		r.scheduleNow(pending)
 		return
 	}
-	r.hasten(p)
+	r.sendNow(pending)
 }
 
-// hasten has a pending release sent now. Called with mu held.
-func (r *Retrier) hasten(p *Pending) {
-	if _, busy := r.busy[p]; busy {
-		p.again = true
-	} else if !p.parked {
-		heap.Remove(&r.pending, p.index)
-		r.tryNow(p)
+// sendNow sends a pending release now, or again if it is under way. Called with mu held.
+func (r *Retrier) sendNow(pending *Pending) {
+	if _, busy := r.inFlight[pending]; busy {
+		pending.sendAgain = true
+	} else if !pending.waitsForCall {
+		heap.Remove(&r.queue, pending.heapIndex)
+		r.scheduleNow(pending)
 	}
 }
 
-// park has a release wait for the call of its batch that is under way, and reports false if there is none. Called with
-// mu held.
-func (r *Retrier) park(p *Pending) bool {
-	if p.BatchKey == nil || p.kicked {
+// waitForCall makes a release wait for the call of its batch that is under way, and reports false if there is none.
+// Called with mu held.
+func (r *Retrier) waitForCall(pending *Pending) bool {
+	if pending.BatchKey == nil || pending.expedited {
 		return false
 	}
-	calls := r.calls[p.BatchKey]
-	if calls == nil {
+	batch := r.batches[pending.BatchKey]
+	if batch == nil {
 		return false
 	}
-	p.parked = true
-	calls.parked = append(calls.parked, p)
+	pending.waitsForCall = true
+	batch.waiting = append(batch.waiting, pending)
 	return true
 }
 
-// forget is called with mu held, of a release that is over.
-func (r *Retrier) forget(p *Pending) {
-	if r.owners[p.Owner] == p {
-		delete(r.owners, p.Owner)
+// removeOwner removes a release that is over from owners. Called with mu held.
+func (r *Retrier) removeOwner(pending *Pending) {
+	if r.owners[pending.Owner] == pending {
+		delete(r.owners, pending.Owner)
 	}
 }
 
-// push adds p, and reports whether it woke the sleeping worker. A worker sleeps until the next release is due, which
-// may be much later than p, and there may be no other worker that is free. Called with mu held.
-func (r *Retrier) push(p *Pending) (woke bool) {
-	heap.Push(&r.pending, p)
-	if r.sleeps.IsZero() || !p.next.Before(r.sleeps) {
+// enqueue adds a release to the queue, and reports whether it woke the sleeping worker. That worker sleeps until the
+// next release is due, which may be much later than the added release is, and all other workers may be busy. Called
+// with mu held.
+func (r *Retrier) enqueue(pending *Pending) (woke bool) {
+	heap.Push(&r.queue, pending)
+	if r.sleepUntil.IsZero() || !pending.nextTryAt.Before(r.sleepUntil) {
 		return false
 	}
-	r.sleeps = time.Time{}
+	r.sleepUntil = time.Time{}
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -239,8 +239,8 @@ func (r *Retrier) push(p *Pending) (woke bool) {
 	return true
 }
 
-// hire starts a worker, unless there are enough. Called with mu held and before Stop.
-func (r *Retrier) hire() {
+// startWorker starts a worker, unless there are enough. Called with mu held and before Stop.
+func (r *Retrier) startWorker() {
 	if r.workers < retryWorkers {
 		r.workers++
 		r.wg.Add(1)
@@ -248,7 +248,7 @@ func (r *Retrier) hire() {
 	}
 }
 
-// Drain waits until nothing is pending or ctx ends, and returns the names of the releases that are still pending.
+// Drain waits until no release is pending or ctx ends, and returns the names of the releases that are still pending.
 func (r *Retrier) Drain(ctx context.Context) (names []string) {
 	r.mu.Lock()
 	idle := r.idle
@@ -259,47 +259,47 @@ func (r *Retrier) Drain(ctx context.Context) (names []string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range r.pending {
-		names = append(names, p.Name)
+	for _, pending := range r.queue {
+		names = append(names, pending.Name)
 	}
-	for p := range r.busy {
-		names = append(names, p.Name)
+	for pending := range r.inFlight {
+		names = append(names, pending.Name)
 	}
-	for _, calls := range r.calls {
-		for _, p := range calls.parked {
-			names = append(names, p.Name)
+	for _, batch := range r.batches {
+		for _, pending := range batch.waiting {
+			names = append(names, pending.Name)
 		}
 	}
 	slices.Sort(names)
 	return names
 }
 
-// All returns the releases that are pending or under way. Of each, Name and Until may be read.
+// All returns all pending releases, also those under way. Callers may read Name and Until of each.
 func (r *Retrier) All() []*Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := slices.AppendSeq(slices.Clone([]*Pending(r.pending)), maps.Keys(r.busy))
-	for _, calls := range r.calls {
-		all = append(all, calls.parked...)
+	all := slices.AppendSeq(slices.Clone([]*Pending(r.queue)), maps.Keys(r.inFlight))
+	for _, batch := range r.batches {
+		all = append(all, batch.waiting...)
 	}
 	return all
 }
 
-// Count returns how many releases are pending or under way.
+// Count returns the number of pending releases, including those under way.
 func (r *Retrier) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := len(r.pending) + len(r.busy)
-	for _, calls := range r.calls {
-		n += len(calls.parked)
+	count := len(r.queue) + len(r.inFlight)
+	for _, batch := range r.batches {
+		count += len(batch.waiting)
 	}
-	return n
+	return count
 }
 
 // Stop drops the pending releases and waits for the workers.
 func (r *Retrier) Stop() {
 	r.mu.Lock()
-	r.cancel() // under mu: Add adds no worker after this
+	r.cancel() // under mu, so that Add starts no worker after this
 	r.mu.Unlock()
 	r.wg.Wait()
 }
@@ -307,7 +307,7 @@ func (r *Retrier) Stop() {
 func (r *Retrier) work() {
 	defer r.wg.Done()
 	for {
-		batch, wait := r.take()
+		batch, wait := r.takeDue()
 		if batch == nil && wait == 0 {
 			return
 		}
@@ -319,9 +319,9 @@ func (r *Retrier) work() {
 		err := r.send(batch)
 		now := time.Now()
 		r.mu.Lock()
-		r.unpark(batch[0].BatchKey)
-		for _, p := range batch {
-			r.finishTry(p, sent, now, err)
+		r.finishCall(batch[0].BatchKey)
+		for _, pending := range batch {
+			r.recordResult(pending, sent, now, err)
 		}
 		r.mu.Unlock()
 	}
@@ -332,109 +332,110 @@ func (r *Retrier) send(batch []*Pending) error {
 		return batch[0].Release(r.ctx)
 	}
 	all := make([]*Holding, len(batch))
-	for i, p := range batch {
-		all[i] = p.Of
+	for i, pending := range batch {
+		all[i] = pending.Of
 	}
 	return batch[0].ReleaseAll(r.ctx, all)
 }
 
-// finishTry records the result of a try. Called with mu held.
-func (r *Retrier) finishTry(p *Pending, sent, now time.Time, err error) {
-	delete(r.busy, p)
-	if p.tried != nil {
-		close(p.tried)
-		p.tried = nil
+// recordResult records the result of an attempt. Called with mu held.
+func (r *Retrier) recordResult(pending *Pending, sent, now time.Time, err error) {
+	delete(r.inFlight, pending)
+	if pending.firstTryDone != nil {
+		close(pending.firstTryDone)
+		pending.firstTryDone = nil
 	}
-	done := err == nil && !sent.Before(p.After)
+	done := err == nil && !sent.Before(pending.After)
 	if err == nil {
-		// A request that is on its way mostly arrives in a moment, and surely before p.After.
-		p.next, p.tries = p.After, 0
-		if soon := now.Add(soonAgain << min(2*p.answers, 30)); soon.Before(p.After) {
-			p.next = soon
+		// A request without a reply mostly arrives in a moment, and surely before After.
+		pending.nextTryAt, pending.failedTries = pending.After, 0
+		if resendAt := now.Add(firstResendIn << min(2*pending.earlyReplies, 30)); resendAt.Before(pending.After) {
+			pending.nextTryAt = resendAt
 		}
-		p.answers++
+		pending.earlyReplies++
 	} else {
-		pause := script.Backoff(4 + p.tries)
+		pause := script.Backoff(4 + pending.failedTries)
 		if !script.NotAnswered(err) {
-			pause *= 4 // for example a missing right, which will not be there in a moment
+			pause *= 4 // for example a missing right, which is not given in a moment
 		}
-		p.next = now.Add(pause)
-		p.tries++
+		pending.nextTryAt = now.Add(pause)
+		pending.failedTries++
 	}
-	if p.next.After(p.Until) {
-		p.next = p.Until
+	if pending.nextTryAt.After(pending.Until) {
+		pending.nextTryAt = pending.Until
 	}
 	switch {
-	case p.again:
-		p.again, p.next = false, now
-		r.push(p)
+	case pending.sendAgain:
+		pending.sendAgain, pending.nextTryAt = false, now
+		r.enqueue(pending)
 	case done:
-		r.forget(p)
+		r.removeOwner(pending)
 	default:
-		r.push(p)
+		r.enqueue(pending)
 	}
 }
 
-// unpark ends a call of a batch, so that the next call may begin. Called with mu held.
-func (r *Retrier) unpark(key any) {
+// finishCall ends a call of a batch, so that the next call may begin. Called with mu held.
+func (r *Retrier) finishCall(key any) {
 	if key == nil {
 		return
 	}
-	calls := r.calls[key]
-	if calls.calls--; calls.calls > 0 {
+	batch := r.batches[key]
+	if batch.callsInFlight--; batch.callsInFlight > 0 {
 		return
 	}
-	delete(r.calls, key)
-	for _, p := range calls.parked {
-		p.parked = false
-		r.push(p)
+	delete(r.batches, key)
+	for _, pending := range batch.waiting {
+		pending.waitsForCall = false
+		r.enqueue(pending)
 	}
 }
 
-// sleep waits for d, until the next known release is due, or until push wakes it for an earlier one.
-func (r *Retrier) sleep(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
+// sleep waits for the given time, until the next known release is due, or until enqueue wakes it for an earlier
+// release.
+func (r *Retrier) sleep(wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	select {
-	case <-t.C:
+	case <-timer.C:
 	case <-r.wake:
 	case <-r.ctx.Done():
 	}
 	r.mu.Lock()
-	r.sleeps = time.Time{}
+	r.sleepUntil = time.Time{}
 	r.mu.Unlock()
 }
 
-// take returns a release that is due, with others of its batch, or how long to wait for one; or neither if the worker
-// should end.
-func (r *Retrier) take() ([]*Pending, time.Duration) {
+// takeDue returns a release that is due, with others of its batch. If no release is due, it returns how long to wait
+// for one. It returns neither if the worker has to end.
+func (r *Retrier) takeDue() ([]*Pending, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	for len(r.pending) > 0 && r.ctx.Err() == nil {
-		p := r.pending[0]
-		if !p.due(now) {
+	for len(r.queue) > 0 && r.ctx.Err() == nil {
+		pending := r.queue[0]
+		if !pending.isDue(now) {
 			if r.workers > 1 { // one worker is enough to wait
 				break
 			}
-			r.sleeps = p.next
-			return nil, p.next.Sub(now)
+			r.sleepUntil = pending.nextTryAt
+			return nil, pending.nextTryAt.Sub(now)
 		}
-		heap.Pop(&r.pending)
-		if !now.Before(p.Until) {
-			r.forget(p)
+		heap.Pop(&r.queue)
+		if !now.Before(pending.Until) {
+			r.removeOwner(pending)
 			continue
 		}
-		if r.park(p) {
+		if r.waitForCall(pending) {
 			continue
 		}
-		batch := r.with(p, now)
-		for _, p := range batch {
-			p.kicked = false
-			r.busy[p] = struct{}{}
+		batch := r.collectBatch(pending, now)
+		for _, pending := range batch {
+			pending.expedited = false
+			r.inFlight[pending] = struct{}{}
 		}
-		if len(r.pending) > 0 && r.pending[0].due(now) {
-			r.hire()
+		if len(r.queue) > 0 && r.queue[0].isDue(now) {
+			r.startWorker()
 		}
 		return batch, 0
 	}
@@ -445,41 +446,42 @@ func (r *Retrier) take() ([]*Pending, time.Duration) {
 	return nil, 0
 }
 
-func (p *Pending) due(now time.Time) bool { return p.kicked || !p.next.After(now) }
+func (p *Pending) isDue(now time.Time) bool { return p.expedited || !p.nextTryAt.After(now) }
 
-// with begins a call for p and the others of its batch: the parked ones, and those that are due. Called with mu held.
-func (r *Retrier) with(p *Pending, now time.Time) []*Pending {
-	batch := []*Pending{p}
-	if p.BatchKey == nil {
-		return batch
+// collectBatch begins a call for first, and for the releases of its batch that wait for a call or are due. Called with
+// mu held.
+func (r *Retrier) collectBatch(first *Pending, now time.Time) []*Pending {
+	collected := []*Pending{first}
+	if first.BatchKey == nil {
+		return collected
 	}
-	calls := r.calls[p.BatchKey]
-	if calls == nil {
-		calls = &together{}
-		r.calls[p.BatchKey] = calls
+	batch := r.batches[first.BatchKey]
+	if batch == nil {
+		batch = &batchState{}
+		r.batches[first.BatchKey] = batch
 	}
-	calls.calls++
-	n := min(len(calls.parked), mostTogether-1)
-	for _, other := range calls.parked[:n] {
-		other.parked = false
-		batch = append(batch, other)
+	batch.callsInFlight++
+	count := min(len(batch.waiting), maxBatchSize-1)
+	for _, other := range batch.waiting[:count] {
+		other.waitsForCall = false
+		collected = append(collected, other)
 	}
-	calls.parked = slices.Delete(calls.parked, 0, n)
+	batch.waiting = slices.Delete(batch.waiting, 0, count)
 	var others []*Pending
-	for looked := 0; looked < mostTogether && len(batch) < mostTogether && len(r.pending) > 0 &&
-		r.pending[0].due(now); looked++ {
-		other := heap.Pop(&r.pending).(*Pending)
+	for checked := 0; checked < maxBatchSize && len(collected) < maxBatchSize && len(r.queue) > 0 &&
+		r.queue[0].isDue(now); checked++ {
+		other := heap.Pop(&r.queue).(*Pending)
 		switch {
-		case other.BatchKey != p.BatchKey:
+		case other.BatchKey != first.BatchKey:
 			others = append(others, other)
 		case !now.Before(other.Until):
-			r.forget(other)
+			r.removeOwner(other)
 		default:
-			batch = append(batch, other)
+			collected = append(collected, other)
 		}
 	}
 	for _, other := range others {
-		heap.Push(&r.pending, other)
+		heap.Push(&r.queue, other)
 	}
-	return batch
+	return collected
 }

@@ -24,102 +24,106 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// Session is what every client has, whatever it is a client for. The fields are set by New and Start and not changed
+// Session is the part that the clients of all packages share. The fields are set by New and Start and not changed
 // afterwards. It is safe for concurrent use.
 type Session struct {
 	Inflight
 	Options // as given, with the defaults filled in
 	Hub     *pubsub.Hub
-	Inner   accessor.Hub[*pubsub.Subscription] // of Hub
+	Inner   accessor.Hub[*pubsub.Subscription] // methods of Hub that are not exported
 	Runner  *script.Runner
-	Base    time.Time // when it was made
-	Keeper            // its zero value without Start
+	Base    time.Time // the time of New
+	Keeper            // zero before Start
 
-	pkg, keeps string
-	complaints complaints
-	recent     errs.RecentErrors
-	background
+	packageName  string // the public package
+	evictable    string // in a log line: the keys that the server may evict
+	failureLog   failureLog
+	recentErrors errs.RecentErrors
+	background   background
 }
 
-// Keeper is what a session has that keeps leases and waits.
+// Keeper is the part of a session that keeps leases and waits.
 type Keeper struct {
 	Engine  *lease.Engine
 	Waiters *wait.Waiters
 	Retrier *Retrier
 	ID      string       // the connection id: the first half of every owner
-	Seed    [16]byte     // the same as it is
-	owners  atomic.Int64 // the second half of the last owner
+	Seed    [16]byte     // the bytes of ID
+	owners  atomic.Int64 // the number of owners so far: the second half of the last owner
 }
 
-// background is what runs besides the calls of a session, until it is closed.
+// background are the goroutines of a session besides its calls, until it is closed.
 type background struct {
 	closing Once
-	ctx     context.Context // of what runs there; ends at Close
+	ctx     context.Context // the context of these goroutines; ends at Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	// closed when the question about eviction has ended; nil until it is asked; guarded by Inflight.mu
-	eviction chan struct{}
+	// closed when the check for eviction has ended; nil before it begins; guarded by Inflight.mu
+	evictionChecked chan struct{}
 }
 
-// New makes a session on a hub, which stays the caller's. It sends nothing. pkg is the name of the public package,
-// which its errors begin with. keeps says what the package keeps in keys that the server may evict. The error is
-// ErrInvalidOption for a nil hub, a hub without a client, or options out of bounds, ErrClosed for a hub that is closed.
-func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
-	if h == nil || h.Client() == nil {
-		return nil, errs.Edge(pkg,
+// New makes a session on hub, which still belongs to the caller. It sends nothing. The errors of the session begin with
+// packageName, the name of the public package. evictable names the package's keys that the server may evict, for a log
+// line. The error is ErrInvalidOption for a nil hub, a hub without a client, or options out of bounds, and ErrClosed
+// for a hub that is closed.
+func New(hub *pubsub.Hub, packageName, evictable string, opts Options) (*Session, error) {
+	if hub == nil || hub.Client() == nil {
+		return nil, errs.Edge(packageName,
 			errs.InvalidOption("hub", "nil, or without a client", "a hub made by pubsub.Dial or pubsub.New"))
 	}
-	if err := o.check(); err != nil {
-		return nil, errs.Edge(pkg, err)
+	if err := opts.check(); err != nil {
+		return nil, errs.Edge(packageName, err)
 	}
-	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](h)
+	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](hub)
 	if inner.Context().Err() != nil {
-		return nil, errs.Edge(pkg, fmt.Errorf("hub: %w", errs.ErrClosed))
+		return nil, errs.Edge(packageName, fmt.Errorf("hub: %w", errs.ErrClosed))
 	}
-	s := &Session{Options: o, Hub: h, Inner: inner, Base: time.Now(), pkg: pkg, keeps: keeps}
-	s.Runner = s.NewRunner(o.CallTimeout)
-	s.complaints.last = map[string]complaint{}
-	s.Inflight.hub = inner.Context()
-	s.ctx, s.cancel = context.WithCancel(inner.Context())
-	return s, nil
+	session := &Session{
+		Options: opts, Hub: hub, Inner: inner, Base: time.Now(), packageName: packageName, evictable: evictable,
+	}
+	session.Runner = session.NewRunner(opts.CallTimeout)
+	session.failureLog.lastLines = map[string]failureLine{}
+	session.Inflight.hub = inner.Context()
+	session.background.ctx, session.background.cancel = context.WithCancel(inner.Context())
+	return session, nil
 }
 
-// NewRunner makes a runner for calls of which one request lasts at most so long; those of the session's own last for
-// CallTimeout.
+// NewRunner makes a runner whose requests last for callTimeout at most. The requests of the session's own Runner last
+// for CallTimeout.
 func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
-	r := script.NewRunner(s.Hub.Client(), callTimeout)
+	runner := script.NewRunner(s.Hub.Client(), callTimeout)
 	if dials := s.Inner.Dials(); dials != nil {
-		r.HeedDials(dials)
+		runner.HeedDials(dials)
 	}
-	r.Lacks = s.Inner.Lacks()
-	return r
+	runner.Lacks = s.Inner.Lacks()
+	return runner
 }
 
-// Start gives the session what clients need that hold something for a time, or wait. It fills in what is missing in o.
-// It reports renewals, waits and wake-ups to the Observer.
-func (s *Session) Start(o lease.Config) {
-	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust, s.Hub.Client().Mode() == rueidis.ClientModeCluster)
+// Start makes the Keeper of a client that holds something for a time, or waits. It fills in the fields of config that
+// depend on the session. Renewals, waits and wake-ups are reported to the Observer.
+func (s *Session) Start(config lease.Config) {
+	s.ID, s.Seed = lease.NewConnectionID(config.Heartbeats.Trust, s.Hub.Client().Mode() == rueidis.ClientModeCluster)
 	s.Retrier = NewRetrier()
 	s.Waiters = wait.NewWaiters(s.Hub, s.PollCap, func(ctx context.Context, name string, byMessage bool) {
 		s.Tell(ctx, errs.Event{Kind: errs.EventWoken, Name: name, ByMessage: byMessage})
 	}, func(ctx context.Context, name string) { s.Tell(ctx, errs.Event{Kind: errs.EventWaiting, Name: name}) })
 	s.Waiters.Unclaimed = s.Retrier.Kick
 	s.Waiters.Silence = wait.NewSilence(s.Hub.Client(), s.CallTimeout, s.Logger)
-	o.ConnectionID, o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.ID, s.Hub.Client(), s.Runner, s.Logger,
-		s.MinReplicas, s.ReplicaTimeout
-	o.Renewed = func(ctx context.Context, name string, err error) {
+	config.ConnectionID, config.Client, config.Runner, config.Log = s.ID, s.Hub.Client(), s.Runner, s.Logger
+	config.Replicas, config.ReplicasWait = s.MinReplicas, s.ReplicaTimeout
+	config.Renewed = func(ctx context.Context, name string, err error) {
 		s.Tell(ctx, errs.Event{Kind: errs.EventRenewed, Name: name, Err: err})
 	}
-	s.Engine = lease.New(o)
+	s.Engine = lease.New(config)
 }
 
-// Error is err with the name of the package in front.
-func (s *Session) Error(err error) error { return errs.Edge(s.pkg, err) }
+// Error returns err with the name of the package in front.
+func (s *Session) Error(err error) error { return errs.Edge(s.packageName, err) }
 
 // RecentErrors are the last errors of the client. Tell and Complain add to them.
-func (s *Session) RecentErrors() *errs.RecentErrors { return &s.recent }
+func (s *Session) RecentErrors() *errs.RecentErrors { return &s.recentErrors }
 
-// Key is the main key of an object, and why the name cannot be used.
+// Key returns the main key of an object, and an error if the name cannot be used.
 func (s *Session) Key(name string) (string, error) {
 	key := s.KeyPrefix + name
 	if name == "" {
@@ -128,10 +132,10 @@ func (s *Session) Key(name string) (string, error) {
 	return key, s.Error(keyname.Check(key))
 }
 
-// NewOwner is an id that was never used. A label becomes part of it: there it needs no key of its own, lives exactly
-// as long as the hold, and changes nothing for Redisson, which only compares owners.
+// NewOwner returns an id that was never used before. A label becomes part of the id. There it needs no key of its own
+// and lives exactly as long as the hold. Redisson does not notice it, because Redisson only compares owners.
 func (s *Session) NewOwner(label string) string {
-	var room [64]byte // made in one piece of memory
+	var room [64]byte // so that the id needs one allocation
 	id := string(strconv.AppendInt(append(append(room[:0], s.ID...), ':'), s.owners.Add(1), 10))
 	if label != "" {
 		id += ":" + url.PathEscape(label)
@@ -142,12 +146,12 @@ func (s *Session) NewOwner(label string) string {
 	return id
 }
 
-// Enter counts in a call that Close waits for, or a hold; Leave counts it out. ErrClosed: the client is closed, or its
-// hub.
+// Enter counts a call for which Close waits, or a hold. Leave counts it out. The error is ErrClosed if the client or
+// its hub is closed.
 func (s *Session) Enter() error { return s.Error(s.Inflight.Enter()) }
 
-// Usable returns why nothing may be asked: bad, which is what is wrong with the object, or ErrClosed, or the first
-// error of arguments, which is what is wrong with the call's.
+// Usable returns nil if a request may be sent. Otherwise it returns the first of: bad, the error of the object;
+// ErrClosed; the first error of arguments, the errors of the call's arguments.
 func (s *Session) Usable(bad error, arguments ...error) error {
 	if bad == nil && s.Closed() {
 		bad = errs.ErrClosed
@@ -155,18 +159,19 @@ func (s *Session) Usable(bad error, arguments ...error) error {
 	return s.Error(cmp.Or(bad, cmp.Or(arguments...)))
 }
 
-// Context ends at Close, and with the hub.
-func (s *Session) Context() context.Context { return s.ctx }
+// Context returns a context that ends at Close, and with the hub.
+func (s *Session) Context() context.Context { return s.background.ctx }
 
-// Background runs fn on a goroutine, unless Close has begun. ctx ends at Close, which waits for fn.
+// Background runs fn on a goroutine, unless Close has begun, and reports whether it does. ctx ends at Close, and Close
+// waits for fn.
 func (s *Session) Background(fn func(ctx context.Context)) bool {
-	return s.IfOpen(func() { // Close may be waiting for the background already
-		s.running.Go(func() { fn(s.ctx) })
+	return s.IfOpen(func() { // Close may be waiting for the goroutines already
+		s.background.running.Go(func() { fn(s.background.ctx) })
 	})
 }
 
-// Finish runs fn on a goroutine, also if Close has begun: a call leaves it behind, and it has to be done. Close waits
-// for it as for a call under way.
+// Finish runs fn on a goroutine, also if Close has begun. It is for work that a call leaves behind and that must be
+// done. Close waits for fn as for a call under way.
 func (s *Session) Finish(fn func()) {
 	s.Join()
 	go func() {
@@ -175,85 +180,87 @@ func (s *Session) Finish(fn func()) {
 	}()
 }
 
-// ErrPatience is the cause of the end of a call that lasted for Bound.
+// ErrPatience is the cause of a context that ended after Bound.
 var ErrPatience = errors.New("no answer within the retry timeout")
 
-// Bound is how long a call lasts at most that does not wait for others, whatever its context allows. So the callers of
-// a server that is away, which often have a deadline for much more than this one call, learn of it soon.
+// Bound is the maximum duration of a call that does not wait for other holders, whatever its context allows. So its
+// caller soon learns of a server that does not answer. Callers often have a deadline that is meant for more than this
+// one call.
 func (s *Session) Bound() time.Duration { return s.RetryTimeout }
 
-// Bounded is ctx, ended after Bound.
+// Bounded returns a child of ctx that ends after Bound.
 func (s *Session) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, s.Bound(), ErrPatience)
 }
 
-// giveBackFor is how many call timeouts what gives back is repeated for whose caller has set no end, or has left.
-const giveBackFor = 5
+// giveBackCallTimeouts is GiveBackBound in call timeouts.
+const giveBackCallTimeouts = 5
 
-// GiveBackBound is that time. It is longer than Bound by default: the call is not made again, and what was not given
-// back stays taken.
+// GiveBackBound is the maximum duration of a release whose caller has set no end, or has left. By default it is longer
+// than Bound: the release is not repeated later, and units that were not given back stay taken.
 func (s *Session) GiveBackBound() time.Duration {
-	return giveBackFor * min(s.CallTimeout, math.MaxInt64/giveBackFor)
+	return giveBackCallTimeouts * min(s.CallTimeout, math.MaxInt64/giveBackCallTimeouts)
 }
 
-// GiveBack repeats f until it is answered, for GiveBackBound at most. ctx gives the values only, because its caller may
-// have left.
-func (s *Session) GiveBack(ctx context.Context, f func(context.Context) error) error {
+// GiveBack repeats run until it is answered, for GiveBackBound at most. Only the values of ctx are used, because its
+// caller may have left.
+func (s *Session) GiveBack(ctx context.Context, run func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.GiveBackBound())
 	defer cancel()
-	_, err := script.Repeat(ctx, false, func() error { return f(ctx) })
+	_, err := script.Repeat(ctx, false, func() error { return run(ctx) })
 	return err
 }
 
 // Do runs a call that may be repeated, until ctx ends, for Bound at most.
 func (s *Session) Do(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
-	m, err := s.Runner.DoWithin(ctx, call, s.Bound(), ErrPatience)
+	reply, err := s.Runner.DoWithin(ctx, call, s.Bound(), ErrPatience)
 	if err == nil {
 		s.Answered()
 	}
-	return m, err
+	return reply, err
 }
 
-// Ask runs f, a question or an intervention, until ctx ends, for Bound at most: what is repeated there is remembered on
-// the server for twice that time. bad is what is wrong with the object.
-func Ask[T any](ctx context.Context, s *Session, bad error, f func(context.Context) (T, error)) (v T, err error) {
-	if err := s.Usable(bad); err != nil {
-		return v, err
+// Ask runs run, a read or an intervention, until ctx ends, for Bound at most. The server remembers repeated
+// interventions for twice that time. bad is the error of the object.
+func Ask[T any](ctx context.Context, session *Session, bad error,
+	run func(context.Context) (T, error)) (result T, err error) {
+	if err := session.Usable(bad); err != nil {
+		return result, err
 	}
-	ctx, cancel := s.Bounded(ctx)
+	ctx, cancel := session.Bounded(ctx)
 	defer cancel()
-	if v, err = f(ctx); err != nil {
+	if result, err = run(ctx); err != nil {
 		var none T
-		return none, s.Error(err)
+		return none, session.Error(err)
 	}
-	s.Answered()
-	return v, nil
+	session.Answered()
+	return result, nil
 }
 
-// Answered is called after a success. With the first of a client's life it looks whether the server may evict what
-// the package keeps; to the others it costs the read of a bool.
+// Answered is called after a success. The first success of a client starts a check whether the server may evict the
+// package's keys. Later calls cost the read of a bool.
 //
-// The question has a connection of its own, and rueidis heeds no context while it makes one: a server that falls silent
-// holds the question up for 5 s. So it is not among what runs in the background, for which Close waits whatever its ctx
-// says.
+// The check has a connection of its own, and rueidis takes no context while it makes a connection: a server that falls
+// silent holds the check up for 5 s. So it does not run with Background, for which Close waits even after the end of
+// its ctx.
 func (s *Session) Answered() {
 	if s.Runner.EvictionAsked() {
 		return
 	}
 	s.IfOpen(func() {
-		ended := make(chan struct{})
-		s.eviction = ended
+		checked := make(chan struct{})
+		s.background.evictionChecked = checked
 		go func() {
-			defer close(ended)
-			ctx, cancel := context.WithTimeout(s.ctx, evictionTimeout)
+			defer close(checked)
+			ctx, cancel := context.WithTimeout(s.background.ctx, evictionTimeout)
 			defer cancel()
 			if policy := s.Runner.EvictionPolicy(ctx); policy != "" {
-				s.Logger.Warn("redlatch: the server evicts keys when its memory is full, "+s.keeps+
+				s.Logger.Warn("redlatch: the server evicts keys when its memory is full, "+s.evictable+
 					" among them; set maxmemory-policy to noeviction", "maxmemory-policy", policy)
 			}
 		}()
 	})
 }
 
-// evictionTimeout bounds the question.
+// evictionTimeout bounds the check for eviction.
 const evictionTimeout = 5 * time.Second

@@ -7,30 +7,30 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// failures are what the debug page says of events that have an error.
-var failures = map[errs.EventKind]string{errs.EventNotAcquired: "acquire", errs.EventAwaited: "await",
+// errorLabels are the labels of events with an error on the debug page.
+var errorLabels = map[errs.EventKind]string{errs.EventNotAcquired: "acquire", errs.EventAwaited: "await",
 	errs.EventReleased: "release", errs.EventRenewed: "renew", errs.EventEnded: "hold"}
 
-// Tell reports an event to the Observer of the options, and returns the context under which the call goes on that the
-// event begins; see errs.Tell. Without an Observer it costs nothing. The error of an acquisition, a wait, a release, a
+// Tell reports event to the Observer of the options, and returns the context for the rest of the call that the event
+// begins; see errs.Tell. Without an Observer it costs nothing. The error of an acquisition, a wait, a release, a
 // renewal or a hold becomes one of the RecentErrors.
-func (s *Session) Tell(ctx context.Context, e errs.Event) context.Context {
-	if e.Err != nil {
-		s.note(e)
+func (s *Session) Tell(ctx context.Context, event errs.Event) context.Context {
+	if event.Err != nil {
+		s.recordError(event)
 	}
 	if s.Observer == nil {
 		return ctx
 	}
-	e.Package = s.pkg
-	return errs.Tell(ctx, s.Observer, e, s.Logger)
+	event.Package = s.packageName
+	return errs.Tell(ctx, s.Observer, event, s.Logger)
 }
 
-func (s *Session) note(e errs.Event) {
+func (s *Session) recordError(event errs.Event) {
 	// a renewal that finds the hold lost is followed by EventEnded
-	if e.Kind == errs.EventRenewed && errors.Is(e.Err, errs.ErrLost) {
+	if event.Kind == errs.EventRenewed && errors.Is(event.Err, errs.ErrLost) {
 		return
 	}
-	if what, ok := failures[e.Kind]; ok {
-		s.recent.Add(what, e.Name, e.Err)
+	if label, ok := errorLabels[event.Kind]; ok {
+		s.recentErrors.Add(label, event.Name, event.Err)
 	}
 }
