@@ -210,31 +210,6 @@ func TestWait_BehindManyDead_IsServed(t *testing.T) {
 	})
 }
 
-// The head of the queue polls every 2 min, its holder's lease ends after one. The caller's own polls are of no matter.
-func TestWait_PollsSeldom_HearsOfLeasesThatEnd(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		for _, c := range []struct {
-			ends int
-			told []string
-		}{{1, []string{"look b"}}, {3, nil}} {
-			r := newRig(t, s, patient)
-			r.must(t, "DEL", queueKey)
-			r.put(t, sem{count: "0", ttl: 50, out: map[string]int{idA: c.ends}, outTTL: 50})
-			r.heard(t, processTwo, func() {
-				r.run(t, "acquire", asking(1, processTwo, entry(baseB, 1, processTwo, ""))...)
-				var told []string
-				for _, m := range r.heard(t, processTwo, func() {
-					r.run(t, "acquire", asking(1, process, entry(baseC, 1, process, ""))...)
-				}) {
-					told = append(told, grantsIn(t, m)...)
-				}
-				require.Equal(t, c.told, told, "an end in %d min", c.ends)
-			})
-		}
-	})
-}
-
 func TestWait_ManySmallWeights_AsksWhenTheyEnd(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -296,34 +271,6 @@ func TestSemaphore_HostileNumber_IsWrongType(t *testing.T) {
 				}
 				require.Equal(t, dump, r.text(t, "GET", "s")+fmt.Sprint(r.number(t, "EXISTS", "{s}:timeout", "{s}:weights")),
 					"%s is %q", key, text)
-			}
-		}
-	})
-}
-
-func TestQueue_TextThatIsNoEntry_IsTakenOut(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, patient)
-		queues := map[string]func() (release func() error, err error){
-			"redlatch_queue:{s}": func() (func() error, error) {
-				p, err := r.c.Semaphore("s", 3).TryAcquire(within(t), 1, 0, 0)
-				return func() error { return p.Release(within(t)) }, err
-			},
-			"redlatch_queue:{s}:weighted": func() (func() error, error) {
-				p, err := r.c.WeightedSemaphore("s", 3).TryAcquire(within(t), 1, 0, 0)
-				return func() error { return p.Release(within(t)) }, err
-			},
-		}
-		for queue, take := range queues {
-			for _, text := range []string{"hello", "", "0123456789abc 1 2", "0123456789abc x 1 1 me "} {
-				r.must(t, "ZADD", queue, "5", text)
-				release, err := take()
-				require.NoError(t, err, "%q", text)
-				require.Zero(t, r.number(t, "EXISTS", queue))
-				r.must(t, "ZADD", queue, "5", text)
-				require.NoError(t, release(), "%q", text)
-				require.Zero(t, r.number(t, "EXISTS", queue))
 			}
 		}
 	})

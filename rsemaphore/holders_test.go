@@ -67,27 +67,3 @@ func TestNotAcquired_ManyPermits_NamesAFew(t *testing.T) {
 		require.NoError(t, weights.Release(within(t)))
 	})
 }
-
-func TestInspect_Script_ReadsWhatIsOutAndNothingElse(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, patient)
-		before := sem{count: "1", ttl: 50, out: map[string]int{idA: 50, idB: -1, idC: 40, idD: 60}, outTTL: 50,
-			notes: map[string]string{idA: "a label"}, noteTTL: 50}
-		r.put(t, before)
-		for range 2 {
-			m, err := r.script(t, "inspect", semaphoreKeys[:3], "2")
-			require.NoError(t, err)
-			v, err := m.AsStrSlice()
-			require.NoError(t, err)
-			require.Len(t, v, 9)
-			require.Equal(t, []string{"5", "3", idC, "1 ", idA, "1 a label"}, []string{v[1], v[2], v[3], v[5], v[6], v[8]})
-			require.Equal(t, before, r.get(t))
-		}
-		m, err := r.script(t, "inspect", []string{"none", "{none}:timeout", "{none}:notes"}, "2")
-		require.NoError(t, err)
-		v, err := m.AsStrSlice()
-		require.NoError(t, err)
-		require.Len(t, v, 3)
-	})
-}

@@ -61,19 +61,6 @@ func TestLatch_OnTheServer_IsRedissonsCount(t *testing.T) {
 	})
 }
 
-func TestLatch_LargestCount_IsCountedExactly(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		r := newRig(t, srv, patient)
-		l := r.c.CountDownLatch("l")
-		const maxCount = 1 << 53
-		require.True(t, must1[bool](t)(l.TrySetCount(within(t), maxCount, time.Hour)))
-		require.EqualValues(t, maxCount-1, must1[int64](t)(l.CountDown(within(t))))
-		require.EqualValues(t, maxCount-2, must1[int64](t)(l.CountDownBy(within(t), "a")))
-		require.EqualValues(t, maxCount-2, must1[int64](t)(l.Count(within(t))))
-	})
-}
-
 func TestLatch_Expired_IsAnErrorToWaiters(t *testing.T) {
 	t.Parallel()
 	eachAtOnce(t, func(t *testing.T, srv *redistest.Server) {

@@ -150,16 +150,3 @@ func TestWeightedSemaphore_AddPermits_ChangesTheCapacity(t *testing.T) {
 		require.Equal(t, 5, must1[int](t)(s.Available(within(t))))
 	})
 }
-
-func TestReleaseIDs_OfAWeightWithoutKeys_IsLost(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		r := newRig(t, srv, patient)
-		s := r.c.WeightedSemaphore("s", 10)
-		p := weigh(t, s, 8)
-		require.NoError(t, s.ReleaseIDs(within(t), p.IDs()...))
-		r.must(t, "DEL", weightedKeys[0], weightedKeys[1])
-		require.ErrorIs(t, s.ReleaseIDs(within(t), p.IDs()...), errs.ErrLost)
-		require.ErrorIs(t, p.Release(within(t)), errs.ErrLost)
-	})
-}
