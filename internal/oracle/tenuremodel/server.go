@@ -1,225 +1,119 @@
+// Package tenuremodel is a reference of the scripts by which a process gets and keeps a tenure of a lock: acquire.lua,
+// its transfer and release.lua, with the hand-over of lib/handover.lua. It is for tests.
+//
+// A [Server] has a lock without labels, whose owners all listen, and whose lease ends when the test says so.
 package tenuremodel
 
-// The server: what acquire.lua, release.lua and lib/handover.lua of package rlock do.
+import "slices"
 
-func (s *state) unqueue(o owner) {
-	n, rest := 0, [places]owner{}
-	for _, other := range s.queue {
-		if other != 0 && other != o {
-			rest[n] = other
-			n++
+// Owner is one of a process's owners, by a number from 1. The zero Owner is none.
+type Owner struct{ Process, Number int }
+
+// Server is a lock and its queue.
+type Server struct {
+	holder Owner
+	queue  []Owner
+	grants []Owner // published since the last Look
+}
+
+// Reply is that to a request. After an Ask or a Transfer, Granted, Queued and TooLate say what became of its owner,
+// and after a Release, what became of the next.
+type Reply struct {
+	Found   bool // a Release found its owner
+	Granted bool
+	Queued  bool
+	TooLate bool
+	Others  bool // a Release granted the next although others are queued
+}
+
+// Ask is acquire.lua. A second run of it grants what its owner holds already.
+func (s *Server) Ask(o Owner, tooLate bool) Reply {
+	switch {
+	case tooLate:
+		return Reply{TooLate: true}
+	case s.holder == o:
+		s.leave(o)
+		return Reply{Granted: true}
+	case s.holder == Owner{} && !s.handOver(o):
+		s.take(o)
+		return Reply{Granted: true}
+	}
+	s.enter(o)
+	return Reply{Queued: true}
+}
+
+// Release is release.lua. Only the run that finds its owner and is not too late names the next, which may be the zero
+// Owner.
+func (s *Server) Release(o, next Owner, tooLate bool) (r Reply) {
+	r.Found = s.holder == o
+	s.leave(o)
+	if r.Found {
+		s.holder = Owner{}
+	}
+	waited := len(s.queue) > 0
+	switch {
+	case s.holder != Owner{}:
+		return r
+	case next == Owner{}, tooLate, !r.Found:
+		s.handOver(Owner{})
+		return r
+	case waited:
+		s.enter(next)
+		if s.handOver(next) {
+			r.Queued = true
+			return r
 		}
 	}
-	s.queue = rest
-}
-
-// enqueue is enter of handover.lua.
-func (w *world) enqueue(s *state, o owner) (ticket uint8) {
-	for i, other := range s.queue {
-		if other == o {
-			return s.tickets[o]
-		}
-		if other == 0 {
-			s.queue[i] = o
-			s.tickets[o] = min(s.tickets[o]+1, 3)
-			return s.tickets[o]
-		}
-	}
-	w.overflows++
-	return 0
-}
-
-// take makes an owner the holder.
-func (s *state) take(o owner) {
-	s.unqueue(o)
-	s.holder, s.lease, s.waited = o, leaseTime, 0
-	if t := s.of(o); t != nil {
-		t.mark(forgiven, false)
-		t.mark(crowded, s.contended(o))
-	}
-}
-
-// contended reports whether another process than the owner's is in the queue, and a caller waits there.
-func (s *state) contended(o owner) bool {
-	for _, other := range s.queue {
-		if other != 0 && other.process() != o.process() && s.proc[other.process()].waiting > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// handOver is hand_over of handover.lua: it makes the first in the queue the holder. It reports
-// false if no caller is in line, or the first is me.
-func (w *world) handOver(s *state, me owner) bool {
-	o := s.queue[0]
-	if o == 0 || o == me {
-		return false
-	}
-	s.unqueue(o)
-	s.take(o)
-	w.send(s, message{kind: grant, own: o, ticket: s.tickets[o]})
-	return true
-}
-
-// run runs a request, and sends the reply.
-func (w *world) run(s *state, m message) {
-	r := w.reply(s, m)
-	if m.notes&copied == 0 {
-		w.send(s, r)
-	} else if m.kind == ask && r.outcome != late {
-		s.twice = m.own
-	}
-}
-
-func (w *world) reply(s *state, m message) (r message) {
-	r = message{own: m.own, next: m.next, age: m.age, notes: m.notes}
-	switch m.kind {
-	case ask:
-		r.kind = askReply
-		w.runAsk(s, m, &r)
-	case release:
-		r.kind = releaseReply
-		w.runRelease(s, m, &r)
-	case transfer:
-		w.runTransfer(s, m, &r)
-	}
+	s.take(next)
+	r.Granted, r.Others = true, waited
 	return r
 }
 
-// runTransfer is take_over of lib/acquire.lua: own holds the lock in place of next. The queue stays as it is.
-func (w *world) runTransfer(s *state, m message, r *message) {
+// Transfer is acquire.lua with the owner that o replaces. The queue stays as it is.
+func (s *Server) Transfer(o, from Owner, tooLate bool) Reply {
 	switch {
-	case m.runs == 0 && w.on(notAfter):
-		r.outcome = late
-	case s.holder == m.own, s.holder == m.next && m.next != 0:
-		r.outcome, s.holder, s.lease = granted, m.own, leaseTime
+	case tooLate:
+		return Reply{TooLate: true}
+	case s.holder == o, s.holder == from:
+		s.holder = o
+		return Reply{Granted: true}
 	}
-}
-
-// forget takes the lock from its holder, who does not know.
-func (s *state) forget() {
-	if t := s.of(s.holder); t != nil {
-		t.mark(forgiven, true)
-	}
-	s.holder, s.lease, s.waited = 0, 0, 0
-}
-
-func (w *world) runAsk(s *state, m message, r *message) {
-	switch {
-	case m.runs == 0 && w.on(notAfter):
-		r.outcome = late
-	case s.holder == m.own:
-		r.outcome, s.lease = granted, leaseTime
-		r.notes |= others
-		s.unqueue(m.own)
-	case s.holder == 0 && s.queue[0] == 0:
-		r.outcome = granted
-		s.take(m.own)
-	case s.holder == 0 && !w.handOver(s, m.own):
-		r.outcome = granted
-		r.notes |= others
-		s.take(m.own)
-	default:
-		r.outcome, r.ticket = queued, w.enqueue(s, m.own)
-	}
-}
-
-func (w *world) runRelease(s *state, m message, r *message) {
-	found := s.holder == m.own
-	s.unqueue(m.own)
-	if found {
-		s.holder, s.lease, s.waited = 0, 0, 0
-	} else if m.must > 0 {
-		s.found = UnlockToldLost
-	}
-	naming := m.next != 0 && (m.runs > 0 || !w.on(notAfter)) && (found || !w.on(nameOnce) && s.holder == 0)
-	waited := s.queue[0] != 0
-	switch {
-	case s.holder != 0:
-		return
-	case !naming:
-		w.handOver(s, 0)
-		return
-	case waited:
-		r.outcome, r.ticket = queued, w.enqueue(s, m.next)
-		if w.handOver(s, m.next) {
-			return
-		}
-		r.notes |= others
-	}
-	r.outcome = granted
-	s.take(m.next)
-}
-
-// Server is the model's server alone, to be compared with the scripts. An owner is its process and its number there,
-// from 1 to 6.
-type Server struct {
-	w world
-	s state
-}
-
-// Owner is one of a Server's owners.
-type Owner struct{ Process, Number int }
-
-func (o Owner) number() owner {
-	if o.Number == 0 {
-		return 0
-	}
-	return owner(o.Process*perOwner + o.Number)
-}
-
-func (o owner) exported() Owner {
-	if o == 0 {
-		return Owner{}
-	}
-	return Owner{o.process(), (int(o)-1)%perOwner + 1}
-}
-
-// Reply is that to a request: of an Ask, what has become of its owner, and of a Release, what has become of the next,
-// and whether it found its own.
-type Reply struct{ Found, Granted, Queued, TooLate, Others bool }
-
-func (x *Server) run(m message, tooLate bool) Reply {
-	if !tooLate {
-		m.runs = 1
-	}
-	found := x.s.holder == m.own
-	r := x.w.reply(&x.s, m)
-	return Reply{m.kind == release && found, r.outcome == granted, r.outcome == queued, r.outcome == late,
-		r.outcome == granted && r.notes&others != 0}
-}
-
-// Ask is acquire.lua.
-func (x *Server) Ask(o Owner, tooLate bool) Reply {
-	return x.run(message{kind: ask, own: o.number()}, tooLate)
-}
-
-// Release is release.lua; next may be the zero Owner.
-func (x *Server) Release(o, next Owner, tooLate bool) Reply {
-	return x.run(message{kind: release, own: o.number(), next: next.number()}, tooLate)
-}
-
-// Transfer is acquire.lua with the owner that o replaces.
-func (x *Server) Transfer(o, from Owner, tooLate bool) Reply {
-	return x.run(message{kind: transfer, own: o.number(), next: from.number()}, tooLate)
+	return Reply{}
 }
 
 // Expire ends the lease.
-func (x *Server) Expire() { x.s.holder = 0 }
+func (s *Server) Expire() { s.holder = Owner{} }
 
-// Look returns the holder, the queue, and to whom grants were sent since the last look.
-func (x *Server) Look() (holder Owner, queue, grants []Owner) {
-	for _, o := range x.s.queue {
-		if o != 0 {
-			queue = append(queue, o.exported())
-		}
+// Look returns the holder, the queue, and to whom grants were published since the last Look.
+func (s *Server) Look() (holder Owner, queue, grants []Owner) {
+	grants, s.grants = s.grants, nil
+	return s.holder, slices.Clone(s.queue), grants
+}
+
+// enter appends an owner to the queue. An owner that is in the queue keeps its place.
+func (s *Server) enter(o Owner) {
+	if !slices.Contains(s.queue, o) {
+		s.queue = append(s.queue, o)
 	}
-	for _, m := range x.s.net {
-		if m.kind == grant {
-			grants = append(grants, m.own.exported())
-		}
+}
+
+func (s *Server) leave(o Owner) {
+	s.queue = slices.DeleteFunc(s.queue, func(other Owner) bool { return other == o })
+}
+
+func (s *Server) take(o Owner) {
+	s.leave(o)
+	s.holder = o
+}
+
+// handOver grants a free lock to the first in the queue. It reports false if the queue is empty, or its first is the
+// owner that asks.
+func (s *Server) handOver(asks Owner) bool {
+	if len(s.queue) == 0 || s.queue[0] == asks {
+		return false
 	}
-	x.s.net = [messages]message{}
-	return x.s.holder.exported(), queue, grants
+	first := s.queue[0]
+	s.take(first)
+	s.grants = append(s.grants, first)
+	return true
 }

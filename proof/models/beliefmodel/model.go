@@ -19,7 +19,7 @@
 //
 // Each [Rule] is one thing that the library does for this, and can be left out.
 //
-// Not modelled are what callers share of a tenure (internal/oracle/tenuremodel), several owners of one lock,
+// Not modelled are what callers share of a tenure, several owners of one lock,
 // MinReplicas, and looks in place of renewals.
 package beliefmodel
 

@@ -31,8 +31,7 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	here, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	for _, pattern := range []string{"adapters/*.md", "chaos/*.md", "design/*.md", "safety/*.md",
-		"tenures/*.md", "../*.md"} {
+	for _, pattern := range []string{"adapters/*.md", "chaos/*.md", "design/*.md", "safety/*.md", "../*.md"} {
 		more, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, more)
