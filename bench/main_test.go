@@ -115,9 +115,9 @@ func openSemaphores(b *testing.B, server rueidis.ClientOption) *rsemaphore.Clien
 // meter adds up what the server does between resume and pause.
 type meter struct {
 	client            rueidis.Client
-	before            load.Usage
+	before            redistest.Calls
 	counts            bool
-	commands, scripts int64
+	commands, scripts int
 }
 
 func newMeter(b *testing.B, s *redistest.Server) *meter {
@@ -128,9 +128,7 @@ func newMeter(b *testing.B, s *redistest.Server) *meter {
 func (m *meter) resume(b *testing.B) {
 	b.Helper()
 	if m.counts {
-		var err error
-		m.before, err = load.ServerUsage(context.Background(), m.client)
-		require.NoError(b, err)
+		m.before = redistest.CommandCalls(b, m.client)
 	}
 }
 
@@ -138,8 +136,7 @@ func (m *meter) resume(b *testing.B) {
 func (m *meter) pause(b *testing.B, except ...string) {
 	b.Helper()
 	if m.counts {
-		after, err := load.ServerUsage(context.Background(), m.client)
-		require.NoError(b, err)
+		after := redistest.CommandCalls(b, m.client)
 		m.commands += after.Since(m.before, except...)
 		m.scripts += after.Scripts(m.before)
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -49,10 +48,6 @@ func startRedis() (*redisServer, error) {
 func (s *redisServer) stop() {
 	s.client.Close()
 	s.end()
-}
-
-func (s *redisServer) usage(ctx context.Context) (load.Usage, error) {
-	return load.ServerUsage(ctx, s.client)
 }
 
 // facts are what the figures depend on.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/bench/internal/load"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // bench is what is measured, and for how long.
@@ -119,12 +120,12 @@ func (b *bench) measure(ctx context.Context, s step) (row Row, err error) {
 		runs[i] = c.Go("Worker.Run", Part{s.setting, int64(first), next - first, shared.path}, &answers[i], nil)
 	}
 	time.Sleep(b.Warm)
-	before, err := server.usage(ctx)
+	before, err := redistest.CallsOf(ctx, server.client)
 	if err != nil {
 		return row, err
 	}
 	b.count(&row, shared)
-	after, err := server.usage(ctx)
+	after, err := redistest.CallsOf(ctx, server.client)
 	if err != nil {
 		return row, err
 	}

@@ -7,9 +7,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -180,25 +182,55 @@ func (s *Server) Client(t testing.TB) rueidis.Client {
 // ScriptCalls returns how many scripts the server has run for clients.
 func ScriptCalls(t testing.TB, c rueidis.Client) int {
 	t.Helper()
-	calls := CommandCalls(t, c)
-	return calls["evalsha"] + calls["eval"]
+	return CommandCalls(t, c).Scripts(nil)
 }
 
-// CommandCalls returns INFO commandstats as command -> calls, commands run inside scripts included.
-func CommandCalls(t testing.TB, c rueidis.Client) map[string]int {
+// Calls are how often a server has run each command. Commands that scripts run are included, except by an embedded
+// server.
+type Calls map[string]int
+
+// CommandCalls asks a server for its Calls.
+func CommandCalls(t testing.TB, c rueidis.Client) Calls {
 	t.Helper()
-	text, err := c.Do(context.Background(), c.B().Info().Section("commandstats").Build()).ToString()
+	calls, err := CallsOf(context.Background(), c)
 	if err != nil {
-		t.Fatalf("redistest: INFO commandstats: %v", err)
+		t.Fatalf("redistest: %v", err)
 	}
-	calls := map[string]int{}
+	return calls
+}
+
+// CallsOf is CommandCalls for programs that are not tests.
+func CallsOf(ctx context.Context, c rueidis.Client) (Calls, error) {
+	text, err := c.Do(ctx, c.B().Info().Section("commandstats").Build()).ToString()
+	if err != nil {
+		return nil, fmt.Errorf("INFO commandstats: %w", err)
+	}
+	calls := Calls{}
 	for line := range strings.Lines(text) {
 		if name, rest, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "cmdstat_"), ":calls="); ok {
 			n, _, _ := strings.Cut(rest, ",")
 			calls[name], _ = strconv.Atoi(n)
 		}
 	}
-	return calls
+	return calls, nil
+}
+
+// Since is the number of calls after before. The commands named in except and INFO, which asks, are not counted.
+func (c Calls) Since(before Calls, except ...string) (sum int) {
+	for name, n := range c {
+		if name != "info" && !slices.Contains(except, name) {
+			sum += n - before[name]
+		}
+	}
+	return sum
+}
+
+// Scripts is the number of scripts that were called after before.
+func (c Calls) Scripts(before Calls) (sum int) {
+	for _, name := range []string{"eval", "evalsha"} {
+		sum += c[name] - before[name]
+	}
+	return sum
 }
 
 // InABubble reports whether the caller is in a synctest bubble, whose clock begins with the year 2000.

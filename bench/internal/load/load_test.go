@@ -9,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/bench/internal/load"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -136,23 +134,4 @@ func TestRun_AcquireFails_CountsErrorsAndKeepsTheFirst(t *testing.T) {
 	require.Zero(t, out.Ops)
 	require.Positive(t, out.Errors)
 	require.Equal(t, "no such luck", out.FirstError)
-}
-
-func TestServerUsage_Scripts_CountsTheirCommands(t *testing.T) {
-	c := redistest.Start(t).Client(t)
-	ctx := context.Background()
-	lua := rueidis.NewLuaScript("redis.call('SET',KEYS[1],1) redis.call('GET',KEYS[1]) return 1")
-	require.NoError(t, lua.Exec(ctx, c, []string{"k"}, nil).Error()) // EVALSHA, refused, then EVAL
-	before, err := load.ServerUsage(ctx, c)
-	require.NoError(t, err)
-	for range 3 {
-		require.NoError(t, lua.Exec(ctx, c, []string{"k"}, nil).Error())
-	}
-	require.NoError(t, c.Do(ctx, c.B().Incr().Key("n").Build()).Error())
-	after, err := load.ServerUsage(ctx, c)
-	require.NoError(t, err)
-	connecting := []string{"hello", "client|tracking", "client|setinfo", "ping"} // which a client does when it likes
-	require.EqualValues(t, 10, after.Since(before, connecting...))
-	require.EqualValues(t, 9, after.Since(before, append(connecting, "incr")...))
-	require.EqualValues(t, 3, after.Scripts(before))
 }
