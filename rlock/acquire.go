@@ -100,10 +100,9 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto bo
 		one := &struct { // in one piece of memory
 			caller
 			asking
-		}{caller: caller{l: l, terms: t, auto: auto,
-			call: wait.Call{Name: l.name, Of: l, Began: began, Ctx: ctx}}}
+		}{caller: caller{l: l, ctx: ctx, began: began, terms: t, auto: auto}}
 		if t.wait != forever {
-			one.call.Until = began.Add(t.wait)
+			one.until = began.Add(t.wait)
 		}
 		if h, last, err := c.tenancies.acquire(&one.caller, &one.asking); !errors.Is(err, errAsked) {
 			return h, last, err
@@ -179,16 +178,17 @@ type waitState struct {
 // asks is what a request for a tenure has besides.
 type asks struct {
 	of           *tenancy // whose
-	known        *known   // what it tells those that wait
 	after        *handOn  // the release of the last tenure, which its first try makes
 	again        int      // how often it asked again soon
 	once         bool     // it has one turn
-	unattended   bool     // no caller waits for the reply, so it is read to its end
 	othersWaited bool     // others may have waited when it was granted
 	// Of readers:
 	joined *owner        // the tenure that does for this one: it asked under it
 	admit  time.Duration // after tenancies.base: until when others may join what was granted
 }
+
+// isCurrent reports whether it is the request of its tenancy, or only what is left of one. Called with mu held.
+func (a *acquisition) isCurrent() bool { return a.of.asks != nil && &a.of.asks.a == a }
 
 // asksFor is the lease for which it asks.
 func (a *acquisition) asksFor() time.Duration { return cmp.Or(a.short, a.lease) }

@@ -12,20 +12,10 @@ import (
 func (c *Client) ID() string { return c.session.ID }
 
 // Waiting is how many calls stand in the process's line for name.
-func (c *Client) Waiting(name string) int { return c.waiting(c.opts.KeyPrefix + name) }
+func (c *Client) Waiting(name string) int { return c.waiters.Members(c.opts.KeyPrefix + name) }
 
 // Lines is how many names somebody waits for.
-func (c *Client) Lines() int {
-	n, s := c.waiters.Census().LocalQueues, &c.tenancies
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, y := range s.of {
-		if y.asks == nil && y.first != nil { // one that asks has a line
-			n++
-		}
-	}
-	return n
-}
+func (c *Client) Lines() int { return c.waiters.Census().LocalQueues }
 
 // Owed is how many releases are still owed in the background.
 func (c *Client) Owed() int {

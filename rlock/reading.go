@@ -108,13 +108,12 @@ func (s *tenancies) enter(own *owner) bool {
 func (s *tenancies) read(y *tenancy, own *owner, shared bool) {
 	var beside []*caller
 	entered, over := 1, false // the one that is counted in is the first reader's
-	for x := y.first; x != nil && !over; {
-		next := x.next
+	for x := y.callers.First(); x != nil && !over; {
+		next := x.Behind()
 		switch {
 		case !(shared && x.shares() && own.hasLabel("")):
 			if len(beside) < mostBeside {
 				y.part(x)
-				x.y = nil
 				beside = append(beside, x)
 			}
 		case entered == 1 || s.enter(own):
@@ -131,7 +130,7 @@ func (s *tenancies) read(y *tenancy, own *owner, shared bool) {
 	case len(beside) > 0:
 		s.rejoin(beside)
 	}
-	if y.first != nil && y.asks == nil { // it is over, or they are too many for one call
+	if y.callers.First() != nil && y.asks == nil { // it is over, or they are too many for one call
 		s.next(y)
 	}
 }
@@ -142,7 +141,7 @@ func (s *tenancies) readBeside(own *owner, readers []*caller) {
 	all := make([]*owner, len(readers))
 	shortest := readers[0].lease()
 	for i, x := range readers {
-		all[i] = l.newOwner(x.call.Ctx, x.lease(), x.terms.label)
+		all[i] = l.newOwner(x.ctx, x.lease(), x.terms.label)
 		shortest = min(shortest, x.lease())
 	}
 	var sent time.Time
@@ -162,7 +161,7 @@ func (s *tenancies) readBeside(own *owner, readers []*caller) {
 		Decode: decodeAcquire,
 	}
 	// Its reply is read even if the first reader leaves; the request has that reader's values, such as its span.
-	r, err := timed.Run(context.WithoutCancel(readers[0].call.Ctx), c.runner)
+	r, err := timed.Run(context.WithoutCancel(readers[0].ctx), c.runner)
 	received := time.Now()
 	var until time.Time // they may read by then; zero: they do not
 	switch {
@@ -194,8 +193,7 @@ func (s *tenancies) letIn(x *caller, own *owner, sent time.Time) {
 	s.mu.Lock()
 	left := x.left
 	if !left && err == nil {
-		x.own, x.by = own, 0
-		x.wake()
+		x.serve(own, 0, nil)
 	} else if !left {
 		s.rejoin([]*caller{x})
 	}
@@ -211,7 +209,7 @@ func (s *tenancies) rejoin(readers []*caller) {
 	y := s.of[tenancyKey{l.key, l.kind}]
 	if y == nil {
 		y = s.open(l)
-		y.known = readers[0].known
+		y.seen = readers[0].seen
 	}
 	for _, x := range slices.Backward(readers) {
 		if !x.left {
@@ -234,7 +232,7 @@ func (s *tenancies) under(a *acquisition) *owner {
 	if q := y.asks; q != nil && q.x != nil && !q.x.shares() {
 		return nil
 	}
-	if y.asks == nil || &y.asks.a != a || y.own == nil || !y.own.Lasts() || a.l.c.engine.Over(&y.own.Lease) != nil {
+	if y.asks == nil || y.own == nil || !y.own.Lasts() || a.l.c.engine.Over(&y.own.Lease) != nil {
 		return nil
 	}
 	return y.own

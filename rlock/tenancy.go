@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/wait"
 )
@@ -17,7 +16,7 @@ import (
 // place in the server's queue. Callers wait for their turns in one line inside the process, and come and go there
 // without a word to the server.
 //
-//	                 refused: waits in the server's queue
+//	                 refused: a goroutine waits in the server's queue
 //	                  +-----+
 //	                  |     v         granted
 //	first caller --> asking ---------------------> held: turns follow each other, without a call
@@ -49,8 +48,10 @@ import (
 //  4. The terms of a caller (lease, label, MaxHold) are settled when it has its turn: see transfer.go. So a request
 //     belongs to the process, and not to the caller with whose terms it began.
 //  5. Whatever ends a tenure ends the turn that runs. Callers that wait stay, and another tenure is asked for.
-//  6. The last caller that leaves withdraws the request. The goroutine that asks reads the reply to its end, so what is
-//     granted meanwhile is released as soon as that is known. A caller that comes before that goes on with the request.
+//  6. The first request is made on the goroutine of the first caller, and ends with its patience. Once it is refused a
+//     goroutine of the process makes the requests, and all callers wait for their turns. The last caller that leaves
+//     withdraws the request. Each reply is read, so what is granted meanwhile is released as soon as that is known. A
+//     caller that comes before that goes on with the request.
 //  7. The call that names the next tenure is a request of that tenure: until its answer, or its not-after, no answer to
 //     a release of that owner is final.
 //
@@ -83,38 +84,39 @@ type tenancyKey struct {
 // may ask while it holds. Guarded by tenancies.mu. A lock that is held, and has no waiter here, has none,
 // unless it is for reading: it must cost little, and the watchdog's map finds its owner (attach).
 type tenancy struct {
-	l           *single
-	first, last *caller // those that wait for their turns
-	n           int32
-	turns       int32         // how many may follow the one that runs; negative: any number. Kept during a transfer
-	until       time.Duration // after tenancies.base; none begins later, or none joins those that read
-	own         *owner
-	asks        *asking
-	known       *known
-}
-
-// known is what those learn that give up, and those that look.
-type known struct {
-	group wait.Group
-	seen  seen
+	l       *single
+	callers wait.List[*caller] // those that wait for their turns
+	turns   int32              // how many may follow the one that runs; negative: any number. Kept during a transfer
+	until   time.Duration      // after tenancies.base; none begins later, or none joins those that read
+	own     *owner
+	asks    *asking
+	seen    seen // by the request, for callers that give up
 }
 
 func (y *tenancy) key() tenancyKey { return tenancyKey{y.l.key, y.l.kind} }
 
+// waits reports whether callers wait, and not only for the end of a client that was closed.
+func (y *tenancy) waits() bool {
+	return y.callers.First() != nil && y.l.c.waiters.Ended(context.Background()) == nil
+}
+
 // caller is one call that waits for its turn. Guarded by tenancies.mu from join on.
 type caller struct {
-	l            *single
-	y            *tenancy
-	known        *known
-	terms        terms
-	auto         bool
-	call         wait.Call
-	next, before *caller
-	left         bool          // it gave up while it was asked for beside others: see reading.go
-	came         chan struct{} // receives when own or err is there; nil: it has not waited yet
-	own          *owner        // it has the turn
-	by           time.Duration // and takes it by then; 0: it is the first of the tenure
-	err          error
+	wait.Links[*caller]
+	l        *single
+	ctx      context.Context
+	began    time.Time
+	until    time.Time // when it gives up; zero: only ctx says
+	terms    terms
+	auto     bool
+	y        *tenancy // in whose line it is; nil: in none
+	w        *wait.Caller
+	reported bool          // an observer was told that it waits
+	left     bool          // it gave up while it was asked for beside others: see reading.go
+	own      *owner        // it has the turn
+	by       time.Duration // and takes it by then; 0: it is the first of the tenure
+	seen     seen
+	err      error
 }
 
 // lease is what the caller was promised, in full.
@@ -122,13 +124,11 @@ func (x *caller) lease() time.Duration { return cmp.Or(x.terms.lease, x.l.c.opts
 
 // asking is one request for a tenure.
 type asking struct {
-	a      acquisition
-	asks   asks
-	w      wait.Resumable
-	known  known              // the tenancy's, unless it had one before
-	x      *caller            // on whose terms, if they are those of a caller
-	once   bool               // it is one try, for a caller that does not wait
-	cancel context.CancelFunc // of the goroutine that asks; nil: the first caller does
+	a    acquisition
+	asks asks
+	w    *wait.Caller // nil: it was granted
+	x    *caller      // on whose terms, if they are those of a caller
+	once bool         // it is one try, for a caller that does not wait
 }
 
 // handOn is the release of a tenure that is made with the request for the next.
@@ -140,37 +140,25 @@ type handOn struct {
 type handedOn struct {
 	status releaseStatus
 	err    error
-	unsent bool
 }
 
 // acquire waits for a turn, and makes its hold. room is for the request of the first caller, to be one piece of memory
 // with it.
 func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err error) {
-	s.mu.Lock()
 	for front := false; ; front = true {
 		if err = s.takeTurn(x, room, front); err != nil {
-			return nil, seen{}, err
+			return nil, x.seen, err
 		}
-		if err = s.await(x); err == nil {
-			if h, err = s.take(x); h != nil {
-				return h, seen{}, nil
-			}
-		}
-		s.mu.Lock()
-		if err != nil {
-			if x.known != nil { // it has been in line
-				last = x.known.seen
-			}
-			s.mu.Unlock()
-			return nil, last, err
+		if h, err = s.take(x); h != nil || err != nil {
+			return h, x.seen, err
 		}
 		room = nil
 	}
 }
 
-// takeTurn gives x its turn, or has it join those that wait for one: first of them if front. The error is errAsked.
-// Called with mu held, which it unlocks.
+// takeTurn waits until x has its turn, first of those that wait if front.
 func (s *tenancies) takeTurn(x *caller, room *asking, front bool) error {
+	s.mu.Lock()
 	y := s.of[tenancyKey{x.l.key, x.l.kind}]
 	if y == nil {
 		y = s.attach(x.l)
@@ -180,11 +168,13 @@ func (s *tenancies) takeTurn(x *caller, room *asking, front bool) error {
 	}
 	switch {
 	case y.asks == nil && x.shares() && s.joins(y):
-		x.own, x.known, x.by, x.err = y.own, y.known, 0, nil
+		x.own, x.by, x.err = y.own, 0, nil
 		s.mu.Unlock()
+		return nil
 	case y.asks == nil && (y.own == nil || x.l.kind.together):
 		q := y.begin(x, room)
 		y.join(x, false)
+		q.enter(x.ctx)
 		s.mu.Unlock()
 		s.askHere(x, q)
 	case x.terms.wait == 0:
@@ -192,17 +182,12 @@ func (s *tenancies) takeTurn(x *caller, room *asking, front bool) error {
 		return errAsked
 	default:
 		y.join(x, front)
-		var by time.Time
-		if y.own != nil && !x.l.kind.together {
-			by = x.l.c.engine.Until(&y.own.Lease)
-		}
 		s.mu.Unlock()
-		x.l.c.waiters.List(&x.call, &x.known.group, by)
 		if !x.l.c.clustered { // in a Cluster a channel serves one key
 			x.l.c.waiters.Listen(x.l.grantsHere())
 		}
 	}
-	return nil
+	return s.await(x)
 }
 
 // errAsked: another caller asks at this moment, so one that does not wait asks for itself.
@@ -249,7 +234,6 @@ func (s *tenancies) attach(l *single) *tenancy {
 		return nil
 	}
 	y := s.open(l)
-	y.known = &known{}
 	y.has(held.Of.(*owner), -1, held.Of.(*owner).until)
 	return y
 }
@@ -281,37 +265,26 @@ func (s *tenancies) drop(y *tenancy) {
 	}
 }
 
-// join puts a caller into the line.
+// join puts a caller into the line: behind the others, or before them.
 func (y *tenancy) join(x *caller, front bool) {
-	x.y, x.known, x.own, x.err = y, y.known, nil, nil
-	y.n++
-	switch {
-	case y.first == nil:
-		x.before, x.next = nil, nil
-		y.first, y.last = x, x
-	case front: // it had its turn, and could not use it
-		x.before, x.next = nil, y.first
-		y.first.before, y.first = x, x
-	default:
-		x.before, x.next = y.last, nil
-		y.last.next, y.last = x, x
+	x.y, x.own, x.err = y, nil, nil
+	y.callers.Add(x, front)
+	if x.w != nil { // a reader that left the line for a call which did not let it in
+		return
 	}
+	l := x.l
+	r := wait.Request{Name: l.name, Of: l, Began: x.began, Until: x.until, QueueKey: l.key, Manner: l.kind.title,
+		Mode: wait.Turn, Reported: x.reported}
+	if y.own != nil && !l.kind.together {
+		r.FreeBy = l.c.engine.Until(&y.own.Lease)
+	}
+	x.w = l.c.waiters.Enter(x.ctx, r)
 }
 
 // part takes a caller out of the line.
 func (y *tenancy) part(x *caller) {
-	if x.before != nil {
-		x.before.next = x.next
-	} else {
-		y.first = x.next
-	}
-	if x.next != nil {
-		x.next.before = x.before
-	} else {
-		y.last = x.before
-	}
-	x.before, x.next = nil, nil
-	y.n--
+	y.callers.Remove(x)
+	x.y, x.seen = nil, y.seen
 }
 
 // begin makes the request for the first in the line. It asks when run, or askHere, is called.
@@ -319,14 +292,11 @@ func (y *tenancy) begin(x *caller, q *asking) *asking {
 	if q == nil {
 		q = &asking{}
 	}
-	if y.known == nil {
-		y.known = &q.known
-	}
-	y.known.seen = seen{}
+	y.seen = seen{}
 	q.x, q.once = x, x.terms.wait == 0
-	q.asks = asks{of: y, known: y.known}
-	q.a = acquisition{l: x.l, ctx: x.call.Ctx, began: time.Now(), auto: x.auto, lease: x.lease(),
-		label: x.terms.label, asks: &q.asks}
+	q.asks = asks{of: y}
+	q.a = acquisition{l: x.l, ctx: x.ctx, began: time.Now(), auto: x.auto, lease: x.lease(), label: x.terms.label,
+		asks: &q.asks}
 	q.a.patient = !q.once
 	q.a.once = x.l.kind.together
 	q.a.own = q.a.newOwner()
@@ -334,58 +304,40 @@ func (y *tenancy) begin(x *caller, q *asking) *asking {
 	return q
 }
 
-// request is that of the wait.
-func (q *asking) request(call *wait.Call) wait.Request {
+// enter begins the wait of the request. A request that is made once has no place in the server's queue.
+func (q *asking) enter(ctx context.Context) {
 	l := q.a.l
 	r := wait.Request{Name: l.name, Of: l, Began: q.a.began, QueueKey: l.key, Manner: l.kind.title, Channel: l.channel,
-		Group: &q.a.known.group, Call: call, Taker: &q.a, Grants: l.grantsHere()}
-	if q.once {
-		r.Mode = wait.Alone
+		Mode: wait.Cohort, Taker: &q.a}
+	if !q.once {
+		r.Grants = l.grantsHere()
 	}
-	return r
+	q.w = l.c.waiters.Enter(ctx, r)
 }
 
-// askHere has the first caller ask, on its own goroutine, until it leaves. Then another one goes on for those that are
-// left.
+// askHere makes the first request on the goroutine of the first caller. If it is refused, another goroutine goes on.
 func (s *tenancies) askHere(x *caller, q *asking) {
-	c, y := x.l.c, q.a.of
-	c.waiters.Resume(&q.w, q.request(&x.call))
-	err := q.w.Wait(x.call.Ctx, x.call.Until)
-	if wait.DidGiveUp(err) {
-		c.waiters.Unlist(&x.call)
+	done, err := q.w.Try(x.until)
+	switch {
+	case !done:
+		s.run(q)
+	case wait.DidGiveUp(err):
 		s.mu.Lock()
-		y.part(x)
-		x.err = err
-		if y.first != nil && !q.once {
-			s.run(q)
-			s.mu.Unlock()
-			return
-		}
-		y.asks = nil
-		s.next(y)
+		x.serve(nil, 0, err)
 		s.mu.Unlock()
-		q.end(err)
-		return
+		s.failed(q, errWithdrawn)
+	default:
+		s.finish(q, err)
 	}
-	s.finish(q, err)
 }
 
-// run has a goroutine ask: for whoever is first in line when it is granted, unless it is to take over a hold for a
-// caller. Called with mu held.
+// run has a goroutine ask, for whoever is first in line when it is granted.
 func (s *tenancies) run(q *asking) {
-	if q.a.from == nil {
-		q.forAnyone()
+	ctx := context.WithoutCancel(q.a.ctx)
+	if q.w == nil {
+		q.enter(ctx)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(q.a.ctx))
-	q.a.unattended, q.cancel = true, cancel
-	c := q.a.l.c
-	c.session.Finish(func() {
-		if q.w.Empty() {
-			c.waiters.Resume(&q.w, q.request(nil))
-		}
-		s.finish(q, q.w.Wait(ctx, time.Time{}))
-		cancel() // not q.cancel, which may be that of another goroutine by now
-	})
+	q.a.l.c.session.Finish(func() { s.finish(q, q.w.Contend(ctx)) })
 }
 
 // forAnyone has the request be on the terms that all callers can be given. Not called while an Ask is under way.
@@ -398,53 +350,49 @@ func (q *asking) forAnyone() {
 // next asks for the next tenure, if anybody waits for it. Called with mu held.
 func (s *tenancies) next(y *tenancy) {
 	switch {
-	case y.first != nil:
-		s.run(y.begin(y.first, nil))
-	case y.own == nil:
+	case y.waits():
+		q := y.begin(y.callers.First(), nil)
+		q.forAnyone()
+		s.run(q)
+	case y.own == nil && y.callers.First() == nil:
 		s.drop(y)
 	}
 }
 
-// end ends a request that came to nothing, or was withdrawn.
-func (q *asking) end(err error) {
-	q.w.End()
-	q.a.waited()
-	if h := q.a.after; h != nil {
-		q.a.after = nil
-		h.done <- handedOn{unsent: true}
+// errWithdrawn: no caller waits for the request any more.
+var errWithdrawn = errors.New("no caller waits")
+
+// goesOn returns errWithdrawn if no caller waits for the request. A request that ends another owner is made all the
+// same. After the caller has left on whose terms the request began, the request is on the terms of all.
+func (s *tenancies) goesOn(a *acquisition) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := a.of.asks
+	switch {
+	case a.after != nil || a.from != nil:
+	case a.of.callers.First() == nil:
+		return errWithdrawn
+	case q.x != nil && q.x.y != a.of:
+		q.forAnyone()
 	}
-	if err == nil && q.a.joined != nil {
-		q.a.joined.Decline()
-		q.a.own.Abandon(q.a.unanswered, q.a.entry)
-		return
-	}
-	if err == nil { // granted, and not wanted any more
-		q.a.own.Abandon(time.Now(), q.a.entry)
-		return
-	}
-	_ = q.a.failed(err) // for what it gives back: no caller waits for the error
+	return nil
 }
 
 // finish takes in how the wait of a request has ended.
 func (s *tenancies) finish(q *asking, err error) {
-	y := q.a.of
-	s.mu.Lock()
-	switch {
-	case y.asks != q: // withdrawn
-		s.mu.Unlock()
-		q.end(err)
-		return
-	case err != nil:
+	if err != nil {
 		s.failed(q, err)
 		return
 	}
 	if q.a.handed { // with the first lease, whoever asked
 		q.forAnyone()
 	}
+	y, own := q.a.of, q.a.own
+	s.mu.Lock()
+	q.w.Leave()
+	q.w = nil
 	s.mu.Unlock()
-	q.w.End()
 	q.a.waited()
-	own := q.a.own
 	if q.a.joined != nil {
 		own = q.a.joined
 		q.a.own.Abandon(q.a.unanswered, q.a.entry)
@@ -452,59 +400,53 @@ func (s *tenancies) finish(q *asking, err error) {
 		err = q.a.keep()
 	}
 	s.mu.Lock()
-	switch {
-	case y.asks == q && err == nil && y.first != nil:
+	if err == nil && y.callers.First() != nil {
 		s.granted(q, own)
 		s.mu.Unlock()
 		return
-	case y.asks == q: // not to be used, or all have left
-		y.asks = nil
-		s.next(y)
 	}
+	y.asks = nil // not to be used, or all have left
+	s.next(y)
 	s.mu.Unlock()
 	if err == nil {
 		own.Decline()
 	}
 }
 
-// failed is finish of a request that was not granted. Called with mu held, which it unlocks.
+// failed is finish of a request that was not granted.
 //
 //	last caller          the goroutine that asks               another caller
-//	leaves: cancels
+//	leaves: wakes it
 //	                                                           comes: joins the line
-//	                     learns that it is cancelled: goes on for that caller
+//	                     wakes: goes on for that caller
 //
 // So the process keeps its place in the server's queue though there was a moment without callers.
 func (s *tenancies) failed(q *asking, err error) {
-	y, closed := q.a.of, q.a.l.c.waiters.Ended(context.Background())
-	if wait.DidGiveUp(err) && closed == nil {
-		if y.first != nil {
-			s.run(q)
-			s.mu.Unlock()
-			return
-		}
-	} else if wait.DidGiveUp(err) { // those that wait learn by themselves
-		err = errs.ErrClosed
+	y, withdrawn := q.a.of, errors.Is(err, errWithdrawn)
+	s.mu.Lock()
+	if withdrawn && y.waits() && !q.once {
+		s.run(q)
+		s.mu.Unlock()
+		return
 	}
 	y.asks = nil
-	for x := y.first; x != nil; x = y.first {
-		y.part(x)
-		x.err = err
-		x.wake()
+	for x := y.callers.First(); x != nil && !withdrawn; x = y.callers.First() {
+		x.serve(nil, 0, err)
 	}
 	s.next(y)
 	s.mu.Unlock()
-	q.end(err)
+	q.w.Leave()
+	q.a.waited()
+	_ = q.a.failed(err) // for what it gives back: no caller waits for the error
 }
 
 // granted gives the tenure to the callers in line. Called with mu held.
 func (s *tenancies) granted(q *asking, own *owner) {
 	y := q.a.of
-	if x := y.first; q.a.l.kind.together && x == q.x && !x.shares() {
+	x := y.callers.First()
+	if q.a.l.kind.together && x == q.x && !x.shares() {
 		y.asks = nil
-		y.part(x)
-		x.own, x.by = own, 0
-		x.wake()
+		x.serve(own, 0, nil)
 		s.next(y)
 		return
 	}
@@ -516,10 +458,10 @@ func (s *tenancies) granted(q *asking, own *owner) {
 		turns, until = y.turns, y.until
 		s.passed++
 	case q.a.othersWaited:
-		turns = min(y.n-1, mostTurns)
+		turns = min(y.callers.Len()-1, mostTurns)
 	}
 	y.has(own, turns, until)
-	switch x := y.first; {
+	switch {
 	case q.a.l.kind.together:
 		s.read(y, own, q.x == nil || q.x.shares())
 	case x == q.x, s.suits(own, x): // or it was asked for on the terms of x
@@ -537,17 +479,4 @@ func (s *tenancies) count() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.passed
-}
-
-// waiting returns how many calls of this process wait for a key.
-func (c *Client) waiting(key string) int {
-	n, s := c.waiters.Members(key), &c.tenancies
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, k := range []*kind{reentrant, nonReentrant, fencing, rwRead, rwWrite, plain} {
-		if y := s.of[tenancyKey{key, k}]; y != nil {
-			n += int(y.n)
-		}
-	}
-	return n
 }

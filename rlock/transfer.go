@@ -69,7 +69,7 @@ func (s *tenancies) suits(own *owner, x *caller) bool {
 	if !own.hasLabel(x.terms.label) || own.lock.kind.confirms && own.Turn() > 0 {
 		return false
 	}
-	return c.engine.Retake(x.call.Ctx, &own.Lease, x.lease(), x.auto, c.opts.MaxHold)
+	return c.engine.Retake(x.ctx, &own.Lease, x.lease(), x.auto, c.opts.MaxHold)
 }
 
 // transfer has a new owner take over what the tenure holds, on the terms of the first in line. Called with mu held.
@@ -77,7 +77,7 @@ func (s *tenancies) transfer(y *tenancy) {
 	from := y.own
 	y.own = nil
 	_ = from.lock.c.engine.Remove(&from.Lease) // before it is sent: see package lease
-	q := y.begin(y.first, nil)
+	q := y.begin(y.callers.First(), nil)
 	q.a.from = from
 	q.a.own.Continue(from.Turn())
 	s.run(q)

@@ -13,82 +13,48 @@ import (
 
 // give gives a caller its turn. Called with mu held.
 func (s *tenancies) give(y *tenancy, x *caller, by time.Duration) {
-	y.part(x)
-	x.own, x.by = y.own, by
-	x.wake()
-	if y.first == nil && !y.l.kind.together {
+	x.serve(y.own, by, nil)
+	if y.callers.First() == nil && !y.l.kind.together {
 		s.drop(y)
 	}
 }
 
-func (x *caller) wake() {
-	if x.came != nil {
-		select {
-		case x.came <- struct{}{}:
-		default:
-		}
+// serve ends the wait of a caller: it has its turn, or an error. Called with mu held.
+func (x *caller) serve(own *owner, by time.Duration, err error) {
+	if x.y != nil {
+		x.y.part(x)
 	}
+	x.own, x.by, x.err = own, by, err
+	x.w.Wake()
 }
 
 // await waits until the caller has its turn, or an error, or is out of patience.
-func (s *tenancies) await(x *caller) error {
-	c := x.l.c
+func (s *tenancies) await(x *caller) (gaveUp error) {
 	s.mu.Lock()
-	if x.own != nil || x.err != nil {
+	if x.own == nil && x.err == nil {
 		s.mu.Unlock()
-		c.waiters.Unlist(&x.call) // its turn came after it had joined, and before it was listed
-		return x.err
-	}
-	if x.came == nil {
-		x.came = make(chan struct{}, 1)
-	}
-	s.mu.Unlock()
-	defer c.waiters.Unlist(&x.call)
-	c.waiters.Tell(&x.call)
-	var late <-chan time.Time
-	if !x.call.Until.IsZero() {
-		t := time.NewTimer(time.Until(x.call.Until))
-		defer t.Stop()
-		late = t.C
-	}
-	var gaveUp error
-	for came := true; came; {
-		select {
-		case <-x.came: // perhaps that of an earlier turn, which was seen without it
-		case <-late:
-			came = false
-		case <-x.call.Ctx.Done():
-			came = false
-		case <-c.waiters.Context().Done():
-			came = false
-		}
+		gaveUp = x.w.Await()
 		s.mu.Lock()
-		if known := x.known; !came { // a reader may be put into another line meanwhile
-			s.mu.Unlock()
-			gaveUp = c.waiters.GaveUp(x.call.Ctx, &known.group)
-			s.mu.Lock()
-		}
-		if x.own != nil || x.err != nil {
-			s.mu.Unlock()
-			c.session.Tell(x.call.Ctx, errs.Event{Kind: errs.EventWoken, Name: x.l.name, ByMessage: true})
-			return x.err
-		}
-		if came {
-			s.mu.Unlock()
-		}
+		x.reported = true
 	}
 	defer s.mu.Unlock()
+	x.w.Leave()
+	x.w = nil
 	y := x.y
-	if y == nil {
+	switch {
+	case x.own != nil || x.err != nil:
+		return x.err
+	case y == nil:
 		x.left = true
 		return gaveUp
 	}
 	y.part(x)
 	switch q := y.asks; {
-	case q != nil && y.first == nil: // the first caller, while it asks for itself, is in the line
-		q.cancel()
-	case y.first == nil:
+	case y.callers.First() != nil:
+	case q == nil:
 		s.drop(y)
+	case q.w != nil:
+		q.w.Wake() // it withdraws the request
 	}
 	return gaveUp
 }
@@ -105,7 +71,7 @@ func (s *tenancies) await(x *caller) error {
 // So B looks at the clock by itself (rule 2).
 func (s *tenancies) take(x *caller) (*Hold, error) {
 	c, own := x.l.c, x.own
-	if err := c.waiters.Ended(x.call.Ctx); err != nil {
+	if err := c.waiters.Ended(x.ctx); err != nil {
 		own.Decline()
 		return nil, &wait.GaveUp{Left: -1, Cause: err}
 	}
@@ -130,19 +96,20 @@ func (o *owner) Next(known bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	y := s.tenancyOf(o)
-	if y == nil || y.first == nil || o.keep.Load() != 0 || !c.engine.Lasting(&o.Lease) {
+	if y == nil || !y.waits() || o.keep.Load() != 0 || !c.engine.Lasting(&o.Lease) {
 		return false
 	}
 	if y.turns == 0 || s.now() >= y.until {
 		return false
 	}
 	y.turns--
-	if known || !s.suits(o, y.first) {
+	x := y.callers.First()
+	if known || !s.suits(o, x) {
 		s.transfer(y)
 		return true
 	}
 	s.passed++
-	s.give(y, y.first, y.until)
+	s.give(y, x, y.until)
 	return true
 }
 
@@ -169,7 +136,7 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 	l := o.lock
 	s.mu.Lock()
 	y := s.tenancyOf(o)
-	if y != nil && (y.first == nil || l.kind.together) { // readers have asked already
+	if y != nil && (!y.waits() || l.kind.together) { // readers have asked already
 		s.gone(o)
 		y = nil
 	}
@@ -178,16 +145,14 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 		return l.runRelease(ctx, o.Lease.Owner, o.Entry())
 	}
 	y.own = nil
-	q := y.begin(y.first, nil)
+	q := y.begin(y.callers.First(), nil)
+	q.forAnyone()
 	h := &handOn{own: o, done: make(chan handedOn, 1)}
 	q.a.after = h
 	s.run(q)
 	s.mu.Unlock()
 	select {
 	case r := <-h.done:
-		if r.unsent {
-			return l.runRelease(ctx, o.Lease.Owner, o.Entry())
-		}
 		return r.status, r.err
 	case <-ctx.Done():
 		return 0, fmt.Errorf("%w: release of %q: %w", errs.ErrUnknownOutcome, l.name, errs.Cut(errs.Ended(ctx)))

@@ -62,17 +62,22 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 	if a.asks != nil {
 		s := &a.l.c.tenancies
 		s.mu.Lock()
-		a.known.seen.unsure = true
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		if a.isCurrent() {
+			a.of.seen.unsure = true
+		}
 	}
 }
 
 // Ask implements wait.Taker: it asks the server once.
 func (a *acquisition) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
-	if a.asks != nil && a.unattended {
-		ctx = context.WithoutCancel(ctx)
+	if a.asks == nil {
+		return a.ask(ctx, entry)
 	}
-	if a.asks != nil && a.after != nil {
+	if err := a.l.c.tenancies.goesOn(a); err != nil {
+		return wait.Answer{}, err
+	}
+	if a.after != nil {
 		return a.askAfter(ctx, entry)
 	}
 	return a.askUnder(ctx, entry, a.l.c.tenancies.under(a))
@@ -165,7 +170,7 @@ func (a *acquisition) try(ctx context.Context, entry *wait.QueueEntry,
 	if entry == nil && a.join == "" && a.under == nil && a.from == nil {
 		coalesce := c.enterCoalescer(a.l.kind)
 		defer c.leaveCoalescer(a.l.kind)
-		if coalesce && c.waiting(a.l.key) <= 1 { // where others wait it is not free
+		if coalesce && c.waiters.Members(a.l.key) <= 1 { // where others wait it is not free
 			if done, err := a.askShared(ctx); done || err != nil {
 				return acquireReply{status: acquireGranted, alone: true}, err
 			}
@@ -222,10 +227,10 @@ func (a *acquisition) sees(now seen) {
 	s := &a.l.c.tenancies
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now.unsure = a.known.seen.unsure
-	a.known.seen = now
-	if y := a.of; a.l.kind.together && y.asks != nil && &y.asks.a == a {
-		y.until = 0 // others come first
+	now.unsure = a.of.seen.unsure
+	a.of.seen = now
+	if a.l.kind.together {
+		a.of.until = 0 // others come first
 	}
 }
 

@@ -49,7 +49,7 @@ const crowdSize = 64
 func (q *Waiters) isCrowd() bool { return len(q.localQueues) > crowdSize }
 
 // sleepsOn reports whether the waiter, whose poll is due, sleeps on for another PollCap.
-func (w *waiter) sleepsOn() bool {
+func (w *Caller) sleepsOn() bool {
 	if !w.hears() || w.placeless || w.untold || w.failure != nil || w.left() == 0 {
 		return false
 	}
@@ -60,7 +60,7 @@ func (w *waiter) sleepsOn() bool {
 
 // maySleep reports whether a waiter that was asked for so long ago may sleep for another PollCap: it has a place, its
 // entry bears that, and grants reach it. Called with mu held.
-func (w *waiter) maySleep(asked time.Duration) bool {
+func (w *Caller) maySleep(asked time.Duration) bool {
 	return w.ticket != 0 && asked+w.q.pollCap <= w.entry.Poll &&
 		accessor.Of[accessor.Subscription](w.grantSub.sub).Live()
 }

@@ -18,7 +18,7 @@
 //  1. A waiter enters the local queue of its key and its manner of waiting (the kind of a lock, the number of permits)
 //     in this process. The first in the local queue contends on the server. The others stand behind it
 //     without asking the server, first come first served. Re-entries, joins, waits of no time, waiters of fair and
-//     shared locks, and requests that wait for a group of calls ([Request.Group]) never stand behind another.
+//     shared locks, and requests of a cohort never stand behind another.
 //  2. The contender tries. With a Taker, if grants are listened for already, the try asks for a place in the server's
 //     queue at once. Without a Taker the waiter shares the subscription to the channel if the process has one.
 //  3. It subscribes, to grants or to the channel, and tries again at once. Subscribing lasts no longer than the sleep
@@ -89,16 +89,16 @@
 //
 // # Each for itself
 //
-// Where the order is that of all waiters of all processes ([Each]), the first request of a waiter is its place. So it
+// Where the order is that of all waiters of all processes ([Paced]), the first request of a waiter is its place. So it
 // must stand behind none. Each waiter asks for itself; the rest is as for a contender. Where callers give up, few ask
 // at once (pace.go).
 //
 // # One for many
 //
-// Where the callers of a process share what it has, one request waits for all of them ([Resumable]): the first caller
-// carries it on, on its own goroutine, until it leaves, and then another goroutine does. Callers come and go without
-// it. They are listed for those who look ([Call]), and share what the request has found out ([Group]). See tenancy.go
-// of package rlock.
+// Where the callers of a process share what it has, one request waits for all of them ([Cohort]). The first caller
+// makes the first try ([Caller.Try]). If that is refused, a goroutine goes on ([Caller.Contend]), and no caller's
+// patience cuts it short. The callers wait to be woken ([Turn], [Caller.Await]); they come and go without a request.
+// See tenancy.go of package rlock.
 //
 // The server's side of the queue is in the Lua of package rlock (lib/handover.lua, lib/fair.lua).
 package wait

@@ -26,7 +26,7 @@ func (q *Waiters) hearsGrants(channel string) bool {
 // subscribeToGrants has the process listen to the channel of grants, if the server allows it, and awaits that for as
 // long as the waiter would sleep. The subscription is not the waiter's, and does not end with its patience. over is as
 // of subscription.
-func (w *waiter) subscribeToGrants() (hears, over bool) {
+func (w *Caller) subscribeToGrants() (hears, over bool) {
 	q, channel := w.q, w.r.Grants
 	l := q.listening(channel)
 	if l == nil {
@@ -46,7 +46,7 @@ func (w *waiter) subscribeToGrants() (hears, over bool) {
 // the time. Otherwise a process all of whose callers leave before their first question is answered would never listen.
 // None of its waiters could be handed anything: each is notified that it is free, and it is left to each until it has
 // asked (TestHandOver_ImpatientCallers_AreHandedTheLock).
-func (w *waiter) leftUnheard() {
+func (w *Caller) leftUnheard() {
 	if w.r.Mode == Paced && !w.granted && w.r.Taker != nil && w.localQueue != nil {
 		w.q.Listen(w.r.Grants)
 	}

@@ -51,11 +51,11 @@ const (
 )
 
 // hears reports whether the waiter's grant subscription is known to work, so that a grant reaches it.
-func (w *waiter) hears() bool { return w.entry != nil && w.entry.hears }
+func (w *Caller) hears() bool { return w.entry != nil && w.entry.hears }
 
 // listenForGrants subscribes to grants. It reports whether to ask again at once, because the subscription is there or
 // because no time is left to sleep.
-func (w *waiter) listenForGrants() bool {
+func (w *Caller) listenForGrants() bool {
 	hears, over := w.subscribeToGrants()
 	w.register(hears)
 	return hears || over
@@ -63,7 +63,7 @@ func (w *waiter) listenForGrants() bool {
 
 // asking returns the entry with which to ask for a place in the server's queue, nil for a waiter that hears no
 // grants. It notes that the place is about to be asked for.
-func (w *waiter) asking() *QueueEntry {
+func (w *Caller) asking() *QueueEntry {
 	if !w.hears() {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (w *waiter) asking() *QueueEntry {
 }
 
 // learn takes in what an Ask said of the waiter's place in the server's queue.
-func (w *waiter) learn(a Answer, err error) {
+func (w *Caller) learn(a Answer, err error) {
 	if w.entry == nil {
 		return
 	}
@@ -107,7 +107,7 @@ func (w *waiter) learn(a Answer, err error) {
 // other three had 2 acquisitions a second each in place of 200 (TestWaiter_MayNotListen_IsInNoQueue). The price: while
 // others queue, a waiter that does not hear may never find the lock free. The subscription may also end between
 // subscribeToGrants and here, if nothing has used it for long enough; the loop subscribes again.
-func (w *waiter) register(hears bool) {
+func (w *Caller) register(hears bool) {
 	q := w.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,7 +123,7 @@ func (w *waiter) register(hears bool) {
 }
 
 // hear notes that grants reach the waiter, by e if that is there. Called with mu held, of a waiter that is registered.
-func (w *waiter) hear(e *grantSubscription) {
+func (w *Caller) hear(e *grantSubscription) {
 	if e == nil || w.grantSub != nil {
 		return
 	}
@@ -137,7 +137,7 @@ func (w *waiter) hear(e *grantSubscription) {
 }
 
 // unregister is called with mu held.
-func (w *waiter) unregister() {
+func (w *Caller) unregister() {
 	if w.entry == nil {
 		return
 	}
@@ -167,7 +167,7 @@ func (w *waiter) unregister() {
 // the server after what was granted has been released, and take it anew for an owner that is through
 // (TestGrant_WaiterIsAskedFor_IsNotUsedYet). After a gap in the messages the queue may be one from before a
 // failover: the next grant is confirmed then (TestGrant_AfterAGap_IsConfirmed).
-func (w *waiter) taken() (used, doubt bool) {
+func (w *Caller) taken() (used, doubt bool) {
 	q := w.q
 	q.mu.Lock()
 	g := w.grant
@@ -199,7 +199,7 @@ func (w *waiter) taken() (used, doubt bool) {
 
 // finish is called with mu held when the wait ends. owed: something of it may be left on the server, or get there
 // until after.
-func (w *waiter) finish(granted bool) (after time.Time, owed bool) {
+func (w *Caller) finish(granted bool) (after time.Time, owed bool) {
 	owed = w.queued || w.grant != nil
 	if w.state == left { // the call that requests for it may run until its end
 		after, owed = time.Now().Add(w.r.Reach), true

@@ -1,33 +1,50 @@
 package wait
 
-// list is a doubly linked list in order of arrival. The elements embed their links, so that nothing is allocated for
+// List is a doubly linked list in order of arrival. The elements embed their Links, so that nothing is allocated for
 // one. Its zero value is empty.
-type list[T linked[T]] struct{ first, last T }
+type List[T linked[T]] struct {
+	first, last T
+	length      int32
+}
 
 // linked is a pointer to an element of a list.
 type linked[T any] interface {
 	comparable
-	own() *links[T]
+	own() *Links[T]
 }
 
-// links are the neighbours of an element.
-type links[T any] struct{ before, behind T }
+// Links are the neighbours of an element.
+type Links[T any] struct{ before, behind T }
 
-func (l *links[T]) own() *links[T] { return l }
+func (l *Links[T]) own() *Links[T] { return l }
 
-// add puts an element behind the others.
-func (l *list[T]) add(element T) {
+// Behind returns the next element; nil after the last.
+func (l *Links[T]) Behind() T { return l.behind }
+
+// First returns the first element; nil if there is none.
+func (l *List[T]) First() T { return l.first }
+
+// Len returns the number of elements.
+func (l *List[T]) Len() int32 { return l.length }
+
+// Add puts an element behind the others, or before them.
+func (l *List[T]) Add(element T, first bool) {
 	var none T
-	if l.last == none {
+	switch {
+	case l.first == none:
+		l.first, l.last = element, element
+	case first:
+		element.own().behind, l.first.own().before = l.first, element
 		l.first = element
-	} else {
+	default:
 		element.own().before, l.last.own().behind = l.last, element
+		l.last = element
 	}
-	l.last = element
+	l.length++
 }
 
-// remove takes out an element of the list.
-func (l *list[T]) remove(element T) {
+// Remove takes out an element of the list.
+func (l *List[T]) Remove(element T) {
 	var none T
 	own := element.own()
 	if own.before == none {
@@ -40,5 +57,6 @@ func (l *list[T]) remove(element T) {
 	} else {
 		own.behind.own().before = own.before
 	}
-	*own = links[T]{}
+	*own = Links[T]{}
+	l.length--
 }

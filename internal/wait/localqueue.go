@@ -13,38 +13,37 @@ type localQueue struct {
 	manner  string
 	next    *localQueue // of the same key
 	members int
-	grouped bool // the members wait for calls, which are listed in their place
+	cohorts int // members that make requests for others, and are no calls
 
 	// The waiters in the order in which they came: of a FIFO queue all, of a queue of Requesters those that were refused,
 	// or came while others had been. first is the contender of a FIFO queue.
-	list[*waiter]
-	contender *waiter // a release wakes it; nil in a queue whose waiters hear of releases each for itself
+	List[*Caller]
+	contender *Caller // a release wakes it; nil in a queue whose waiters hear of releases each for itself
 
-	Group
+	// What the requests of the members have found out.
+	refused int       // how many were refused what they wait for
+	freeBy  time.Time // when the holder's lease ends, by the last answer; zero if unknown
+	failure error     // why the server could not be asked, when that was last tried; nil if it answered
+
 	sharedAnswers
 	requests *queueRequests // of Requesters; nil while none of them ever waited
 	pace     *pace          // of Paced waiters
 }
 
 // enter makes the waiter, and puts it into its local queue.
-func (q *Waiters) enter(ctx context.Context, r Request) (w *waiter) {
+func (q *Waiters) enter(ctx context.Context, r Request) (w *Caller) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := len(q.freeWaiters); n > 0 {
-		w, q.freeWaiters = q.freeWaiters[n-1], q.freeWaiters[:n-1]
+	if n := len(q.freeCallers); n > 0 {
+		w, q.freeCallers = q.freeCallers[n-1], q.freeCallers[:n-1]
 	} else {
-		w = &waiter{}
+		w = &Caller{}
 	}
 	w.q, w.r, w.ctx, w.known = q, r, ctx, -1
-	if r.Group == nil {
-		w.call = Call{Name: r.Name, Of: r.Of, Began: r.Began, Until: r.Until, Ctx: ctx, waiter: w, each: r.Mode == Paced}
-		q.list(&w.call)
-	} else {
-		r.Group.asker = w
-		if r.Call != nil {
-			r.Call.group = r.Group
-			q.list(r.Call)
-		}
+	w.reported = r.Reported || r.Mode == Cohort
+	if r.Mode != Cohort { // the callers for which it asks are listed
+		w.call.of = w
+		q.calls.Add(&w.call, false)
 	}
 	if r.Mode.alone() {
 		return w
@@ -66,35 +65,31 @@ func (q *Waiters) enter(ctx context.Context, r Request) (w *waiter) {
 		w.wakeup = make(chan struct{}, 1)
 	}
 	l.members++
-	l.grouped = r.Group != nil
 	w.localQueue = l
 	w.requester, _ = r.Taker.(Requester)
-	if r.Group == nil {
-		w.call.group = &l.Group
+	if !r.FreeBy.IsZero() {
+		l.refused, l.freeBy, l.failure = max(l.refused, 1), r.FreeBy, nil
 	}
-	if w.queues() {
-		l.add(w)
+	switch {
+	case w.queues():
+		l.Add(w, false)
 		l.contender = l.first
+	case r.Mode == Cohort:
+		l.contender = w
+		l.cohorts++
 	}
 	return w
 }
 
 // exit leaves the local queue, and leaves to the Taker what the server may still have of the waiter. The waiter is not
 // used after this.
-func (w *waiter) exit() {
+func (w *Caller) exit() {
 	q, r := w.q, w.r
 	owed, after := false, time.Time{}
 	q.mu.Lock()
 	shared := w.state != unlisted // a call for several may still refer to it
-	if r.Group == nil {
-		q.unlist(&w.call)
-	} else {
-		if r.Group.asker == w {
-			r.Group.asker = nil
-		}
-		if r.Call != nil && r.Call.listed {
-			q.unlist(r.Call)
-		}
+	if r.Mode != Cohort {
+		q.calls.Remove(&w.call)
 	}
 	if w.granted && w.named {
 		q.handOvers++
@@ -103,10 +98,10 @@ func (w *waiter) exit() {
 		after, owed = w.finish(w.granted)
 		w.leaveQueue(w.localQueue)
 	}
-	if len(q.freeWaiters) < spare && !shared {
+	if len(q.freeCallers) < spare && !shared {
 		drain(w.wakeup)
-		*w = waiter{wakeup: w.wakeup}
-		q.freeWaiters = append(q.freeWaiters, w)
+		*w = Caller{wakeup: w.wakeup}
+		q.freeCallers = append(q.freeCallers, w)
 	}
 	q.mu.Unlock()
 	if owed {
@@ -115,13 +110,13 @@ func (w *waiter) exit() {
 }
 
 // leaveQueue takes the waiter out of its local queue, and ends the queue with its last member. Called with mu held.
-func (w *waiter) leaveQueue(l *localQueue) {
+func (w *Caller) leaveQueue(l *localQueue) {
 	q, r := w.q, w.r
 	switch {
 	case w.state != unlisted:
 		q.leaveRequests(l, w)
 	case w.queues():
-		l.remove(w)
+		l.Remove(w)
 		if l.contender == w && l.first != nil {
 			signal(l.first.wakeup)
 		}
@@ -129,7 +124,10 @@ func (w *waiter) leaveQueue(l *localQueue) {
 	case l.contender == w:
 		l.contender = nil
 	}
-	if w.refused && r.Group == nil {
+	switch {
+	case r.Mode == Cohort: // the callers for which it asked stay refused
+		l.cohorts--
+	case w.refused:
 		l.refused--
 	}
 	if r.Mode == Paced && l.pace != nil {
@@ -185,7 +183,7 @@ func (q *Waiters) Wake(key string) {
 }
 
 // hearsReleases reports whether the contender hears of a release without a wake-up. Called with mu held.
-func (w *waiter) hearsReleases() bool {
+func (w *Caller) hearsReleases() bool {
 	if w.entry != nil {
 		return w.ticket != 0 && w.entry.hears
 	}
@@ -212,15 +210,12 @@ func (q *Waiters) WakeAll(key string) {
 	}
 }
 
-// Members returns how many requests stand in the local queues of a key, with the contenders, but for those with a
-// Group.
+// Members returns how many calls stand in the local queues of a key.
 func (q *Waiters) Members(key string) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for l := q.localQueues[key]; l != nil; l = l.next {
-		if !l.grouped {
-			n += l.members
-		}
+		n += l.members - l.cohorts
 	}
 	return n
 }

@@ -9,8 +9,11 @@ import (
 )
 
 // contend asks until it is granted, or there is a reason to stop.
-func (w *waiter) contend() error {
-	for n := 0; ; n++ {
+func (w *Caller) contend() error {
+	for {
+		if w.tries > 0 && !w.pause() {
+			return w.gaveUp()
+		}
 		if done, err := w.served(); done {
 			return err
 		}
@@ -21,30 +24,36 @@ func (w *waiter) contend() error {
 		if w.r.OnMessage != nil && w.sub != nil && w.readMessages() && w.answered {
 			return nil
 		}
-		began := time.Now()
-		answer, err := w.ask(n)
-		w.paced(began, err == nil)
-		switch {
-		case err == nil && answer.Granted:
-			return nil
-		case err != nil && !script.NotAnswered(err):
+		if done, err := w.try(); done {
 			return err
-		case w.q.Ended(w.ctx) != nil || w.late():
-			return w.gaveUp()
-		}
-		if err == nil {
-			w.waits()
-		} else {
-			w.q.Silence.failed(&w.r, began, err)
-		}
-		if !w.pause(n, answer) {
-			return w.gaveUp()
 		}
 	}
 }
 
+// try makes a request. done: the wait is over, with err; otherwise err is why the server could not be asked, and the
+// reply is in answer.
+func (w *Caller) try() (done bool, err error) {
+	began := time.Now()
+	w.answer, err = w.ask()
+	w.tries++
+	w.paced(began, err == nil)
+	switch {
+	case err == nil && w.answer.Granted:
+		return true, nil
+	case err != nil && !script.NotAnswered(err):
+		return true, err
+	case w.q.Ended(w.ctx) != nil || w.late():
+		return true, w.gaveUp()
+	case err == nil:
+		w.waits()
+	default:
+		w.q.Silence.failed(&w.r, began, err)
+	}
+	return false, err
+}
+
 // holdsGrant reports whether a grant has come that is used.
-func (w *waiter) holdsGrant() bool {
+func (w *Caller) holdsGrant() bool {
 	if w.entry == nil {
 		return false
 	}
@@ -52,19 +61,17 @@ func (w *waiter) holdsGrant() bool {
 	return used
 }
 
-// waits reports that the waiter waits for others: it was refused, or its process holds what it asks for, or another is
-// before it.
-func (w *waiter) waits() {
-	switch {
-	case w.r.Group == nil:
-		w.q.Tell(&w.call)
-	case w.r.Call != nil: // without one it waits for calls that have been reported
-		w.q.Tell(w.r.Call)
+// waits reports, once, that the caller waits for others: it was refused, or its process holds what it asks for, or
+// another is before it.
+func (w *Caller) waits() {
+	if !w.reported {
+		w.reported = true
+		w.q.waits(w.ctx, w.r.Name)
 	}
 }
 
 // taker returns what takes part in the hand-over; nil for a waiter that stands in no local queue.
-func (w *waiter) taker() Taker {
+func (w *Caller) taker() Taker {
 	if w.localQueue == nil {
 		return nil
 	}
@@ -72,7 +79,7 @@ func (w *waiter) taker() Taker {
 }
 
 // prepare does what comes before the first try.
-func (w *waiter) prepare() {
+func (w *Caller) prepare() {
 	switch {
 	case w.r.Backoff != nil:
 	case w.taker() == nil:
@@ -83,10 +90,10 @@ func (w *waiter) prepare() {
 	}
 }
 
-// ask makes the n-th try, from 0. An error after which asking again may help is noted, and counted in failures.
-func (w *waiter) ask(n int) (answer Answer, err error) {
+// ask asks the server. An error after which asking again may help is noted, and counted in failures.
+func (w *Caller) ask() (answer Answer, err error) {
 	ctx := w.ctx
-	if n > 0 {
+	if w.tries > 0 && w.r.Mode != Cohort {
 		ctx = w.waitContext()
 	}
 	began := time.Now()
@@ -123,7 +130,7 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 }
 
 // noteRefusal takes in the refusal of a try that began then.
-func (w *waiter) noteRefusal(answer Answer, began time.Time) {
+func (w *Caller) noteRefusal(answer Answer, began time.Time) {
 	w.everAnswered, w.failures, w.untold = true, 0, answer.Foreign || answer.Unpublished
 	if w.silence = time.Since(began); !w.silentSince.IsZero() {
 		w.silence, w.silentSince = time.Since(w.silentSince), time.Time{}
@@ -131,14 +138,14 @@ func (w *waiter) noteRefusal(answer Answer, began time.Time) {
 	w.note(answer.Left, nil)
 }
 
-// pause waits after the n-th try for a reason to ask again; false: out of patience.
-func (w *waiter) pause(n int, a Answer) bool {
-	hands := w.taker() != nil
+// pause waits after a try for a reason to ask again; false: out of patience.
+func (w *Caller) pause() bool {
+	hands, a := w.taker() != nil, &w.answer
 	switch {
 	case w.failures > 0:
 		return w.rest(w.q.retryIn(w.failures, w.silentSince))
 	case w.r.Backoff != nil:
-		return w.sleep(min(w.r.Backoff(n), w.q.pollCap))
+		return w.sleep(min(w.r.Backoff(w.tries-1), w.q.pollCap))
 	case hands && !w.hears() && w.listenForGrants():
 		return true // the next try asks for a place in the queue, if grants are heard by now
 	case (!hands || a.Foreign) && w.sub == nil && w.subscribe():
@@ -155,7 +162,7 @@ func (w *waiter) pause(n int, a Answer) bool {
 }
 
 // sleepTime returns how long to sleep when nothing happens.
-func (w *waiter) sleepTime() time.Duration {
+func (w *Caller) sleepTime() time.Duration {
 	d := w.q.pollCap
 	if w.entry != nil || w.r.Own { // in a queue on the server, ours or Redisson's
 		d = min(d, MaxPoll)
@@ -175,7 +182,7 @@ func (w *waiter) sleepTime() time.Duration {
 }
 
 // left is what is left of the holder's lease by the last answer; negative: unknown.
-func (w *waiter) left() time.Duration {
+func (w *Caller) left() time.Duration {
 	if w.known < 0 {
 		return w.known
 	}
@@ -192,7 +199,7 @@ func AfterLease(left time.Duration) time.Duration {
 const placelessPolls = 20
 
 // rest pauses after a failure, for d or until a grant comes; false: out of patience.
-func (w *waiter) rest(d time.Duration) bool {
+func (w *Caller) rest(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -205,7 +212,7 @@ func (w *waiter) rest(d time.Duration) bool {
 }
 
 // sleep waits for a reason to try again, for d at most; false: out of patience.
-func (w *waiter) sleep(d time.Duration) bool {
+func (w *Caller) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	for {

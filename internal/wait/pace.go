@@ -25,7 +25,7 @@ type pace struct {
 	bound  int           // asking at once
 	asking int           // for the first time
 	trip   time.Duration // how long an answer took, the last that came
-	turns  []*waiter     // that wait for their turn, first come first
+	turns  []*Caller     // that wait for their turn, first come first
 }
 
 // pacing is a waiter's part in it. Guarded by Waiters.mu.
@@ -48,7 +48,7 @@ const (
 )
 
 // pace awaits the waiter's turn to ask; false: out of patience.
-func (w *waiter) pace() bool {
+func (w *Caller) pace() bool {
 	q, l := w.q, w.localQueue
 	q.mu.Lock()
 	if l.pace == nil {
@@ -77,7 +77,7 @@ func (w *waiter) pace() bool {
 
 // paced says that the waiter's question, which was sent at sent, was answered, or that it does not wait for the answer
 // any more.
-func (w *waiter) paced(sent time.Time, answered bool) {
+func (w *Caller) paced(sent time.Time, answered bool) {
 	if w.r.Mode != Paced {
 		return
 	}
@@ -116,7 +116,7 @@ func (p *pace) next() {
 }
 
 // leaves is called when a waiter leaves, and whether it was served. Called with Waiters.mu held.
-func (p *pace) leaves(w *waiter) {
+func (p *pace) leaves(w *Caller) {
 	for i, other := range p.turns {
 		if other == w {
 			p.turns = append(p.turns[:i], p.turns[i+1:]...)

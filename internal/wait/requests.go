@@ -38,7 +38,7 @@ const (
 // queueRequests are the calls that request for many waiters of a local queue, and what they have learned. Guarded by
 // Waiters.mu.
 type queueRequests struct {
-	wanted      []*waiter // to be requested for, in order; some may have left
+	wanted      []*Caller // to be requested for, in order; some may have left
 	running     bool      // a goroutine makes the calls, one at a time
 	failures    int       // in a row
 	silentSince time.Time // when the first of these was sent
@@ -57,7 +57,7 @@ type queueRequests struct {
 }
 
 // want puts a waiter among those to request for.
-func (r *queueRequests) want(w *waiter) {
+func (r *queueRequests) want(w *Caller) {
 	if !w.wanted && w.state != unlisted {
 		w.wanted = true
 		r.wanted = append(r.wanted, w)
@@ -70,12 +70,14 @@ func (r *queueRequests) placed() bool { return r.enqueues && !r.placeless }
 // acquireShared is contend in a local queue of Requesters. While none of its members waits, every request goes out at
 // once. From the first that is refused until none waits any more, newcomers queue behind, and one call at a time
 // requests for many.
-func (w *waiter) acquireShared() error {
+func (w *Caller) acquireShared() error {
 	w.register(w.q.hearsGrants(w.r.Grants))
 	if !w.joinIfWaiting() {
-		if done, err := w.requestFirst(); done {
+		done, err := w.try()
+		if done {
 			return err
 		}
+		w.join(w.answer, err)
 	}
 	for {
 		if done, err := w.look(); done {
@@ -89,31 +91,11 @@ func (w *waiter) acquireShared() error {
 	}
 }
 
-// requestFirst sends the request of a waiter that found no other waiting, and has it wait if it is refused. done: the
-// wait is over, with err.
-func (w *waiter) requestFirst() (done bool, err error) {
-	began := time.Now()
-	answer, err := w.ask(0)
-	switch {
-	case err == nil && answer.Granted:
-		return true, nil
-	case err != nil && !script.NotAnswered(err):
-		return true, err
-	case w.q.Ended(w.ctx) != nil || w.late():
-		return true, w.gaveUp()
-	}
-	if err != nil {
-		w.q.Silence.failed(&w.r, began, err)
-	}
-	w.join(answer, err)
-	return false, nil
-}
-
 // late reports whether the time to wait is over.
-func (w *waiter) late() bool { return !w.r.Until.IsZero() && !time.Now().Before(w.r.Until) }
+func (w *Caller) late() bool { return !w.r.Until.IsZero() && !time.Now().Before(w.r.Until) }
 
 // joinIfWaiting puts the waiter behind the members of its local queue that wait; false: there are none.
-func (w *waiter) joinIfWaiting() bool {
+func (w *Caller) joinIfWaiting() bool {
 	q, l := w.q, w.localQueue
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -127,7 +109,7 @@ func (w *waiter) joinIfWaiting() bool {
 }
 
 // join has the waiter, which was refused, or got no reply, wait with the others.
-func (w *waiter) join(a Answer, err error) {
+func (w *Caller) join(a Answer, err error) {
 	if a.Renamed {
 		w.register(w.q.hearsGrants(w.r.Grants))
 	}
@@ -148,7 +130,7 @@ func (w *waiter) join(a Answer, err error) {
 
 // recordRefusal records the answer to a waiter that goes on waiting, and requests again if there is a reason. Called
 // with mu held.
-func (q *Waiters) recordRefusal(l *localQueue, w *waiter, a Answer, err error) {
+func (q *Waiters) recordRefusal(l *localQueue, w *Caller, a Answer, err error) {
 	r := l.requests
 	if w.state = waiting; err == nil && !a.Again {
 		w.told = true
@@ -163,13 +145,13 @@ func (q *Waiters) recordRefusal(l *localQueue, w *waiter, a Answer, err error) {
 }
 
 // addWaiting is called with mu held.
-func (q *Waiters) addWaiting(l *localQueue, w *waiter) {
+func (q *Waiters) addWaiting(l *localQueue, w *Caller) {
 	r := l.sharedRequests()
 	if l.first == nil {
 		r.polledAt = time.Now()
 		r.pollAt = r.polledAt.Add(q.pollInterval(r))
 	}
-	l.add(w)
+	l.Add(w, false)
 	w.state = waiting
 	q.wakeBy(l, r.pollAt)
 }
@@ -183,9 +165,9 @@ func (l *localQueue) sharedRequests() *queueRequests {
 }
 
 // leaveRequests takes a waiter out that leaves. Called with mu held.
-func (q *Waiters) leaveRequests(l *localQueue, w *waiter) {
+func (q *Waiters) leaveRequests(l *localQueue, w *Caller) {
 	r, wasFirst := l.requests, l.first == w
-	l.remove(w)
+	l.Remove(w)
 	w.state = unlisted
 	switch {
 	case l.first == nil:
@@ -200,7 +182,7 @@ func (q *Waiters) leaveRequests(l *localQueue, w *waiter) {
 }
 
 // look reports whether the wait is over, by a reply or by a grant, and with which error.
-func (w *waiter) look() (done bool, err error) {
+func (w *Caller) look() (done bool, err error) {
 	q, l := w.q, w.localQueue
 	q.mu.Lock()
 	done, err = w.done, w.err
@@ -232,7 +214,7 @@ func (w *waiter) look() (done bool, err error) {
 // for a moment. Without that a release would be pending until the call can surely run no more, and a Close that waits
 // for that ("Close while it is being granted leaves nothing" in internal/contract). A reply that has come is read in
 // any case.
-func (w *waiter) timeOver() error {
+func (w *Caller) timeOver() error {
 	q, grace := w.q, replyGrace
 	if q.ctx.Err() != nil { // no caller's time is up, and Close waits in any case
 		grace = max(grace, min(w.r.Reach, closingGrace))
@@ -273,7 +255,7 @@ func (q *Waiters) pollAll(l *localQueue) {
 }
 
 // requestFor requests for one waiter; without places, for all for which one call requests. Called with mu held.
-func (q *Waiters) requestFor(l *localQueue, w *waiter) {
+func (q *Waiters) requestFor(l *localQueue, w *Caller) {
 	l.requests.want(w)
 	q.startRequests(l)
 }
@@ -314,7 +296,7 @@ func (q *Waiters) requestAll(l *localQueue) {
 
 // nextCallers takes the waiters for which the next call requests. It returns none, and requestAll ends, if none is
 // wanted, or the one that is wanted looks at a grant: it starts requestAll again.
-func (q *Waiters) nextCallers(l *localQueue) (callers []*waiter, entries []QueueEntry, enqueue bool) {
+func (q *Waiters) nextCallers(l *localQueue) (callers []*Caller, entries []QueueEntry, enqueue bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := l.requests
@@ -339,8 +321,8 @@ func (q *Waiters) nextCallers(l *localQueue) (callers []*waiter, entries []Queue
 }
 
 // takeWanted takes waiters that are wanted, first come first.
-func (r *queueRequests) takeWanted() (callers []*waiter) {
-	var rest []*waiter
+func (r *queueRequests) takeWanted() (callers []*Caller) {
+	var rest []*Caller
 	for i, w := range r.wanted {
 		if len(callers) == maxCallers {
 			rest = append(rest, r.wanted[i:]...)
@@ -359,7 +341,7 @@ func (r *queueRequests) takeWanted() (callers []*waiter) {
 
 // takeFirst takes the first in the local queue, wanted or not: no queue on the server keeps their order, so only a call
 // that begins with the first does. It takes none behind a waiter for which no call may request now.
-func (l *localQueue) takeFirst() (callers []*waiter) {
+func (l *localQueue) takeFirst() (callers []*Caller) {
 	for _, w := range l.requests.wanted {
 		w.wanted = false
 	}
@@ -377,7 +359,7 @@ func (l *localQueue) takeFirst() (callers []*waiter) {
 // replied reads the replies of a call for its waiters, none of which touches its Requester meanwhile. After a failure
 // the waiters are requested for again, in one call, before those that came later: an outage costs a process one request
 // at a time however many wait.
-func (q *Waiters) replied(l *localQueue, callers []*waiter, entries []QueueEntry, sent time.Time, replies any,
+func (q *Waiters) replied(l *localQueue, callers []*Caller, entries []QueueEntry, sent time.Time, replies any,
 	err error) {
 	q.mu.Lock()
 	r := l.requests
@@ -387,7 +369,7 @@ func (q *Waiters) replied(l *localQueue, callers []*waiter, entries []QueueEntry
 	} else if r.failures++; r.failures == 1 {
 		r.silentSince = sent
 	}
-	var again []*waiter
+	var again []*Caller
 	for i, w := range callers {
 		if w.state != requested {
 			q.unclaimed(entries[i].Owner) // it may have a place now, or what it asked for
@@ -410,7 +392,7 @@ func (q *Waiters) replied(l *localQueue, callers []*waiter, entries []QueueEntry
 }
 
 // read takes in what a call learned about the waiter.
-func (w *waiter) read(replies any, i int, err error) {
+func (w *Caller) read(replies any, i int, err error) {
 	q, l := w.q, w.localQueue
 	answer, err := w.requester.Reply(replies, i, err)
 	w.learn(answer, err)
@@ -513,7 +495,7 @@ func (q *Waiters) Served(key string, grants []Grant, due time.Duration) {
 
 // notified is called with a grant of ticket 0: there is a reason to request for a waiter in a while. 0: now, and for
 // this very one. Otherwise leases end then for which the first in the local queue waits. Called with mu held.
-func (q *Waiters) notified(w *waiter, in time.Duration) {
+func (q *Waiters) notified(w *Caller, in time.Duration) {
 	l := w.localQueue
 	l.sharedRequests()
 	if in > 0 {
@@ -563,7 +545,7 @@ func (q *Waiters) awaitGrants(l *localQueue) {
 // subscribeReleases listens to releases for a local queue of Requesters, where it does not hear of them otherwise: the
 // holders are not of this library and hand over nothing, or this process hears no grants. A message requests for the
 // first in the local queue. Called with mu held.
-func (q *Waiters) subscribeReleases(l *localQueue, w *waiter) {
+func (q *Waiters) subscribeReleases(l *localQueue, w *Caller) {
 	if l.requests.cancelReleases != nil || w.state == unlisted || w.r.Channel == "" {
 		return
 	}

@@ -41,7 +41,7 @@ func (q *Waiters) Serve(key string, sent time.Time, err error) {
 }
 
 // served reports whether another caller's answer has ended the wait, and with which error.
-func (w *waiter) served() (done bool, err error) {
+func (w *Caller) served() (done bool, err error) {
 	w.q.mu.Lock()
 	defer w.q.mu.Unlock()
 	return w.done, w.err

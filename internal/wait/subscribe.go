@@ -53,7 +53,7 @@ func (q *Waiters) deny(channel string) {
 	q.denied[kindOf(channel)] = time.Now().Add(deniedPause)
 }
 
-func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
+func (w *Caller) attach(sub *pubsub.Subscription, ok bool) {
 	if !ok {
 		return
 	}
@@ -67,7 +67,7 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 }
 
 // subscribe subscribes to releases, and reports whether to try again at once: it stands, or there is no time to sleep.
-func (w *waiter) subscribe() bool {
+func (w *Caller) subscribe() bool {
 	sub, over := w.subscription(w.r.Channel)
 	w.attach(sub, sub != nil)
 	return sub != nil || over
@@ -76,7 +76,7 @@ func (w *waiter) subscribe() bool {
 // subscription subscribes, for as long as the waiter would sleep otherwise. A server that does not confirm must not
 // keep the waiter from polling, nor from asking after a wake-up or at the end of the holder's lease. over: one of these
 // has come, so the next thing is a try. Without a subscription the waiter polls; that is not an error.
-func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bool) {
+func (w *Caller) subscription(channel string) (sub *pubsub.Subscription, over bool) {
 	_, over = w.subscribing(channel, func(ctx context.Context) (err error) {
 		sub, err = w.q.hub.Subscribe(ctx, channel)
 		return err
@@ -85,7 +85,7 @@ func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bo
 }
 
 // subscribing is subscription by the function given, and reports whether the channel is listened to.
-func (w *waiter) subscribing(channel string, subscribe func(context.Context) error) (stands, over bool) {
+func (w *Caller) subscribing(channel string, subscribe func(context.Context) error) (stands, over bool) {
 	q := w.q
 	q.mu.Lock()
 	denied := time.Now().Before(q.denied[kindOf(channel)])
@@ -126,7 +126,7 @@ func (w *waiter) subscribing(channel string, subscribe func(context.Context) err
 
 // readMessages gives Request.OnMessage the messages that have come, and reports whether there were any, or a gap, or
 // the end of the hub.
-func (w *waiter) readMessages() (some bool) {
+func (w *Caller) readMessages() (some bool) {
 	for !w.answered {
 		m, err := w.sub.Next(noWait)
 		if err != nil {
@@ -146,7 +146,7 @@ var noWait = func() context.Context {
 }()
 
 // pushes returns the channel that receives a value when messages have come; nil for a waiter without a subscription.
-func (w *waiter) pushes() <-chan struct{} {
+func (w *Caller) pushes() <-chan struct{} {
 	switch {
 	case w.sub == nil:
 		return nil

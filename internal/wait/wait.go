@@ -30,14 +30,14 @@ type Waiters struct {
 	bounds    lastBounds
 	handOvers int64 // waits that a release has ended
 
-	calls list[*Call] // all that wait
+	calls List[*call] // all that wait
 	spares
 }
 
 // spares are what most waits need for a moment only, kept for the next. Guarded by Waiters.mu.
 type spares struct {
 	freeQueues  []*localQueue
-	freeWaiters []*waiter
+	freeCallers []*Caller
 }
 
 type hubs struct {
@@ -53,7 +53,7 @@ type tells struct {
 
 // hearings are how a process hears of grants, and who may get one. Guarded by Waiters.mu.
 type hearings struct {
-	byOwner   map[string]*waiter            // by owner: the waiters that may be granted unasked
+	byOwner   map[string]*Caller            // by owner: the waiters that may be granted unasked
 	grantSubs map[string]*grantSubscription // by channel
 	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants
 	// by kind of channel to which the user has no right: no new SUBSCRIBE before this
@@ -62,7 +62,7 @@ type hearings struct {
 }
 
 // spare bounds how many of each are kept.
-const spare = 64
+const spare = 128
 
 // NewWaiters returns an empty Waiters. woken is called at every wake-up of a sleeping waiter, waits once for each
 // request that has to wait for others; both may be nil.
@@ -71,7 +71,7 @@ func NewWaiters(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.C
 	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](hub)
 	q := &Waiters{hubs: hubs{hub, inner}, pollCap: pollCap, tells: tells{woken, waits},
 		localQueues: map[string]*localQueue{}}
-	q.hearings = hearings{byOwner: map[string]*waiter{}, grantSubs: map[string]*grantSubscription{},
+	q.hearings = hearings{byOwner: map[string]*Caller{}, grantSubs: map[string]*grantSubscription{},
 		listens: map[string]*listening{}, denied: map[string]time.Time{}}
 	if q.woken == nil {
 		q.woken = func(context.Context, string, bool) {}
@@ -113,10 +113,10 @@ type Request struct {
 	Several bool
 	// Reach, with a Requester, is how long after it was sent a call of RequestAll may still run on the server.
 	Reach time.Duration
-	// Group, if set, is that of the calls for which this request waits, which are listed ([Waiters.List]) in place of the
-	// request. Such a request stands behind no other. Call, if set, is the one that waits by it, and is listed with it.
-	Group *Group
-	Call  *Call
+	// FreeBy, if it is not zero, is until when this process itself holds what the caller waits for.
+	FreeBy time.Time
+	// Reported: an earlier request of the same call has reported that it waits.
+	Reported bool
 	// Grants is where the grants for this process are published.
 	Grants string
 	// Backoff, if set, is how long to sleep after the n-th try in a row, from 0: the waiter polls, without any
@@ -134,6 +134,10 @@ const (
 	// own in the server's queue, because the order that is kept there is that of all waiters. Where callers give up, few
 	// of them make requests at once: see pace.
 	Paced
+	// Turn: the caller waits for a turn, which another goroutine of the process gives it ([Caller.Wake]).
+	Turn
+	// Cohort: the request is that of the callers with mode Turn of its QueueKey and Manner. It is no call itself.
+	Cohort
 	// Alone: in no local queue. It is for what must never wait for another waiter: an acquisition under a hold in the
 	// local queue would be a deadlock, because that hold has what the waiters in the local queue wait for
 	// (TestLocalQueue_Alone_IsNotInIt).
@@ -178,7 +182,7 @@ func (q *Waiters) Wait(ctx context.Context, r Request) error {
 		return &GaveUp{Left: -1}
 	}
 	w := q.enter(ctx, r)
-	defer w.leave()
+	defer w.Leave()
 	if w.requester != nil {
 		err := w.acquireShared()
 		w.granted = err == nil
@@ -197,7 +201,7 @@ func (q *Waiters) Wait(ctx context.Context, r Request) error {
 }
 
 // becomeContender has the waiter contend, when those before it in the local queue have left.
-func (w *waiter) becomeContender() error {
+func (w *Caller) becomeContender() error {
 	if w.queues() && !w.isContender() {
 		w.waits()
 		for !w.isContender() {
@@ -211,62 +215,72 @@ func (w *waiter) becomeContender() error {
 			}
 		}
 	}
-	if w.head = !w.r.Mode.alone(); w.r.Group != nil && w.head && w.r.Mode != Paced {
-		w.q.mu.Lock()
-		w.localQueue.contender = w
-		w.q.mu.Unlock()
-	}
+	w.head = !w.r.Mode.alone()
 	w.prepare()
 	return nil
 }
 
-func (w *waiter) isContender() bool {
+func (w *Caller) isContender() bool {
 	w.q.mu.Lock()
 	defer w.q.mu.Unlock()
 	return w.localQueue.contender == w
 }
 
 // queues reports whether the waiter stands behind others of its local queue, until it contends.
-func (w *waiter) queues() bool { return w.r.Mode == FIFO && w.r.Group == nil && w.requester == nil }
+func (w *Caller) queues() bool { return w.r.Mode == FIFO && w.requester == nil }
 
-// Resumable is a wait that several goroutines carry on, one after the other. It is used by one at a time.
-type Resumable struct {
-	w        *waiter
-	contends bool // it is the contender
+// Enter begins a wait of a mode that others serve or make requests for, Turn or Cohort. Its Leave must be called.
+func (q *Waiters) Enter(ctx context.Context, r Request) *Caller {
+	w := q.enter(ctx, r)
+	if r.Mode == Cohort {
+		w.head = true
+		w.prepare()
+	}
+	return w
 }
 
-// Resume makes x a wait, which begins with the first call of its Wait. Its End must be called.
-func (q *Waiters) Resume(x *Resumable, r Request) { x.w = q.enter(q.ctx, r) }
+// Await returns nil when the caller is woken, and *GaveUp if it is out of patience.
+func (w *Caller) Await() error {
+	w.waits()
+	var late <-chan time.Time
+	if !w.r.Until.IsZero() {
+		timer := time.NewTimer(time.Until(w.r.Until))
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-w.wakeup:
+		w.q.woken(w.ctx, w.r.Name, true)
+		return nil
+	case <-late:
+	case <-w.ctx.Done():
+	case <-w.q.ctx.Done():
+	}
+	return w.gaveUp()
+}
 
-// Empty reports whether x was never made a wait, or has ended.
-func (x *Resumable) Empty() bool { return x.w == nil }
+// Wake ends the sleep of a caller, or of a cohort's request, which is then made again.
+func (w *Caller) Wake() { signal(w.wakeup) }
 
-// Wait is Waiters.Wait, with until for Request.Until. After a *GaveUp it may be called again, and goes on: what was
-// found out is kept, and so is the place in the server's queue.
-func (x *Resumable) Wait(ctx context.Context, until time.Time) (err error) {
-	w := x.w
+// Try makes the first request of a cohort, with the patience of the caller that makes it. done: it was granted, or
+// failed with err, which is *GaveUp if that caller is out of patience.
+func (w *Caller) Try(until time.Time) (done bool, err error) {
+	w.r.Until = until
+	done, err = w.try()
+	if w.granted = done && err == nil; DidGiveUp(err) {
+		w.tries = 0 // for the others the next request is made at once
+	}
+	return done, err
+}
+
+// Contend makes requests for a cohort until one is granted, or fails. Only the end of the Waiters makes it give up:
+// each reply is read.
+func (w *Caller) Contend(ctx context.Context) error {
 	w.endWaitContext()
-	w.ctx, w.r.Until = ctx, until
-	if err = w.q.Ended(ctx); err != nil {
-		return &GaveUp{Left: w.known, Failure: w.failure, Cause: err}
-	}
-	if !x.contends {
-		if err = w.becomeContender(); err != nil {
-			return err
-		}
-		x.contends = true
-	}
-	err = w.contend()
+	w.ctx, w.r.Until = ctx, time.Time{}
+	err := w.contend()
 	w.granted = err == nil
 	return err
-}
-
-// End ends the wait, if there is one.
-func (x *Resumable) End() {
-	if x.w != nil {
-		x.w.leave()
-		x.w = nil
-	}
 }
 
 // Ended returns why a wait under ctx is over: the queue is closed, or ctx has ended; nil: it is not.

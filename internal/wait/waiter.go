@@ -10,21 +10,22 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// waiter is one call of Wait. What only some ways to wait need is in types of its own.
-type waiter struct {
+// Caller is one call that waits, or the contender of a cohort. What only some ways to wait need is in types of its own.
+type Caller struct {
 	q          *Waiters
 	r          Request
 	localQueue *localQueue
-	call       Call // for those who look
+	call       call
 	endurance
 	findings
 	listener
 	queueState
 	member
 	pacing
-	wakeup  chan struct{}
-	head    bool // it contends, and is not alone
-	granted bool
+	wakeup   chan struct{}
+	reported bool // Waiters.waits was called
+	head     bool // it contends, and is not alone
+	granted  bool
 }
 
 // endurance is for how long it waits.
@@ -38,13 +39,15 @@ type endurance struct {
 type findings struct {
 	known        time.Duration // what was left of the holder's lease at asked; negative: unknown
 	asked        time.Time     // when it was last answered
+	tries        int
+	answer       Answer        // to the last try
 	failure      error         // why the last try failed; nil if it was answered
 	failures     int           // tries in a row that failed
 	silentSince  time.Time     // when the first of these was sent
 	silence      time.Duration // how long the last answer took, with the tries before it that failed
 	everAnswered bool          // some try was answered
 	untold       bool          // by the last answer: no grant says when the holder is through
-	refused      bool          // some try was refused: the waiter counts in Group.refused
+	refused      bool          // some try was refused: the waiter counts in localQueue.refused
 }
 
 // listener is how it hears of releases, where these name no waiter.
@@ -72,7 +75,7 @@ type queueState struct {
 
 // member is its place in a localQueue. Guarded by Waiters.mu.
 type member struct {
-	links[*waiter]
+	Links[*Caller]
 	subscribed bool // a message says that a release has come: it needs no wake-up
 
 	requester Requester // its Taker; nil unless it is one
@@ -107,7 +110,7 @@ const (
 )
 
 // waitContext returns the context that ends as soon as there is any reason to stop waiting.
-func (w *waiter) waitContext() context.Context {
+func (w *Caller) waitContext() context.Context {
 	if w.waitCtx == nil {
 		ctx, cancel := context.WithCancelCause(w.ctx)
 		unlink := context.AfterFunc(w.q.ctx, func() { cancel(errs.ErrClosed) })
@@ -124,16 +127,16 @@ func (w *waiter) waitContext() context.Context {
 
 var errTimeUp = errors.New("waitTime is over")
 
-func (w *waiter) gaveUp() error {
+func (w *Caller) gaveUp() error {
 	g := &GaveUp{Left: w.known, Failure: w.failure, Cause: w.q.Ended(w.ctx)}
 	if w.localQueue != nil {
 		w.q.mu.Lock()
-		all := w.group()
-		if !all.freeBy.IsZero() {
-			g.Left = max(0, time.Until(all.freeBy))
+		l := w.localQueue
+		if !l.freeBy.IsZero() {
+			g.Left = max(0, time.Until(l.freeBy))
 		}
 		if !w.head { // it never asked itself: only the contender knows anything
-			g.Failure = all.failure
+			g.Failure = l.failure
 		}
 		w.q.mu.Unlock()
 	}
@@ -141,14 +144,15 @@ func (w *waiter) gaveUp() error {
 }
 
 // endWaitContext ends the contexts that were made for the waiter's patience.
-func (w *waiter) endWaitContext() {
+func (w *Caller) endWaitContext() {
 	for _, stop := range w.stop {
 		stop()
 	}
 	w.stop, w.waitCtx = w.stop[:0], nil
 }
 
-func (w *waiter) leave() {
+// Leave ends the wait. The Caller is not used afterwards.
+func (w *Caller) Leave() {
 	w.endWaitContext()
 	switch {
 	case w.sub == nil:
@@ -163,7 +167,7 @@ func (w *waiter) leave() {
 
 // note keeps what the last try found, for the waiters behind this one too: the rest of the holder's lease, or why the
 // server could not be asked.
-func (w *waiter) note(left time.Duration, failure error) {
+func (w *Caller) note(left time.Duration, failure error) {
 	w.failure = failure
 	if failure == nil {
 		w.known, w.asked = left, time.Now()
@@ -173,30 +177,22 @@ func (w *waiter) note(left time.Duration, failure error) {
 	}
 	w.q.mu.Lock()
 	defer w.q.mu.Unlock()
-	g := w.group()
-	g.failure = failure
+	l := w.localQueue
+	l.failure = failure
 	if failure == nil {
 		if !w.refused {
 			w.refused = true
-			g.refused++
+			l.refused++
 		}
-		g.freeBy = time.Time{}
+		l.freeBy = time.Time{}
 		if left >= 0 {
-			g.freeBy = w.asked.Add(left)
+			l.freeBy = w.asked.Add(left)
 		}
 	}
-}
-
-// group is what the waiter shares with others of its local queue, or with the calls for which it waits.
-func (w *waiter) group() *Group {
-	if w.r.Group != nil {
-		return w.r.Group
-	}
-	return &w.localQueue.Group
 }
 
 // move leaves the old channel of a waiter whose owner is another one now.
-func (w *waiter) move(channel string) {
+func (w *Caller) move(channel string) {
 	if channel == "" || channel == w.r.Channel {
 		return
 	}
