@@ -16,67 +16,69 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// Client makes semaphores, latches and barriers, and keeps what this process holds of them. It is safe for concurrent
-// use; make one and share it.
+// Client makes semaphores, latches and barriers, and keeps this process's holds of them. It is safe for concurrent use;
+// make one and share it.
 type Client struct {
 	session *session.Session
-	handles session.Handles // what permits have in common
-	// from the session, because they are used all the time:
+	handles session.Handles // the part that all permits share
+	// Copies of the session's fields, which nearly every call uses.
 	clustered bool
 	seed      [8]byte       // the first half of every permit id: the first bytes of the connection id
-	bases     atomic.Uint64 // the number in the last base of ids
+	lastBase  atomic.Uint64 // the number in the last base of ids, see newOwner
 	opts      session.Options
 	runner    *script.Runner
 	engine    *lease.Engine
 	waiters   *wait.Waiters
 	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 	live      liveness
-	named     session.Holders[Holder] // by the errors of calls that gave up
-	// texts that nearly every call sends
+	named     session.Holders[Holder] // for the errors of calls that gave up
+	// Script arguments of nearly every call.
 	watchdogMillis, staleMillis, rareMillis string
-	grantChannel                            string // the channel of grants of this process, where it is that of all keys
+	grantChannel                            string // the channel of this process's grants, if one serves all keys
 }
 
 func init() {
-	accessor.Register(func(c *Client) *session.Session { return c.session })
+	accessor.Register(func(client *Client) *session.Session { return client.session })
 }
 
-// New makes a client on a hub, which stays the caller's and may serve others. It sends nothing. ErrClosed: the hub is
-// closed.
-func New(h *pubsub.Hub, o Options) (*Client, error) {
-	s, err := session.New(h, "rsemaphore", "permits", o.session())
+// New makes a client on hub, which still belongs to the caller and may serve other clients. It sends nothing. The error
+// is ErrClosed if the hub is closed.
+func New(hub *pubsub.Hub, opts Options) (*Client, error) {
+	clientSession, err := session.New(hub, "rsemaphore", "permits", opts.session())
 	if err == nil {
-		err = s.Error(o.check())
+		err = clientSession.Error(opts.check())
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := session.CheckProcess(&o.Process); err != nil {
-		return nil, s.Error(err)
+	if err := session.CheckProcess(&opts.Process); err != nil {
+		return nil, clientSession.Error(err)
 	}
-	c := &Client{session: s, clustered: h.Client().Mode() == rueidis.ClientModeCluster}
-	beats := o.heartbeats(c)
+	client := &Client{session: clientSession, clustered: hub.Client().Mode() == rueidis.ClientModeCluster}
+	beats := opts.heartbeats(client)
 	if beats.Trust > 0 {
-		// permits are seen from when they are granted, not from when their waiter hears of it
-		s.PollCap = min(s.PollCap, beats.Interval)
+		// other processes expect heartbeats from the grant on, so a waiter must learn of its grant within an Interval
+		clientSession.PollCap = min(clientSession.PollCap, beats.Interval)
 	}
-	s.Start(lease.Config{Heartbeats: beats})
-	c.seed, c.opts, c.runner, c.engine, c.waiters = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Waiters
-	c.grantChannel = grantsOfAll + s.ID
-	if c.live.party = s.WatchdogTimeout; beats.Trust > 0 {
-		c.live = liveness{beats.Trust, lease.NewMonitor(s.Runner, beats.Interval, s.CallTimeout, s.Background)}
+	clientSession.Start(lease.Config{Heartbeats: beats})
+	client.seed, client.opts, client.runner = [8]byte(clientSession.Seed[:8]), clientSession.Options, clientSession.Runner
+	client.engine, client.waiters = clientSession.Engine, clientSession.Waiters
+	client.grantChannel = grantChannelPrefix + clientSession.ID
+	if client.live.partyLease = clientSession.WatchdogTimeout; beats.Trust > 0 {
+		client.live = liveness{beats.Trust,
+			lease.NewMonitor(clientSession.Runner, beats.Interval, clientSession.CallTimeout, clientSession.Background)}
 	}
-	c.coalescer = newCoalescer(c)
-	c.watchdogMillis, c.staleMillis, c.rareMillis = script.Millis(s.WatchdogTimeout),
-		script.Millis(5*c.poll()/2), script.Millis(5*wait.MaxPoll/2)
-	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release"}
-	return c, nil
+	client.coalescer = newCoalescer(client)
+	client.watchdogMillis, client.staleMillis, client.rareMillis = script.Millis(clientSession.WatchdogTimeout),
+		script.Millis(5*client.poll()/2), script.Millis(5*wait.MaxPoll/2)
+	client.handles = session.Handles{Session: clientSession, Noun: "permit", Verb: "Release"}
+	return client, nil
 }
 
-// grantsOfAll is the prefix of the channels of grants where one server serves all keys.
-const grantsOfAll = "redlatch_grant:"
+// grantChannelPrefix is the prefix of the channels of grants where one server serves all keys.
+const grantChannelPrefix = "redlatch_grant:"
 
-// millis is a lease as the server is asked for it; the usual one's text is kept.
+// millis returns a lease in ms, as text. The text of WatchdogTimeout is kept.
 func (c *Client) millis(lease time.Duration) string {
 	if lease == c.opts.WatchdogTimeout {
 		return c.watchdogMillis
@@ -84,10 +86,12 @@ func (c *Client) millis(lease time.Duration) string {
 	return script.Millis(lease)
 }
 
-// Close refuses new calls, ends waiting ones (ErrClosed), and ends the contexts of all permits with cause ErrClosed. It
-// waits until the permits that are not lost have been released, and until no release is pending in the background. It
-// waits until ctx ends, or for 10 s if ctx has no end, as context.Background. It does not wait for a permit with a
-// leaseTime to which the program has no reference any more. Then it stops renewing what is left, whose leases run out.
-// Its error names the permits that are still held and the releases that were not confirmed. It does not close the hub.
-// Later calls wait for the first until their own ctx ends, and return its result.
+// Close refuses new calls, ends waiting calls (ErrClosed), and ends the contexts of all permits with cause ErrClosed.
+// It waits until the permits that are not lost have been released, and until no release is pending in the background.
+// It waits until ctx ends, or for 10 s if ctx has no end, as context.Background. It does not wait for a permit with a
+// leaseTime to which the program has no reference any more.
+//
+// Then it stops renewing the permits that are left, whose leases run out. Its error names them, and the releases that
+// were not confirmed. It does not close the hub. Later calls wait for the first until their own ctx ends, and return
+// its result.
 func (c *Client) Close(ctx context.Context) error { return c.session.Close(ctx) }

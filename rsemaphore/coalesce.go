@@ -14,97 +14,103 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// Acquires and releases of one permit each, of any semaphores, share calls (free.lua) while many are under way:
-// batch.Coalescer says when, and what may happen.
+// Acquires and releases of one permit each, of any semaphores, share calls (free.lua) while many are under way.
+// batch.Coalescer decides when, and docs/design/protocols.md has the interleavings.
 //
 //	the semaphore                                  shared                     then
 //	has a free permit, empty queue                 granted                    nothing: one call
 //	permit held, empty queue                       released                   nothing: one call
 //	none is free, others queue, a lease is over,
-//	not in use, another capacity, a new revision   0, nothing is done         a call of its own, which queues, serves, prunes
-//	another type, no right                         0, nothing is done         a call of its own, which says what is wrong
+//	not in use, another capacity, a new revision   0, nothing is done         a single call, which queues, serves, prunes
+//	another type, no right                         0, nothing is done         a single call, which returns the error
 //
-// A shared release serves no waiter, because with a queue it is not shared: so there is none whom its lost reply would
-// have named.
+// A shared release serves no waiter, because with a queue the reply is 0. So its lost reply names no waiter.
 //
-// Not shared: more than one permit; waiters that ask for a place in the queue, and releases
-// that may have left one behind; weights; clients that ask for replicas; clients of a Cluster, where the keys of a call
-// must be of one slot, and all others from when a proxy before one has refused several; an acquire before the first
-// answer of the server, because it has no instant after which it is refused.
+// These requests are not shared:
+//
+//   - more than one permit, and weights;
+//   - requests of waiters that queue, and releases that may have left a queue entry behind;
+//   - requests of clients that need replicas;
+//   - requests of clients of a Cluster, where the keys of a call must be of one slot;
+//   - all requests after a proxy has refused keys of several slots;
+//   - an acquire before the first reply of the server, because it has no instant after which it is refused.
 
-// freeRequest is one permit's part of a shared call.
+// freeRequest is the part of one permit in a shared call.
 type freeRequest struct {
-	s     *Semaphore
-	base  string
-	lease string  // ms; "": it is released
-	last  string  // not after, or the channel
-	of    *permit // to give back if it is granted and its caller has left; nil for a release
+	semaphore         *Semaphore
+	base              string
+	lease             string  // in ms; "" for a release
+	notAfterOrChannel string  // of an acquire the instant after which it is refused; of a release the channel
+	abandoned         *permit // released if it is granted and its caller has left; nil for a release
 }
 
 var freeScript = script.Load("shared acquire or release", luaFiles, "free")
 
 // newCoalescer returns the coalescer of a client; nil if its calls cannot be shared.
-func newCoalescer(c *Client) *batch.Coalescer[freeRequest] {
-	if c.clustered || c.opts.MinReplicas > 0 {
+func newCoalescer(client *Client) *batch.Coalescer[freeRequest] {
+	if client.clustered || client.opts.MinReplicas > 0 {
 		return nil
 	}
 	return batch.NewCoalescer(batch.CoalescerConfig[freeRequest]{
-		Runner: c.runner, Timeout: c.opts.CallTimeout, Spawn: c.session.Finish, Call: c.sharedCall,
-		Late: func(r freeRequest) {
-			if r.of != nil {
-				r.of.Late()
+		Runner: client.runner, Timeout: client.opts.CallTimeout, Spawn: client.session.Finish, Call: client.sharedCall,
+		Late: func(late freeRequest) {
+			if late.abandoned != nil {
+				late.abandoned.Late()
 			}
 		},
 		What: "acquire or release", Key: "several semaphores",
 	})
 }
 
-// plain reports whether calls for n permits may be shared.
-func (s *Semaphore) plain(n int) bool {
-	return s.c.coalescer != nil && n == 1 && s.store.perPermit
+// plain reports whether requests for that many permits may share calls.
+func (s *Semaphore) plain(permits int) bool {
+	return s.c.coalescer != nil && permits == 1 && s.store.perPermit
 }
 
-// sharedCall is one shared call.
+// sharedCall returns the script call of requests that share it.
 func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script.Call {
 	keys, args := make([]string, 0, 5*len(requests)), make([]string, 0, 1+5*len(requests))
 	args = append(args, c.session.Inner.PublishCommand())
-	number := make(map[string]string, len(requests))
-	for _, r := range requests {
-		a := &r.Ask
-		of, known := number[a.s.key]
+	indexes := make(map[string]string, len(requests)) // of the keys of a semaphore
+	for _, request := range requests {
+		request := &request.Ask
+		index, known := indexes[request.semaphore.key]
 		if !known {
-			of = strconv.Itoa(len(number))
-			number[a.s.key], keys = of, append(keys, a.s.allKeys...)
+			index = strconv.Itoa(len(indexes))
+			indexes[request.semaphore.key], keys = index, append(keys, request.semaphore.allKeys...)
 		}
-		base, capacity := a.base, a.s.revised
-		if a.s.interop {
+		base, capacity := request.base, request.semaphore.revised
+		if request.semaphore.interop {
 			capacity = "*" + capacity
 		}
-		if a.lease != "" {
-			base += a.s.label
+		if request.lease != "" {
+			base += request.semaphore.label
 		}
-		args = append(args, of, base, a.lease, a.last, capacity)
+		args = append(args, index, base, request.lease, request.notAfterOrChannel, capacity)
 	}
 	return script.Call{Script: freeScript, Keys: keys, Args: args}
 }
 
-// askShared is Ask in a shared call. done: granted. Otherwise, without an error, the caller asks alone.
+// askShared is Ask in a shared call. done reports a grant. If there is neither a grant nor an error, the caller sends a
+// single request.
 func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done bool, err error) {
-	s, c := a.s, a.s.c
+	semaphore, client := a.s, a.s.c
 	sent := time.Now()
-	end := sent.Add(c.opts.CallTimeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(end) {
-		end = d
+	end := sent.Add(client.opts.CallTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
+		end = deadline
 	}
-	notAfter := c.runner.Clock.At(s.key, end)
+	notAfter := client.runner.Clock.At(semaphore.key, end)
 	if notAfter == 0 {
 		return answer, false, nil
 	}
-	done, err = c.coalescer.Do(ctx,
-		freeRequest{s: s, base: a.p.base(), lease: c.millis(a.lease), last: decimal(notAfter), of: a.p})
+	done, err = client.coalescer.Do(ctx, freeRequest{
+		semaphore: semaphore, base: a.p.base(), lease: client.millis(a.lease), notAfterOrChannel: decimal(notAfter),
+		abandoned: a.p,
+	})
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
+		err = fmt.Errorf("%w (for %q)", err, strings.Clone(semaphore.name))
 		a.p.unheard.Store(!errors.Is(err, errs.ErrUnavailable))
 	case !done:
 		return answer, false, nil
@@ -114,10 +120,10 @@ func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done b
 	return answer, done, err
 }
 
-// releaseShared is runRelease of one permit in a shared call. done: it was held. Otherwise, without an error, it is
-// released alone.
+// releaseShared is runRelease of one permit in a shared call. done reports that the permit was held. If it was not, and
+// there is no error, the caller sends a single request.
 func (s *Semaphore) releaseShared(ctx context.Context, base string) (done bool, err error) {
-	done, err = s.c.coalescer.Do(ctx, freeRequest{s: s, base: base, last: s.channel})
+	done, err = s.c.coalescer.Do(ctx, freeRequest{semaphore: s, base: base, notAfterOrChannel: s.channel})
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))

@@ -17,82 +17,86 @@ import (
 )
 
 var (
-	// ErrLatchExpired: the latch was set with a TTL, which ran out before the count reached zero. What was waited for
-	// did not happen, or was not reported. The server remembers for as long again, and at least a minute; then, or when
-	// it is set again, the name is free.
+	// ErrLatchExpired: the latch was set with a TTL, and the TTL ran out before the count reached zero. Some work was not
+	// done, or not reported. The server remembers the end for as long again, and at least a minute. Then, or when the
+	// latch is set again, the name is free.
 	ErrLatchExpired = errs.New("latch_expired", "latch expired")
-	// ErrLatchDeleted: the latch was deleted while it was waited for (CountDownLatch.Delete), with its count above zero.
+	// ErrLatchDeleted: the latch was deleted (CountDownLatch.Delete) during the wait, with its count above zero.
 	ErrLatchDeleted = errs.New("latch_deleted", "latch deleted")
 )
 
 const (
-	maxCount          = 1 << 53 // up to there the server's scripts count exactly
+	maxCount          = 1 << 53 // the server's scripts count exactly up to there
 	maxParticipant    = 1024    // bytes
 	participantMemory = 24 * time.Hour
-	latchMemory       = time.Minute // how long the record of a latch is kept at least
+	latchMemory       = time.Minute // the minimum time for which the record of a latch is kept
 )
 
-// CountDownLatch is Redisson's RCountDownLatch: a count, for which callers wait until it is zero. Zero is a missing
-// key, so a latch that was never set is open. A latch can be set again once it is open. The value is an immutable
+// CountDownLatch is Redisson's RCountDownLatch: a count, and callers that wait until it is zero. Zero is a missing key,
+// so a latch that was never set is open. A latch can be set again once it is open. The value is an immutable
 // description, safe for concurrent use, and costs nothing until used.
 //
-// Java processes may set, count down, delete and await the same latch. What Redisson does not have is kept in a record
-// of our own next to the count ({name}:latch, or name:latch where the name has braces), which Java does not read:
+// Java processes may set, count down, delete and await the same latch. Features that Redisson does not have are kept in
+// a record next to the count ({name}:latch, or name:latch if the name has braces), which Java does not read:
 //
-//   - A TTL, if one was given. If a process that was to count down has died, the count never reaches zero. With a TTL
-//     the waiters then get ErrLatchExpired.
+//   - A TTL, if one was given. If a process dies before it counts down, the count never reaches zero. With a TTL the
+//     waiters then get ErrLatchExpired.
 //   - The participants that have counted down (CountDownBy), so that a repeated message or a restarted job does not
 //     count twice.
-//   - That the latch was deleted, for its waiters.
+//   - The deletion of the latch, for its waiters.
 //
-// Its name must not be that of a Semaphore, a counting.Semaphore or an rcounter.Counter: a CountDown would take from
-// those. Where it can be known the call is refused with ErrWrongType: see the package comment.
+// The name must not be the name of a Semaphore, a counting.Semaphore or an rcounter.Counter, because CountDown would
+// lower their counts. Where the kind can be known the call is refused with ErrWrongType: see the package comment.
 //
-// A latch that a Java process deletes, or that is removed by hand, cannot be distinguished from one that was counted
-// down. One that a Java process sets again within moments of its opening is, for waiters that have not looked in
-// between, the same latch still closed.
+// A latch that a Java process deletes, or that is removed by hand, looks like a latch that was counted down. If a Java
+// process sets a latch again within moments of its opening, waiters that have not read it in between see the same
+// latch, still closed.
 type CountDownLatch struct {
 	object
 	record  string
-	permits string // the set that a Semaphore of that name would have
+	permits string // the key of the permits of a Semaphore of that name
 }
 
-// CountDownLatch describes the latch of that name. Nothing is sent. A name that cannot be used is reported by every
-// call on it.
+// CountDownLatch describes the latch of that name. Nothing is sent. If the name cannot be used, every call returns the
+// error.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
-	l := &CountDownLatch{object: c.object(name)}
-	l.record, l.permits = keyname.Suffix(l.key, "latch"), permitsKey(l.key)
-	l.channel = "redisson_countdownlatch__channel__{" + l.key + "}" // Redisson adds braces here whatever the name has
-	return l
+	latch := &CountDownLatch{object: c.object(name)}
+	latch.record, latch.permits = keyname.Suffix(latch.key, "latch"), permitsKey(latch.key)
+	// Redisson adds braces here even if the name has braces.
+	latch.channel = "redisson_countdownlatch__channel__{" + latch.key + "}"
+	return latch
 }
 
-// What the scripts reply first.
+// The first element of the scripts' replies.
 const (
 	latchOpen      int64 = 0
-	latchClosed    int64 = 1 // to a look
-	latchCounted   int64 = 1 // to a count-down
+	latchClosed    int64 = 1 // reply to a read
+	latchCounted   int64 = 1 // reply to a count-down
 	latchNoInteger int64 = 3
 	latchExpired   int64 = 4
 	latchDeleted   int64 = 5
 
-	// These, and deleted, are about the latch that was closed at the last look; there may be another now.
-	latchOpened      int64 = 6
-	latchRanOut      int64 = 7
-	latchOverSomehow int64 = 8
+	// These, and latchDeleted, are about the latch that was closed at the last read; there may be another latch now.
+	latchOpened int64 = 6
+	latchRanOut int64 = 7
+	latchGone   int64 = 8
 )
 
 func (l *CountDownLatch) keys() []string { return []string{l.key, l.record, l.permits} }
 
-func (l *CountDownLatch) is(what error) error { return fmt.Errorf("%q: %w", l.name, what) }
+// named returns err with the name of the latch in front.
+func (l *CountDownLatch) named(err error) error { return fmt.Errorf("%q: %w", l.name, err) }
 
-// memory is how long the record outlives what it is about: longer than any waiter sleeps or any call is repeated.
-func (l *CountDownLatch) memory() time.Duration {
+// recordTime returns how long the record is kept after the latch is over: longer than any waiter sleeps or any call is
+// repeated.
+func (l *CountDownLatch) recordTime() time.Duration {
 	return max(latchMemory, 4*l.c.opts.PollCap, 2*l.c.session.Bound())
 }
 
-// publishing is what a script gets to publish with, "" if it cannot: a sharded channel of another slot than the keys',
-// as a name with braces of its own has. A Java process may wait on that channel all the same, so we publish there.
-func (l *CountDownLatch) publishing() string {
+// publishCommand returns the command with which a script publishes. It is "" if the script cannot: a sharded channel of
+// another slot than the keys', as a name with braces of its own has. A Java process may wait on that channel all the
+// same, so publishDirectly publishes there.
+func (l *CountDownLatch) publishCommand() string {
 	cmd := l.c.session.Inner.PublishCommand()
 	if cmd != "PUBLISH" && keyname.Slot(l.channel) != keyname.Slot(l.key) {
 		return ""
@@ -100,65 +104,64 @@ func (l *CountDownLatch) publishing() string {
 	return cmd
 }
 
-// publish is what the script could not.
-func (l *CountDownLatch) publish(ctx context.Context, payload string) {
-	if l.publishing() == "" {
-		_, _ = l.c.session.Hub.Publish(ctx, l.channel, payload) // if it fails, waiters poll
+// publishDirectly publishes payload if the script could not.
+func (l *CountDownLatch) publishDirectly(ctx context.Context, payload string) {
+	if l.publishCommand() == "" {
+		_, _ = l.c.session.Hub.Publish(ctx, l.channel, payload) // after a failure waiters poll
 	}
 }
 
-// queueKey is where the process's waiters of this latch stand.
+// queueKey names the queue of this process's waiters for the latch.
 func (l *CountDownLatch) queueKey() string { return "latch:" + l.key }
 
-// TrySetCount closes the latch with count, 1 to 2⁵³, if it is open, and reports whether it did; a latch that is
-// there is not changed. It may be repeated: a call whose first request got no reply does not take its own work for
-// another caller's.
+// TrySetCount closes the latch with count, 1 to 2⁵³, if it is open, and reports whether it did. A latch that is closed
+// is not changed. TrySetCount may be repeated: a call whose first request got no reply recognises its own work.
 //
-// With ttl, at least a millisecond, the latch expires: waiters then get ErrLatchExpired. Give one wherever a process
+// With ttl, at least a millisecond, the latch expires: waiters then get ErrLatchExpired. Give a ttl wherever a process
 // that counts down may die. 0 means no end, as in Redisson.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.Duration) (bool, error) {
 	if err := cmp.Or(l.bad, session.CheckNumber("count", count, 1, maxCount), session.CheckTTL(ttl)); err != nil {
 		return false, l.c.session.Error(err)
 	}
-	return l.change(ctx, l.setExchange(count, ttl), "1")
+	return l.runChange(ctx, l.setExchange(count, ttl), "1")
 }
 
 func (l *CountDownLatch) setExchange(count int64, ttl time.Duration) exchange[bool] {
 	return exchange[bool]{script.Call{Script: latchSetScript, Keys: l.keys(), Args: []string{
-		decimal(count), script.Millis(ttl), rand.Text(), script.Millis(l.memory()), l.channel, l.publishing(),
-		openingMessage(),
-	}}, func(m rueidis.RedisMessage) (set bool, err error) {
-		err = read(m, "set count", l.key, &set)
+		decimal(count), script.Millis(ttl), rand.Text(), script.Millis(l.recordTime()), l.channel, l.publishCommand(),
+		newOpeningMessage(),
+	}}, func(message rueidis.RedisMessage) (set bool, err error) {
+		err = read(message, "set count", l.key, &set)
 		return set, err
 	}}
 }
 
-// change runs an exchange that sets or removes the latch, and wakes its waiters if it did.
-func (l *CountDownLatch) change(ctx context.Context, x exchange[bool], payload string) (bool, error) {
+// runChange runs a call that sets or removes the latch, and wakes its waiters if it did.
+func (l *CountDownLatch) runChange(ctx context.Context, call exchange[bool], payload string) (bool, error) {
 	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (bool, error) {
-		done, err := x.by(ctx, l.c.runner.Do)
+		done, err := call.by(ctx, l.c.runner.Do)
 		if done {
-			l.publish(ctx, payload)
+			l.publishDirectly(ctx, payload)
 			l.c.waiters.Wake(l.queueKey())
 		}
 		return done, err
 	})
 }
 
-// CountDown lowers the count by one, as Redisson's countDown, and returns what is left; at 0 the latch is open and
-// all waiters are woken. Of a latch that is open, 0, and nothing is changed; ErrLatchExpired of one that
-// expired. It is sent once: after ErrUnknownOutcome it may have counted. See CountDownBy.
+// CountDown lowers the count by one, as Redisson's countDown, and returns the count that is left. At 0 the latch is
+// open and all waiters are woken. For an open latch it returns 0 and changes nothing, and for an expired latch it
+// returns ErrLatchExpired. The request is sent once: after ErrUnknownOutcome it may have counted. See CountDownBy.
 func (l *CountDownLatch) CountDown(ctx context.Context) (left int64, err error) {
 	return l.down(ctx, "")
 }
 
 // CountDownBy is CountDown that counts once for each participant, however often it is called: a repeated call changes
-// nothing and returns what is left. So it may be repeated after any error. The participant is text of 1 to
-// 1,024 bytes, such as the id of a job; the next count that is set starts without any.
+// nothing and returns the count that is left. So it may be repeated after any error. The participant is text of 1 to
+// 1,024 bytes, such as the id of a job. The next count that is set starts without participants.
 //
-// Participants are remembered until the latch opens or expires; of a latch without a TTL, for a day after
-// the last of them. A latch that a Java process sets anew, after another Java process counted it down to zero, still
-// has those of before, unless some process looked at it through this package in between.
+// Participants are remembered until the latch opens or expires; without a TTL, for a day after the last of them. If a
+// Java process counts a latch down to zero and another sets it anew, the latch still has the participants of before,
+// unless some process read it through this package in between.
 func (l *CountDownLatch) CountDownBy(ctx context.Context, participant string) (left int64, err error) {
 	if l.bad == nil && (participant == "" || len(participant) > maxParticipant || !utf8.ValidString(participant)) {
 		return 0, fmt.Errorf("rsemaphore: %w",
@@ -169,17 +172,17 @@ func (l *CountDownLatch) CountDownBy(ctx context.Context, participant string) (l
 }
 
 func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, error) {
-	x, send := l.downExchange(participant), l.c.runner.Do
+	call, send := l.downExchange(participant), l.c.runner.Do
 	if participant == "" {
-		x.Once, send = true, l.c.session.DoOnce
+		call.Once, send = true, l.c.session.DoOnce
 	}
 	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (int64, error) {
-		r, err := x.by(ctx, send)
-		if err == nil && r.status == latchCounted && r.left == 0 {
-			l.publish(ctx, "0")
+		reply, err := call.by(ctx, send)
+		if err == nil && reply.status == latchCounted && reply.left == 0 {
+			l.publishDirectly(ctx, "0")
 			l.c.waiters.Wake(l.queueKey())
 		}
-		return r.left, err
+		return reply.left, err
 	})
 }
 
@@ -187,69 +190,70 @@ type downReply struct{ status, left int64 }
 
 func (l *CountDownLatch) downExchange(participant string) exchange[downReply] {
 	return exchange[downReply]{script.Call{Script: latchDownScript, Keys: l.keys(), Args: []string{
-		participant, rand.Text(), script.Millis(participantMemory), script.Millis(l.memory()), l.channel, l.publishing(),
-	}}, func(m rueidis.RedisMessage) (r downReply, err error) {
-		if err = read(m, "count down", l.key, &r.status, &r.left); err == nil {
-			err = l.wrong(r.status)
+		participant, rand.Text(), script.Millis(participantMemory), script.Millis(l.recordTime()), l.channel,
+		l.publishCommand(),
+	}}, func(message rueidis.RedisMessage) (reply downReply, err error) {
+		if err = read(message, "count down", l.key, &reply.status, &reply.left); err == nil {
+			err = l.statusError(reply.status)
 		}
-		return r, err
+		return reply, err
 	}}
 }
 
-// wrong returns the error that a status stands for.
-func (l *CountDownLatch) wrong(status int64) error {
+// statusError returns the error of a status, or nil.
+func (l *CountDownLatch) statusError(status int64) error {
 	switch status {
 	case latchNoInteger:
 		return notInteger(l.key)
 	case latchExpired:
-		return l.is(ErrLatchExpired)
+		return l.named(ErrLatchExpired)
 	}
 	return nil
 }
 
-// Count returns what is left to be counted down: 0 for a latch that is open, or was never set.
-// It returns ErrLatchExpired if the latch expired.
+// Count returns the count that is left: 0 if the latch is open, or was never set. It returns ErrLatchExpired if the
+// latch expired.
 func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
 	state, err := l.Inspect(ctx)
 	return state.Count, err
 }
 
-// LatchState is a latch as the server knew it at one moment.
+// LatchState is the state of a latch on the server at one moment.
 type LatchState struct {
-	Count int64         // what is left to be counted down: 0 for a latch that is open, or was never set
-	TTL   time.Duration // how long until it expires; negative: it has no end, or is open
+	Count int64         // the count that is left: 0 if the latch is open, or was never set
+	TTL   time.Duration // the time until it expires; negative: it has no end, or is open
 }
 
 // Inspect returns the state of the latch, or ErrLatchExpired if it expired.
 func (l *CountDownLatch) Inspect(ctx context.Context) (LatchState, error) {
 	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (LatchState, error) {
-		r, err := l.lookExchange(firstLook).by(ctx, l.c.runner.Do)
+		reply, err := l.readExchange(firstRead).by(ctx, l.c.runner.Do)
 		if err == nil {
-			err = l.wrong(r.status)
+			err = l.statusError(reply.status)
 		}
-		if r.status != latchClosed {
-			r.left = -1
+		if reply.status != latchClosed {
+			reply.ttlLeft = -1
 		}
-		return LatchState{Count: r.count, TTL: r.left}, err
+		return LatchState{Count: reply.count, TTL: reply.ttlLeft}, err
 	})
 }
 
-// Delete removes the latch and reports whether it was there. Waiters of this package get
-// ErrLatchDeleted; Java's go on waiting, as Redisson has it. Later calls of Await find a latch that was never set.
-// It may be repeated.
+// Delete removes the latch and reports whether it was there. Waiters of this package get ErrLatchDeleted; Java's go on
+// waiting, as in Redisson. Later calls of Await find a latch that was never set. Delete may be repeated.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
-	return l.change(ctx, l.deleteExchange(), "1")
+	return l.runChange(ctx, l.deleteExchange(), "1")
 }
 
 func (l *CountDownLatch) deleteExchange() exchange[bool] {
 	return exchange[bool]{script.Call{Script: latchDeleteScript, Keys: l.keys(), Args: []string{
-		rand.Text(), script.Millis(l.memory()), l.channel, l.publishing(),
-	}}, func(m rueidis.RedisMessage) (removed bool, err error) {
-		err = read(m, "delete latch", l.key, &removed)
+		rand.Text(), script.Millis(l.recordTime()), l.channel, l.publishCommand(),
+	}}, func(message rueidis.RedisMessage) (removed bool, err error) {
+		err = read(message, "delete latch", l.key, &removed)
 		return removed, err
 	}}
 }
 
-// permitsKey is the key by which a Semaphore of that name is known. No Semaphore of ours has a name that is one pair of
-// braces, and Redisson's key for such a name is another Semaphore's. So such a name gets a key that no program writes.
+// permitsKey returns the key of the permits of a Semaphore of that name. None of our Semaphores has a name that is one
+// pair of braces, and Redisson's key for such a name belongs to another Semaphore. So for such a name the key is one
+// that no program writes.
 func permitsKey(key string) string { return keyname.Suffix(keyname.Own(key), "timeout") }

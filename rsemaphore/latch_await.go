@@ -13,22 +13,24 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// Await waits until the latch is open: until its count is zero, or it has none. It returns at once if it is.
+// Await waits until the latch is open, that is, until its count is zero, or it has none. It returns at once if it is
+// open.
 //
 // A latch that was not set yet has no count: it is open, as Redisson's is, and Await before TrySetCount does not wait.
 // So set the count first, then start the processes that count down, and await only after TrySetCount has returned.
 //
-// It returns
+// Await returns
 //
 //   - nil if the latch was open at some moment during the call;
 //   - ErrLatchExpired or ErrLatchDeleted if it will never open, see there;
-//   - ctx's error and cause if ctx ended while the latch was closed, joined with ErrUnavailable if the server gave no
-//     answer lately;
+//   - ctx's error and cause if ctx ended while the latch was closed, joined with ErrUnavailable if the server has not
+//     answered lately;
 //   - ErrClosed if the client was closed.
 //
 // All waiters are woken when the latch opens. A lost message delays a waiter by at most Options.PollCap. If the latch
-// has been set again by then, the waiter still learns that it was open, unless Java set it. The record of that ends at
-// some time: a waiter that could not ask the server for longer takes a latch whose TTL is over for expired.
+// has been set again by then, the waiter still learns that it was open, unless Java set it. The server forgets the
+// opening after some time: a waiter that could not reach the server for longer takes a latch whose TTL is over for
+// expired.
 func (l *CountDownLatch) Await(ctx context.Context) error {
 	if l.bad != nil {
 		return l.bad
@@ -45,116 +47,92 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 
 func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 	waiters, key := l.c.waiters, l.queueKey()
-	// If the latch is set again before any look, only waiters that came before an earlier look learn that it was open.
-	// So a waiter that looks for all of them must look once more for this one.
+	// If the latch is set again before any read, only waiters that came before an earlier read learn that it was open. So
+	// a waiter that reads for all of them must read once more for this one.
 	waiters.WakeAll(key)
-	onMessage := func(payload string) bool { return l.opens(began, payload) }
+	onMessage := func(payload string) bool { return l.acceptOpening(began, payload) }
 	err := waiters.Wait(ctx,
 		wait.Request{Name: l.name, Of: l, Began: began, QueueKey: key, Channel: l.channel, OnMessage: onMessage,
 			Try: func(ctx context.Context) (wait.Answer, error) {
-				since := firstLook
+				since := firstRead
 				note, noted := waiters.LastNote(key, began)
-				closed, again := note.(latchClosedAt)
+				closed, again := note.(closedLatch)
 				if again {
 					since = closed.mark
 				}
 				sent := time.Now()
-				r, err := l.lookExchange(since).by(ctx, l.c.runner.Attempt)
+				reply, err := l.readExchange(since).by(ctx, l.c.runner.Attempt)
 				if err != nil {
 					return wait.Answer{}, err
 				}
-				var why error
-				// What a look says about the previous latch serves only the waiters that were there then:
+				var outcome error
+				// The reply about the previous latch serves only the waiters that were there then:
 				//
-				//	this waiter looks: closed      another process             a second waiter, of this process
+				//	this waiter reads: closed      another process             a second waiter, of this process
 				//	                               opens it, sets it again
-				//	                                                           comes; waits for the new one
-				//	looks: opened since last look
+				//	                                                           comes; waits for the new latch
+				//	reads: opened since last read
 				//	must not release the second
 				//
-				// So the time of the look stays the time of the look before
-				// (TestLatch_SetAgainAtOnce_KeepsNoneThatSawItOpen).
-				switch r.status {
+				// So the time of the read stays the time of the read before (TestLatch_SetAgainAtOnce_KeepsNoneThatSawItOpen).
+				switch reply.status {
 				case latchClosed:
-					now := latchClosedAt{mark: r.mark, opens: r.opens}
-					if r.left >= 0 {
-						now.until = sent.Add(r.left)
+					now := closedLatch{mark: reply.mark, openingMessage: reply.openingMessage}
+					if reply.ttlLeft >= 0 {
+						now.notExpiredBefore = sent.Add(reply.ttlLeft)
 					}
 					waiters.Note(key, sent, now)
-					return wait.Answer{Left: r.left}, nil
+					return wait.Answer{Left: reply.ttlLeft}, nil
 				case latchOpen:
 					noted = sent
 				case latchExpired:
-					noted, why = sent, l.is(ErrLatchExpired)
+					noted, outcome = sent, l.named(ErrLatchExpired)
 				case latchRanOut:
-					why = l.is(ErrLatchExpired)
-				case latchOverSomehow:
-					if !closed.until.IsZero() && !time.Now().Before(closed.until) {
-						why = l.is(ErrLatchExpired)
+					outcome = l.named(ErrLatchExpired)
+				case latchGone:
+					if !closed.notExpiredBefore.IsZero() && !time.Now().Before(closed.notExpiredBefore) {
+						outcome = l.named(ErrLatchExpired)
 					}
 				case latchDeleted:
-					why = l.is(ErrLatchDeleted)
+					outcome = l.named(ErrLatchDeleted)
 				}
-				waiters.Serve(key, noted, why)
-				return wait.Answer{Granted: why == nil}, why
+				waiters.Serve(key, noted, outcome)
+				return wait.Answer{Granted: outcome == nil}, outcome
 			}})
-	return wait.Ending{Package: "rsemaphore", Name: l.name, Contended: func(g *wait.GaveUp) error {
-		return fmt.Errorf("rsemaphore: latch %q is still closed: %w", l.name, g.Cause)
+	return wait.Ending{Package: "rsemaphore", Name: l.name, Contended: func(gaveUp *wait.GaveUp) error {
+		return fmt.Errorf("rsemaphore: latch %q is still closed: %w", l.name, gaveUp.Cause)
 	}}.Explain(err)
 }
 
-// opens reports whether a message says that the latch has opened for which a waiter waits that came at began. Then it
-// says so to all of the process that the message is for, and none of them asks. The rules are:
+// acceptOpening reports whether a message announces the opening of the latch that a waiter waits for. began is the
+// beginning of that wait. If it does, acceptOpening also serves the other waiters of this process that the message is
+// for, so that none of them sends a request. The rules are as follows; docs/design/protocols.md, "Latches", has their
+// interleavings.
 //
-// The message. Each opening has a message of its own, which the call that set the latch has chosen. A look at the
-// closed latch gets the message, and the script that opens the latch publishes it and forgets it. So the latch has
-// opened since the last look that got it, whenever the message comes: late, after a gap, or when the latch has
-// long been set again.
-//
-//	waiter                          another process             the channel
-//	looks: closed, opens with A
-//	                                opens it                    A (is late)
-//	                                sets it again, opens with B
-//	asks: it has been opened since: returns
-//	a second waiter comes
-//	looks: closed, opens with B
-//	                                                            A: not B, so it asks: closed
-//
-// (TestLatch_MessageOfEarlierOpening_OpensNothing)
-//
-// The waiters. Those that came before the look was sent waited for that latch. A later one may wait for the next: it
-// asks, or is looked for by the contender.
-//
-//	waiter                          another process             a second waiter, of this process
-//	looks: closed, opens with A
-//	                                opens it, sets it again
-//	                                                            comes; waits for the new one
-//	hears A: returns                                            asks: closed, opens with B
-//
-// (TestLatch_SetAgainAtOnce_KeepsNoneThatSawItOpen)
-//
-// Asking. A message that comes before the subscription is confirmed is not heard: the look after the confirmation finds
-// the latch open. One that is lost is found by the look after PollCap, or after the gap that the hub reports.
-// Redisson's bare "0", also ours for a latch without a record or with a channel in another slot, tells nothing but that
-// a look is due.
-//
-// A primary that fails after it has published, and before its replica knows, has opened the latch for those that heard
-// it. What its replica knows is that the latch is closed. A script's reply has the same fate.
-func (l *CountDownLatch) opens(began time.Time, payload string) bool {
+//   - Each opening has a message of its own, chosen by the call that set the latch. A read of the closed latch returns
+//     the message, and the script that opens the latch publishes it and forgets it. So the latch has opened since the
+//     last read that returned it, whenever the message comes: late, after a gap, or when the latch has long been set
+//     again (TestLatch_MessageOfEarlierOpening_OpensNothing).
+//   - Waiters that came before the read was sent waited for that latch. A later one may wait for the next latch, so it
+//     reads for itself, or the contender reads for it (TestLatch_SetAgainAtOnce_KeepsNoneThatSawItOpen).
+//   - Redisson's bare "0" only says that a read is due. It is also ours for a latch without a record or with a channel
+//     in another slot.
+func (l *CountDownLatch) acceptOpening(began time.Time, payload string) bool {
 	note, sent := l.c.waiters.LastNote(l.queueKey(), time.Time{})
-	closed, ok := note.(latchClosedAt)
-	if !ok || closed.opens == "" || closed.opens != payload {
+	closed, ok := note.(closedLatch)
+	if !ok || closed.openingMessage == "" || closed.openingMessage != payload {
 		return false
 	}
 	l.c.waiters.Serve(l.queueKey(), sent, nil)
 	return !sent.Before(began)
 }
 
-// openingMessage returns a message that says that one latch has opened. Redisson reads each message on this channel as
-// a number, and takes 0 for an opening. Java's numbers may be written with the digits of any script, and this one is a
-// 0 with digits of four of them, which spell 64 random bits (TestLatch_OpenedByEitherSide_OpensForBoth, in
-// proof/redisson). Another message, next to a plain "0", would be a second one for each process.
-func openingMessage() string {
+// newOpeningMessage returns a message that announces the opening of one latch. Redisson reads each message on this
+// channel as a number, and takes 0 for an opening. Java's numbers may be written with the digits of any script, and
+// this message is a 0 with digits of four scripts, which spell 64 random bits
+// (TestLatch_OpenedByEitherSide_OpensForBoth, in proof/redisson). A further message, next to a plain "0", would cost
+// each process a second message.
+func newOpeningMessage() string {
 	zeros := [...]rune{'0', '\u0660', '\u06f0', '\u07c0'} // ASCII, Arabic-Indic, extended Arabic-Indic, N'Ko
 	text := []rune{'0'}
 	for bits, n := rand.Uint64(), 0; n < 32; bits, n = bits>>2, n+1 {
@@ -163,34 +141,34 @@ func openingMessage() string {
 	return string(text)
 }
 
-// latchClosedAt is what a look at a closed latch passes on to the next look. A latch is known by the call that set it,
-// not by its count: a job that sets it again at once leaves no moment in which the key is missing, and a waiter that
-// looked only after that would wait for the next opening, and the next
-// (TestLatch_SetAgainBeforeALook_WasOpen).
-type latchClosedAt struct {
-	mark  string    // the server's word for which latch it was
-	opens string    // the message of its opening; "" if it is not known
-	until time.Time // it does not expire before; zero: never
+// closedLatch is the result of a read of a closed latch, for the next read. A latch is identified by the call that set
+// it, not by its count. A job that sets it again at once leaves no moment in which the key is missing, and a waiter
+// that read only after that would wait for the next opening, and the next (TestLatch_SetAgainBeforeALook_WasOpen).
+type closedLatch struct {
+	mark             string    // identifies the latch on the server
+	openingMessage   string    // the message of its opening; "": not known
+	notExpiredBefore time.Time // it does not expire before; zero: it has no TTL
 }
 
-// firstLook stands for the mark of a waiter that has not looked yet.
-const firstLook = "-"
+// firstRead is the mark of a waiter that has not read the latch yet.
+const firstRead = "-"
 
-type latchLook struct {
-	status, count int64
-	left          time.Duration // negative: no TTL
-	mark          string        // for the next look
-	opens         string        // as latchClosedAt has it
+type latchReply struct {
+	status, count  int64
+	ttlLeft        time.Duration // negative: no TTL
+	mark           string        // for the next read
+	openingMessage string        // see closedLatch
 }
 
-func (l *CountDownLatch) lookExchange(since string) exchange[latchLook] {
-	return exchange[latchLook]{script.Call{Script: latchLookScript, Keys: l.keys(), Args: []string{
-		since, script.Millis(l.memory()),
-	}}, func(m rueidis.RedisMessage) (r latchLook, err error) {
-		if err = read(m, "look at latch", l.key, &r.status, &r.count, &r.left, &r.mark, &r.opens); err == nil &&
-			r.status == latchNoInteger {
+func (l *CountDownLatch) readExchange(since string) exchange[latchReply] {
+	return exchange[latchReply]{script.Call{Script: latchLookScript, Keys: l.keys(), Args: []string{
+		since, script.Millis(l.recordTime()),
+	}}, func(message rueidis.RedisMessage) (reply latchReply, err error) {
+		err = read(message, "look at latch", l.key,
+			&reply.status, &reply.count, &reply.ttlLeft, &reply.mark, &reply.openingMessage)
+		if err == nil && reply.status == latchNoInteger {
 			err = notInteger(l.key)
 		}
-		return r, err
+		return reply, err
 	}}
 }

@@ -16,47 +16,46 @@ import (
 
 // Permits are taken over as locks are (lease.Monitor), with these differences:
 //
-//  1. Of a process an id has the first eight bytes of its connection id: so the key of its heartbeats is named by
-//     these, and the trust is in them.
+//  1. An id has only the first eight bytes of its process's connection id. So the key of the heartbeats is named by
+//     these bytes, and they encode the trust period.
 //
-//  2. Ids of Redisson are random, and some look like ours. So nothing is taken from a process of which no heartbeat was
-//     seen, and those are there for as long as any lease that is renewed (lease.Heartbeats.Renewed).
+//  2. Ids of Redisson are random, and some look like ours. So permits are taken over only from a process whose
+//     heartbeat was seen. Heartbeats are kept for as long as any lease that is renewed (lease.Heartbeats.Renewed).
 //
-//  3. A permit with a leaseTime of its own lasts for that, whatever becomes of its process: heartbeats have no say in
-//     it, and its ids tell (leased). "n starts a minute" are such permits, and those that another process is to go on
-//     with.
+//  3. A permit with a leaseTime of its own lasts for that time, whether or not its process lives. Its ids have a mark
+//     (fixedLeaseBit). Such permits limit the starts in a minute, or are continued by another process.
 //
-//  4. What is taken over is released by its base: the script serves those that wait, whichever process comes first.
+//  4. A permit is taken over by a release of its base: the script serves the waiters, whichever process sends it first.
 //
-// A party at a barrier has no part in this. It is renewed while it waits, and its lease is three heartbeats: fewer
-// parties wait than permits are held, and where one lease ends the generation breaks for all, so there is nothing that
-// a waiter could take over.
+// Parties at a barrier are not taken over. A party is renewed while it waits, and its lease is three heartbeats. Fewer
+// parties wait than permits are held, and the end of one lease breaks the generation for all, so a waiter could take
+// over nothing.
 
-// liveness is what a client with Liveness has.
+// liveness is the part of a client that depends on Options.Liveness.
 type liveness struct {
-	party   time.Duration  // the lease of a barrier's party
-	monitor *lease.Monitor // nil: permits last for their leases
+	partyLease time.Duration  // the lease of a barrier's party
+	monitor    *lease.Monitor // nil: permits last for their leases
 }
 
-// leased marks the base of permits with a leaseTime of their own, in the first byte of its number.
-const leased = 0x80
+// fixedLeaseBit marks the base of permits with a leaseTime of their own, in the first byte of its number.
+const fixedLeaseBit = 0x80
 
-// heartbeats are those of the client.
-func (o *Options) heartbeats(c *Client) lease.Heartbeats {
+// heartbeats returns the heartbeats of the client.
+func (o *Options) heartbeats(client *Client) lease.Heartbeats {
 	trust := lease.TrustFor(o.Heartbeat)
-	key := func(group int) string { return lease.BeatKey(c.session.ID[:lease.ClientLength], group) }
-	if !o.Liveness || trust >= c.session.WatchdogTimeout {
+	key := func(group int) string { return lease.BeatKey(client.session.ID[:lease.ClientLength], group) }
+	if !o.Liveness || trust >= client.session.WatchdogTimeout {
 		return lease.Announced(key, o.Process)
 	}
-	return lease.Heartbeats{Interval: o.Heartbeat, Trust: trust, Value: o.Process, Renewed: c.session.WatchdogTimeout,
+	return lease.Heartbeats{Interval: o.Heartbeat, Trust: trust, Value: o.Process, Renewed: client.session.WatchdogTimeout,
 		Key: key}
 }
 
-// watch has the permits looked at whose semaphore this one waits for, until it leaves.
+// watch makes the monitor watch the permits of the semaphore that this acquisition waits for, until unwatch.
 func (a *acquisition) watch() {
-	if m := a.s.c.live.monitor; m != nil && a.waits && !a.watched {
+	if monitor := a.s.c.live.monitor; monitor != nil && a.waits && !a.watched {
 		a.watched = true
-		m.Watch(a.s.permits, watchedPermits{a.s})
+		monitor.Watch(a.s.permits, watchedPermits{a.s})
 	}
 }
 
@@ -66,102 +65,103 @@ func (a *acquisition) unwatch() {
 	}
 }
 
-// trusted reports whether what may have been granted since then is still this process's to use, as far as heartbeats
-// go.
+// trusted reports whether heartbeats allow this process to use a permit that may have been granted since that instant.
 func (a *acquisition) trusted(since time.Time) bool {
 	return !a.auto || a.s.c.engine.Trusted(a.s.key, since)
 }
 
-// asks notes that a request is sent, from which on the permits may be out.
+// asks records that a request is sent. The permits may be granted from then on.
 func (a *acquisition) asks(sent time.Time) {
 	if a.since.IsZero() {
 		a.since = sent
 	}
 }
 
-// watchedPermits is a semaphore that is waited for.
+// watchedPermits is a semaphore with waiters in this process.
 type watchedPermits struct{ s *Semaphore }
 
 // Holds implements lease.Watched. An owner is a base and a number, as Lease.Owner has it.
 func (w watchedPermits) Holds(ctx context.Context) ([]lease.Hold, error) {
-	s := w.s
+	semaphore := w.s
 	numbers := map[string]int64{}
 	for from, skip := "", int64(0); ; {
 		var more holdersReply
 		var err error
-		if more, err = s.holdersExchange(from, skip).by(ctx, s.c.runner.Attempt); err != nil {
+		if more, err = semaphore.holdersExchange(from, skip).by(ctx, semaphore.c.runner.Attempt); err != nil {
 			return nil, err
 		}
-		for base, n := range more.numbers {
-			numbers[base] = max(numbers[base], n)
+		for base, released := range more.numbers {
+			numbers[base] = max(numbers[base], released)
 		}
-		if from, skip = more.from, more.skip; from == "" {
+		if from, skip = more.nextBase, more.skip; from == "" {
 			break
 		}
 	}
 	var holds []lease.Hold
-	for base, n := range numbers {
+	for base, released := range numbers {
 		client := idClient(idOf(base, 0))
-		if client == s.c.session.ID[:lease.ClientLength] {
+		if client == semaphore.c.session.ID[:lease.ClientLength] {
 			continue
 		}
-		holds = append(holds, lease.Hold{Owner: base + decimal(n), Beat: lease.BeatKeyFor(client, s.key),
+		holds = append(holds, lease.Hold{Owner: base + decimal(released), Beat: lease.BeatKeyFor(client, semaphore.key),
 			Trust: lease.TrustInBytes(base), Proven: true})
 	}
 	return holds, nil
 }
 
 // TakeOver implements lease.Watched.
-func (w watchedPermits) TakeOver(ctx context.Context, gone []lease.Hold) {
-	s := w.s
+func (w watchedPermits) TakeOver(ctx context.Context, deadHolds []lease.Hold) {
+	semaphore := w.s
 	var took atomic.Int64
-	var each errgroup.Group
-	each.SetLimit(16)
-	from := map[string]bool{}
-	for _, h := range gone {
-		from[idClient(idOf(h.Owner[:baseSize], 0))] = true
-		each.Go(func() error {
-			if n, err := s.runRelease(ctx, h.Owner, 0, ""); err == nil {
-				took.Add(n)
+	var releases errgroup.Group
+	releases.SetLimit(16)
+	clients := map[string]bool{}
+	for _, hold := range deadHolds {
+		clients[idClient(idOf(hold.Owner[:baseSize], 0))] = true
+		releases.Go(func() error {
+			if released, err := semaphore.runRelease(ctx, hold.Owner, 0, ""); err == nil {
+				took.Add(released)
 			}
-			return nil // what was not taken over is next time, unless it is over by then
+			return nil // a permit that was not taken over is tried again, unless it is over by then
 		})
 	}
-	_ = each.Wait() // none of them returns an error
+	_ = releases.Wait() // no function returns an error
 	if took.Load() == 0 {
 		return
 	}
-	for client := range from {
-		s.c.session.Logger.Warn("redlatch: took permits from a process without a heartbeat", "name", s.name, "owner", client)
+	for client := range clients {
+		semaphore.c.session.Logger.Warn("redlatch: took permits from a process without a heartbeat",
+			"name", semaphore.name, "owner", client)
 	}
-	s.c.session.Tell(context.WithoutCancel(ctx), errs.Event{Kind: errs.EventTakenOver, Name: s.name, N: took.Load()})
+	semaphore.c.session.Tell(context.WithoutCancel(ctx),
+		errs.Event{Kind: errs.EventTakenOver, Name: semaphore.name, N: took.Load()})
 }
 
-// holdersReply are the acquisitions that holders.lua found, and where it goes on.
+// holdersReply are the acquisitions that holders.lua found, and the cursor of the next call.
 type holdersReply struct {
-	from    string
-	skip    int64
-	numbers map[string]int64 // by base
+	nextBase string
+	skip     int64
+	numbers  map[string]int64 // by base
 }
 
 func (s *Semaphore) holdersExchange(from string, skip int64) exchange[holdersReply] {
 	return exchange[holdersReply]{script.Call{Script: holdersScript, Keys: []string{s.permits},
 		Args: []string{from, decimal(skip)}},
-		func(m rueidis.RedisMessage) (r holdersReply, err error) {
-			v, err := m.ToArray()
-			if err != nil || len(v) < 2 || len(v)%2 != 0 {
-				return r, malformed("look at holders", s.key, &m)
+		func(message rueidis.RedisMessage) (reply holdersReply, err error) {
+			values, err := message.ToArray()
+			if err != nil || len(values) < 2 || len(values)%2 != 0 {
+				return reply, malformed("look at holders", s.key, &message)
 			}
-			r.from, _ = v[0].ToString()
-			r.skip, _ = v[1].AsInt64()
-			r.numbers = make(map[string]int64, len(v)/2)
-			for i := 2; i < len(v); i += 2 {
-				base, _ := v[i].ToString()
+			reply.nextBase, _ = values[0].ToString()
+			reply.skip, _ = values[1].AsInt64()
+			reply.numbers = make(map[string]int64, len(values)/2)
+			for i := 2; i < len(values); i += 2 {
+				base, _ := values[i].ToString()
 				if len(base) != baseSize {
-					return r, malformed("look at holders", s.key, &m)
+					return reply, malformed("look at holders", s.key, &message)
 				}
-				r.numbers[base], _ = v[i+1].AsInt64()
+				reply.numbers[base], _ = values[i+1].AsInt64()
 			}
-			return r, nil
+			return reply, nil
 		}}
 }

@@ -1,22 +1,22 @@
 package rsemaphore
 
-// Stats are counts of one client: what this process does, not what others do.
+// Stats are the counts of one client. They do not include other processes.
 type Stats struct {
-	Held            int // acquisitions of permits that last, and parties of barriers; nothing of package counting
-	Waiting         int // calls that wait for what was refused to them, or to a call before them
+	Held            int // permits that last, counted by acquisition, and parties of barriers; nothing of package counting
+	Waiting         int // calls that wait, because they or a call before them were refused
 	PendingReleases int // releases that the server has not confirmed, and that go on in the background
 
 	// Since the client was made:
-	HandOvers      int64 // acquisitions whose waiting ended because a release named them
+	HandOvers      int64 // acquisitions whose wait a hand-over has ended
 	SharedCalls    int64 // calls that several acquisitions and releases of free permits could share
-	SharedRequests int64 // acquisitions and releases in those
+	SharedRequests int64 // acquisitions and releases in SharedCalls
 }
 
-// Stats returns the counts of now. It sends nothing, and works on a closed client. It looks at every name that is
-// waited for: for metrics, once in seconds, it costs nothing.
+// Stats returns the current counts. It sends nothing, and works on a closed client. Its cost grows with the number of
+// names that are waited for, and does not matter to metrics that are read once in seconds.
 func (c *Client) Stats() Stats {
-	s := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
-	s.Waiting, s.HandOvers = c.waiters.Count()
-	s.SharedCalls, s.SharedRequests = c.coalescer.Counts()
-	return s
+	stats := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
+	stats.Waiting, stats.HandOvers = c.waiters.Count()
+	stats.SharedCalls, stats.SharedRequests = c.coalescer.Counts()
+	return stats
 }

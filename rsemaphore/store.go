@@ -6,20 +6,20 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// store is one of the two ways in which the server keeps what is out of a semaphore. The scripts of both have the same
-// arguments and replies (lib/verbs.lua).
+// store is one of the two layouts of a semaphore on the server. The scripts of both have the same arguments and replies
+// (lib/verbs.lua).
 type store struct {
-	kind        string // of a semaphore, to people
+	kind        string // the name of the kind, for people
 	maxCapacity int64
-	maxPerCall  int // permits that one call can acquire
-	// perPermit: each permit has an id and a member in the leases. Otherwise an acquisition has one, whatever it weighs,
-	// and a part of it can be released.
+	maxPerCall  int // permits in one acquisition
+	// perPermit is set if each permit has an id and a member in the leases. Otherwise an acquisition has one, whatever it
+	// weighs, and a part of it can be released.
 	perPermit bool
 
 	acquire, release, renew, resize, extend, inspect *script.Script
 }
 
-// ids is Redisson's layout, which has scripts for several semaphores in one call besides.
+// ids is Redisson's layout. It also has scripts for several semaphores in one call.
 var ids = &store{
 	kind: "Semaphore", maxCapacity: math.MaxInt32, maxPerCall: maxIDs, perPermit: true,
 	acquire: script.Load("acquire", luaFiles, "acquire"),
@@ -42,16 +42,16 @@ var weights = &store{
 }
 
 const (
-	// maxIDs is how many ids one call can name: each is one of the leases on the server.
+	// maxIDs is the maximum number of ids in a call: each id is one of the leases on the server.
 	maxIDs = 1000
-	// maxWeight is up to where the server's Lua counts exactly.
+	// maxWeight is the largest number up to which the server's Lua counts exactly.
 	maxWeight = min(1<<53-1, math.MaxInt)
 )
 
-// records is how many of the leases on the server an acquisition of n has.
-func (st *store) records(n int) int {
+// records returns how many of the leases on the server an acquisition has.
+func (st *store) records(permits int) int {
 	if st.perPermit {
-		return n
+		return permits
 	}
 	return 1
 }
