@@ -87,24 +87,27 @@ func TestExtendIDs_PermitOfRedisson_IsExtended(t *testing.T) {
 
 func TestAddPermits_AnyCapacity_ChangesByAsMuch(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		r := newRig(t, srv, patient)
-		s := r.c.Semaphore("s", 3)
+	eachSized(t, func(t *testing.T, r *rig, of func(name string, n int) *rsemaphore.Semaphore, key string) {
+		s, most := of("s", 3), 1<<31-1
+		if key == weightedKeys[0] {
+			most = 1<<53 - 1
+		}
 		p := acquire(t, s, 2)
 		require.Equal(t, 5, must1[int](t)(s.AddPermits(within(t), 2)))
-		require.Equal(t, 4, must1[int](t)(r.c.Semaphore("s", 100).AddPermits(within(t), -1)), "the capacity is the server's")
+		require.Equal(t, 4, must1[int](t)(of("s", 100).AddPermits(within(t), -1)), "the capacity is the server's")
 		require.Equal(t, 4, must1[int](t)(s.AddPermits(within(t), 0)))
 		q := acquire(t, s, 2)
-		for _, delta := range []int{-4, 1 << 31, -1 << 31, 1<<31 - 1} {
+		for _, delta := range []int{-4, most + 1, -most - 1, most, most - 3} {
 			_, err := s.AddPermits(within(t), delta)
 			require.ErrorIs(t, err, errs.ErrInvalidOption)
 			require.ErrorContains(t, err, "delta is ")
 		}
 		require.Equal(t, 1, must1[int](t)(s.AddPermits(within(t), -3)))
 		require.Equal(t, -3, must1[int](t)(s.Available(within(t))), "what is held stays held")
+		require.Equal(t, most, must1[int](t)(s.AddPermits(within(t), most-1)))
 		release(t, p)
 		release(t, q)
-		require.Equal(t, 1, must1[int](t)(s.Available(within(t))))
+		require.Equal(t, most, must1[int](t)(s.Available(within(t))))
 	})
 }
 

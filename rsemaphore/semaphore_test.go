@@ -92,33 +92,48 @@ func TestRelease_PartLost_GivesBackTheRest(t *testing.T) {
 	})
 }
 
+// eachSized runs fn with permits and with weights, and with the key that says their capacity.
+func eachSized(t *testing.T, fn func(t *testing.T, r *rig, of func(name string, n int) *rsemaphore.Semaphore,
+	key string)) {
+	t.Helper()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		for _, weighted := range []bool{false, true} {
+			r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 5 * time.Minute})
+			of, key := r.c.Semaphore, "s"
+			if weighted {
+				of, key = r.c.WeightedSemaphore, weightedKeys[0]
+			}
+			fn(t, r, of, key)
+		}
+	})
+}
+
 func TestCapacity_Differs_IsRefused(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, patient)
-		p := acquire(t, r.c.Semaphore("s", 5), 2) // nobody had to set anything up, and nobody waits
+	eachSized(t, func(t *testing.T, r *rig, of func(name string, n int) *rsemaphore.Semaphore, key string) {
+		require.Equal(t, 5, must1[int](t)(of("s", 5).Available(within(t))), "not in use")
+		p := acquire(t, of("s", 5), 2) // nobody had to set anything up, and nobody waits
 		for _, n := range []int{4, 6} {
-			_, err := r.c.Semaphore("s", n).Acquire(within(t), 1)
+			_, err := of("s", n).Acquire(within(t), 1)
 			require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
 			require.ErrorContains(t, err, fmt.Sprintf(`"s" has 5, not %d`, n))
 		}
-		require.Equal(t, [3]int{3, 2, 5}, counts(t, r.c.Semaphore("s", 6)), "the server's word")
+		require.Equal(t, 3, must1[int](t)(of("s", 6).Available(within(t))), "the server's word")
 		release(t, p)
-		r.must(t, "DEL", "s") // as when its lease is over
-		release(t, acquire(t, r.c.Semaphore("s", 6), 6))
+		r.must(t, "DEL", key) // as when its lease is over
+		release(t, acquire(t, of("s", 6), 6))
 	})
 }
 
 func TestResize_Down_DrainsAndIsRemembered(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 5 * time.Minute})
-		sem := r.c.Semaphore("s", 2)
+	eachSized(t, func(t *testing.T, r *rig, of func(name string, n int) *rsemaphore.Semaphore, key string) {
+		sem := of("s", 2)
 		a := acquire(t, sem, 2)
 		require.Equal(t, 2, must1[int](t)(sem.Resize(within(t), 3)))
 		b := acquire(t, sem, 1)
 		require.Equal(t, 3, must1[int](t)(sem.Resize(within(t), 1)))
-		require.Equal(t, [3]int{-2, 3, 1}, counts(t, sem), "nothing is taken from anybody")
+		require.Equal(t, -2, must1[int](t)(sem.Available(within(t))), "nothing is taken from anybody")
 		_, err := sem.TryAcquire(within(t), 1, 0, 0)
 		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.NoError(t, a.Err())
@@ -128,9 +143,9 @@ func TestResize_Down_DrainsAndIsRemembered(t *testing.T) {
 		release(t, b)
 		_, err = sem.Acquire(within(t), 2)
 		require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch, "this can never be")
-		release(t, acquire(t, r.c.Semaphore("s", 9), 1)) // and the capacity of old configurations counts no more
-		require.Equal(t, [3]int{1, 0, 1}, counts(t, sem))
-		require.Greater(t, r.pttl(t, "s"), 6*24*time.Hour, "remembered")
+		release(t, acquire(t, of("s", 9), 1)) // and the capacity of old configurations counts no more
+		require.Equal(t, 1, must1[int](t)(sem.Available(within(t))))
+		require.Greater(t, r.pttl(t, key), 6*24*time.Hour, "remembered")
 	})
 }
 
