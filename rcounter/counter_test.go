@@ -217,24 +217,6 @@ func TestCounter_TTL_IsSetOnceAndRepaired(t *testing.T) {
 	})
 }
 
-func TestCounter_NoTTL_KeepsTheExpiryItFinds(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		raw := s.Client(t)
-		for _, o := range []rcounter.CounterOptions{{}, {Max: bound(100)}} {
-			k := on(t, raw, patient).Counter("k", o)
-			must(t, raw, "SET", "k", "1", "PX", "600000")
-			_, err := k.Incr(ctx)
-			require.NoError(t, err)
-			require.NoError(t, k.Set(ctx, 5))
-			ok, err := k.CompareAndSet(ctx, 5, 6)
-			require.NoError(t, err)
-			require.True(t, ok)
-			require.Positive(t, number(t, raw, "PTTL", "k"))
-		}
-	})
-}
-
 func TestCounter_TTLOver_StartsAtInitial(t *testing.T) {
 	t.Parallel()
 	s := redistest.Embedded(t)
