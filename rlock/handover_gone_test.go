@@ -31,7 +31,7 @@ func TestWaiter_VeryManyDied_IsServedWithoutPoll(t *testing.T) {
 			return []string{"ZADD", "redlatch_queue:{l}", score(us), entryOf(owner)}
 		}},
 		"waiters of a Plain lock": {plain, plain, "redlatch_queue:{l}", func(owner string, us int64) []string {
-			return []string{"ZADD", "redlatch_queue:{l}", score(us), owner + " 0 100"}
+			return []string{"ZADD", "redlatch_queue:{l}", score(us), plainEntryOf(owner, 100*time.Millisecond)}
 		}},
 		"writers that wait": {read, write, "redlatch_rwq:{l}", func(owner string, us int64) []string {
 			return []string{"ZADD", "redlatch_rwq:{l}", score(3e15 + us), entryOf(owner)}

@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 	wire "github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/internal/wait"
 )
 
 const carol = "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:3"
@@ -27,10 +28,17 @@ const (
 
 // longOpen has a script leave a released lock to others for a minute.
 var longOpen = strings.NewReplacer("OPEN = 5 ", "OPEN = 60000 ", "OPEN = 200 ", "OPEN = 60000 ",
-	"math.min(tonumber(reservation), MOST_OPEN)", "MOST_OPEN")
+	"math.min(waiter.first, MOST_OPEN)", "MOST_OPEN")
+
+// plainEntryOf is the entry of a waiter of a Plain lock, to which a free lock is left for so long.
+func plainEntryOf(owner string, reservation time.Duration) string {
+	entry := wait.OwnerEntry(wait.EntryString, owner, reservation, 25*time.Second)
+	return entry.Text()
+}
 
 func entryOf(owner string) string {
-	return fmt.Sprintf("%s %d %d", owner, first, stale)
+	entry := wait.OwnerEntry(wait.EntryHash, owner, first*time.Millisecond, stale*time.Millisecond)
+	return entry.Text()
 }
 
 // waiting is a place in a queue.
@@ -61,7 +69,9 @@ func (g *scriptRig) queue(t *testing.T, key string) queueState {
 		case m.Member[0] == '!':
 			s.stamps[m.Member[1:]] = -int64(m.Score)
 		default:
-			owner, _, _ := strings.Cut(m.Member, " ")
+			entry, ok := wait.ReadEntry(m.Member)
+			require.True(t, ok, m.Member)
+			owner := entry.Owner()
 			s.line = append(s.line, owner)
 			s.tickets[owner] = int64(m.Score)
 		}

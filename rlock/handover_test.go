@@ -19,6 +19,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	wire "github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/internal/wait"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -32,8 +33,9 @@ func queued(t testing.TB, c rueidis.Client, name string) []string {
 	var owners []string
 	for _, m := range members {
 		if m[0] != '!' {
-			owner, _, _ := strings.Cut(m, " ")
-			owners = append(owners, owner)
+			entry, ok := wait.ReadEntry(m)
+			require.True(t, ok, m)
+			owners = append(owners, entry.Owner())
 		}
 	}
 	return owners

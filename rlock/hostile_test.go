@@ -34,8 +34,9 @@ func TestLineOfLocks_TextThatIsNoEntry_IsTakenOut(t *testing.T) {
 	s := redistest.Start(t)
 	rs := newRigs(t, s, 2, rlock.Options{PollCap: 500 * time.Millisecond})
 	holder, waiter := rs[0], rs[1]
-	for _, text := range []string{"", "nan", "OWNER", "OWNER 0 2500", "OWNER 1000000000000000000 2500",
-		"OWNER 9223372036854775807 2500", "OWNER 8000 1000000000000000000", "OWNER inf 2500", "OWNER 8000 nan"} {
+	for _, text := range []string{"", "nan", "PROCESS", "1 x 1 0 2500 0 PROCESS - :1", "2 x 1 8000 2500 0 PROCESS - :1",
+		"1 x 1 1000000000000000000 2500 0 PROCESS - :1", "1 x 1 9223372036854775807 2500 0 PROCESS - :1",
+		"1 x 1 8000 1000000000000000000 0 PROCESS - :1", "1 x 1 inf 2500 0 PROCESS - :1", "1 x 1 8000 nan 0 PROCESS - :1"} {
 		h, err := holder.locks.Reentrant("l").Lock(within(t))
 		require.NoError(t, err)
 		had := make(chan error, 1)
@@ -56,7 +57,7 @@ func TestLineOfLocks_TextThatIsNoEntry_IsTakenOut(t *testing.T) {
 			}
 			return listens != ""
 		})
-		text = strings.Replace(text, "OWNER", listens, 1)
+		text = strings.Replace(text, "PROCESS", listens[:36], 1)
 		wire.Must(t, holder.redis, "EVAL",
 			`local first = redis.call('ZRANGEBYSCORE', KEYS[1], '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 redis.call('ZADD', KEYS[1], string.format('%.0f', first[2] - 1), ARGV[1])`, "1", "redlatch_queue:{l}", text)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
 )
 
 var inspectScript = load("inspect", "inspect").Reads()
@@ -67,15 +68,19 @@ func decodeInspect(reply rueidis.RedisMessage) (inspectReply, error) {
 	}
 	for i := 1; i < len(queue); i += 2 {
 		queuedAt, _ := strconv.ParseFloat(queue[i], 64)
-		owner, _, _ := strings.Cut(queue[i-1], " ")
-		decoded.waiting = append(decoded.waiting, inspectWaiter{owner: owner, queuedAt: int64(queuedAt / 1000)})
+		if entry, ok := wait.ReadEntry(queue[i-1]); ok {
+			waiting := inspectWaiter{owner: entry.Owner(), queuedAt: int64(queuedAt / 1000)}
+			decoded.waiting = append(decoded.waiting, waiting)
+		}
 	}
 	rwQueue := list(7)
 	for i := 1; i < len(rwQueue); i += 2 {
 		score, _ := strconv.ParseFloat(rwQueue[i], 64)
-		owner, _, _ := strings.Cut(rwQueue[i-1], " ")
 		queuedAt := int64(math.Mod(score, rwBand) / 1000)
-		decoded.waiting = append(decoded.waiting, inspectWaiter{owner, queuedAt, score >= rwBand})
+		if entry, ok := wait.ReadEntry(rwQueue[i-1]); ok {
+			waiting := inspectWaiter{entry.Owner(), queuedAt, score >= rwBand}
+			decoded.waiting = append(decoded.waiting, waiting)
+		}
 	}
 	slices.SortStableFunc(decoded.waiting, func(a, b inspectWaiter) int { return cmp.Compare(a.queuedAt, b.queuedAt) })
 	for _, owner := range list(5) {

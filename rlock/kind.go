@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -93,9 +92,12 @@ func oneByOne(_ *Client, t terms) bool { return t.wait != 0 }
 
 // handoverEntry is queueEntry of kinds whose waiters are handed the lock from a queue of ours. An entry that is not
 // stamped for two and a half polls is passed over.
-func handoverEntry(a *acquisition, poll, first time.Duration) string {
-	a.entry = strings.Join([]string{a.own.Lease.Owner, script.Millis(first), script.Millis(5 * poll / 2)}, " ")
-	return a.entry
+func handoverEntry(mode wait.EntryMode) func(a *acquisition, poll, first time.Duration) string {
+	return func(a *acquisition, poll, first time.Duration) string {
+		entry := wait.OwnerEntry(mode, a.own.Lease.Owner, first, 5*poll/2)
+		a.entry = entry.Text()
+		return a.entry
+	}
 }
 
 func lockKey(l *single, _ string) []string { return lockAlone(l.keys) }
@@ -131,7 +133,7 @@ var reentrant = &kind{
 	title:      "Reentrant",
 	entry:      entryAnywhere,
 	coalesces:  true,
-	queueEntry: handoverEntry, tenures: oneByOne, names: true, rarely: true,
+	queueEntry: handoverEntry(wait.EntryHash), tenures: oneByOne, names: true, rarely: true,
 }
 
 func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }

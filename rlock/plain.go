@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
 )
 
 var (
@@ -52,7 +53,9 @@ var plain = &kind{
 	// The notified waiter sends an ordinary request.
 	queueEntry: func(a *acquisition, _, _ time.Duration) string {
 		trip := a.l.c.runner.Clock.Trip(a.l.key)
-		a.entry = a.own.Lease.Owner + " 0 " + script.Millis(min(max(2*trip, minReservation), maxReservation))
+		reservation := min(max(2*trip, minReservation), maxReservation)
+		entry := wait.OwnerEntry(wait.EntryString, a.own.Lease.Owner, reservation, 5*wait.MaxPoll/2)
+		a.entry = entry.Text()
 		return a.entry
 	},
 	tenures: oneByOne,

@@ -61,8 +61,10 @@ func TestPlain_LeftToAnother_SaysForHowLong(t *testing.T) {
 	src := source(t, "plain_acquire")
 	const reservation = 200
 	until := g.now(t) + reservation
-	g.must(t, "ZADD", "q", strconv.FormatInt(1000*until, 10), alice+" 0 200", strconv.FormatInt(-until, 10), "!told")
-	got, err := eval(t, g.c, src, []string{"p", "q"}, bob, "300000", "0", "PUBLISH", "g:", bob+" 0 200")
+	g.must(t, "ZADD", "q", strconv.FormatInt(1000*until, 10), plainEntryOf(alice, reservation*time.Millisecond),
+		strconv.FormatInt(-until, 10), "!told")
+	got, err := eval(t, g.c, src, []string{"p", "q"}, bob, "300000", "0", "PUBLISH", "g:",
+		plainEntryOf(bob, reservation*time.Millisecond))
 	require.NoError(t, err)
 	if got[0] == 0 { // otherwise the machine took so long that it is left to nobody
 		require.Equal(t, until-got[2], got[1])

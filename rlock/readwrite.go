@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
 )
 
 var (
@@ -47,7 +48,7 @@ var rwRead = &kind{
 	title:      "ReadWrite.Read",
 	entry:      entryInside,
 	unpaired:   true, // for the timeout keys of readers
-	queueEntry: handoverEntry,
+	queueEntry: handoverEntry(wait.EntryReader),
 	// One that does not wait, and has a hold of its own, asks for itself.
 	tenures:  func(c *Client, t terms) bool { return t.wait != 0 || t.shares(c) },
 	together: true,
@@ -91,7 +92,7 @@ var rwWrite = &kind{
 	title:      "ReadWrite.Write",
 	entry:      entryInside,
 	unpaired:   true,
-	queueEntry: handoverEntry, tenures: oneByOne,
+	queueEntry: handoverEntry(wait.EntryWriter), tenures: oneByOne,
 }
 
 // rwKeys are the lock, the ends of its holds, and its queue.

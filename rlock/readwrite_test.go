@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	wire "github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/internal/wait"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -376,7 +377,8 @@ func TestRead_TermsOfItsOwn_HasAPlaceInTheQueue(t *testing.T) {
 				members, err := servers[0].Embedded.ZMembers("redlatch_rwq:{l}")
 				require.NoError(t, err)
 				require.True(t, slices.ContainsFunc(members, func(m string) bool {
-					return strings.HasPrefix(m, here.locks.ID()+":")
+					entry, ok := wait.ReadEntry(m)
+					return ok && entry.Process == here.locks.ID()
 				}), "%q", members)
 				require.NoError(t, w.Unlock(within(t)))
 				require.NoError(t, <-waiting)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -140,21 +139,12 @@ func (a *acquisition) queueEntry() wait.QueueEntry {
 		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from others for a
 		// short time only. It leaves time for a renewal that gets no answer, and another.
 		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
-		var room [128]byte
-		text := append(append(room[:0], a.p.base()...), ' ')
-		text = append(strconv.AppendInt(text, int64(a.n), 10), ' ')
-		text = append(append(text, c.millis(first)...), ' ')
+		entry := wait.Entry{Mode: wait.EntryPermits, Amount: a.n, First: first, Stale: 5 * c.poll() / 2,
+			LeavesAt: c.runner.Clock.Leaves(a.s.key, a.leaves), Process: c.session.ID, Rest: a.p.base() + a.s.label}
 		if a.rarely {
-			text = append(text, c.rareMillis...)
-		} else {
-			text = append(text, c.staleMillis...)
+			entry.Stale = 5 * wait.MaxPoll / 2
 		}
-		if leaves := c.runner.Clock.Leaves(a.s.key, a.leaves); leaves != 0 {
-			text = strconv.AppendInt(append(text, ':'), leaves, 10)
-		}
-		text = append(text, ' ')
-		text = append(append(text, c.session.ID...), ' ')
-		a.text = string(append(text, a.s.label...))
+		a.text = entry.Text()
 	}
 	e := wait.QueueEntry{Owner: a.p.base(), Entry: a.text, Lease: a.lease}
 	if a.rarely {

@@ -33,8 +33,8 @@ type Client struct {
 	live      liveness
 	named     session.Holders[Holder] // for the errors of calls that gave up
 	// Script arguments of nearly every call.
-	watchdogMillis, staleMillis, rareMillis string
-	grantChannel                            string // the channel of this process's grants, if one serves all keys
+	watchdogMillis string
+	grantChannel   string // the channel of this process's grants, if one serves all keys
 }
 
 func init() {
@@ -69,8 +69,7 @@ func New(hub *pubsub.Hub, opts Options) (*Client, error) {
 			lease.NewMonitor(clientSession.Runner, beats.Interval, clientSession.CallTimeout, clientSession.Background)}
 	}
 	client.coalescer = newCoalescer(client)
-	client.watchdogMillis, client.staleMillis, client.rareMillis = script.Millis(clientSession.WatchdogTimeout),
-		script.Millis(5*client.poll()/2), script.Millis(5*wait.MaxPoll/2)
+	client.watchdogMillis = script.Millis(clientSession.WatchdogTimeout)
 	client.handles = session.Handles{Session: clientSession, Noun: "permit", Verb: "Release"}
 	return client, nil
 }

@@ -150,8 +150,8 @@ func TestWait_CutOffForLong_HasOtherIDs(t *testing.T) {
 			redistest.Eventually(t, 20*time.Second, "in line", func() bool {
 				line, err := holder.do(t, "ZRANGEBYSCORE", "redlatch_queue:{s}", "(0", "+inf").AsStrSlice()
 				for _, entry := range line {
-					if strings.HasSuffix(entry, " cut") {
-						base = entry[:13]
+					if rest := entryRead(t, entry).Rest; strings.HasSuffix(rest, "cut") {
+						base = rest[:13]
 					}
 				}
 				return err == nil && base != ""
@@ -194,7 +194,7 @@ func TestWait_ForLong_KeepsItsIDs(t *testing.T) {
 			if err != nil || len(v) != 1 {
 				return ""
 			}
-			return v[0][:13]
+			return entryRead(t, v[0]).Rest[:13]
 		}
 		redistest.Eventually(t, 20*time.Second, "in line", func() bool { return line() != "" })
 		before := line()

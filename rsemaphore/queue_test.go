@@ -39,7 +39,8 @@ func (r *rig) queue(t *testing.T) (all []string) {
 	v, err := r.do(t, "ZRANGE", queueKey, "1", "+inf", "BYSCORE").AsStrSlice()
 	require.NoError(t, err)
 	for _, e := range v {
-		all = append(all, e[:1]+strings.Fields(e[13:])[0])
+		waiting := entryRead(t, e)
+		all = append(all, waiting.Rest[:1]+strconv.Itoa(waiting.Amount))
 	}
 	return all
 }

@@ -1,18 +1,19 @@
 package rsemaphore_test
 
 import (
-	"fmt"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/script"
+	internalwait "github.com/redlatch/redlatch/internal/wait"
 )
 
 // Bases of 13 bytes, with what must not disturb a script in them, and their ids.
@@ -176,7 +177,17 @@ func self() []string { return []string{"redlatch_grant:", process} }
 
 // entry is what a waiter of a process has in the queue: a first lease of 4 units, stale after 5.
 func entry(base string, n int, of, label string) string {
-	return fmt.Sprintf("%s %d %d %d %s %s", base, n, 4*unit, 5*unit, of, label)
+	entry := internalwait.Entry{Mode: internalwait.EntryPermits, Amount: n, First: 4 * unit * time.Millisecond,
+		Stale: 5 * unit * time.Millisecond, Process: of, Rest: base + label}
+	return entry.Text()
+}
+
+// entryRead is what the text of an entry says.
+func entryRead(t testing.TB, text string) internalwait.Entry {
+	t.Helper()
+	e, ok := internalwait.ReadEntry(text)
+	require.True(t, ok, text)
+	return e
 }
 
 // acquire's arguments: capacity, lease in units, base, number.

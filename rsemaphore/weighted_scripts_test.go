@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	internalwait "github.com/redlatch/redlatch/internal/wait"
 )
 
 // Three bases of 13 bytes, with what must not disturb a script in them.
@@ -46,7 +47,9 @@ func (r *rig) putScale(t *testing.T, s scale) {
 }
 
 func scaleEntry(base string, n int) string {
-	return base + " " + strconv.Itoa(n) + " " + strconv.Itoa(5*unit) + " 10000000 me "
+	entry := internalwait.Entry{Mode: internalwait.EntryPermits, Amount: n, First: 5 * unit * time.Millisecond,
+		Stale: 10_000 * time.Second, Process: "me", Rest: base}
+	return entry.Text()
 }
 
 // weighing are the arguments of an acquisition: capacity, a place or none, base and weight of each.

@@ -26,6 +26,9 @@ func scaled(n int64, unit time.Duration) time.Duration {
 // An instant after which a request is refused is rounded down instead (Clock.At, NotAfter).
 func Millis(d time.Duration) string { return strconv.FormatInt(millis(d), 10) }
 
+// AppendMillis appends Millis to text.
+func AppendMillis(text []byte, d time.Duration) []byte { return strconv.AppendInt(text, millis(d), 10) }
+
 // NotAfter returns the instant at which the wait of a caller ends that still waits for d, in the server's ms, where
 // server is the time of its last reply. The server does nothing for a request with that instant later. The instant is
 // rounded down, and the server's time has gone on since the reply, so the instant is never later than the end of d.

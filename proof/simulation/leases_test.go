@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/wait"
 	"github.com/redlatch/redlatch/proof/models/beliefmodel"
 	"github.com/redlatch/redlatch/proof/simulation"
 )
@@ -154,7 +155,7 @@ func leaseSteps(t *testing.T, w simulation.Wire, began time.Time, transferred ma
 	case is("-- Take the lock."), is("-- Take a fenced lock"):
 		s.Verb, s.Owner, s.Lease, s.NotAfter = beliefmodel.Acquire, args[0], millis(args[1]), server(args[2])
 		if len(args) > 5 && args[5] != "" {
-			s.First = millis(strings.Fields(args[5])[1])
+			s.First = firstLease(t, args[5])
 		}
 		switch r := w.Reply; {
 		case len(r) == 1:
@@ -182,7 +183,7 @@ func leaseSteps(t *testing.T, w simulation.Wire, began time.Time, transferred ma
 		s.Verb, s.Owner, s.Said = beliefmodel.Release, args[0], said(w.Reply[0] == 1)
 		if len(args) > 5 {
 			s.Next, s.NextLease, s.NextSaid = args[5], millis(args[7]), said(w.Reply[1] == 1)
-			if s.First = millis(strings.Fields(args[6])[1]); w.Reply[1] == 2 {
+			if s.First = firstLease(t, args[6]); w.Reply[1] == 2 {
 				s.Ticket = w.Reply[2]
 			}
 		}
@@ -213,7 +214,9 @@ func leaseSteps(t *testing.T, w simulation.Wire, began time.Time, transferred ma
 		for i := range len(keys) / 2 {
 			if w.Reply[i] == 1 && w.Read { // it is refused again
 				s := s
-				s.Verb, s.Owner = beliefmodel.Acquire, strings.Fields(args[2*i])[0]
+				entry, ok := wait.ReadEntry(args[2*i])
+				require.True(t, ok, args[2*i])
+				s.Verb, s.Owner = beliefmodel.Acquire, entry.Owner()
 				s.Ticket, _ = strconv.ParseInt(args[2*i+1], 10, 64)
 				add(keys[2*i], s)
 			}
@@ -262,4 +265,12 @@ func TestLeases_HolderBelievesTooLong_AreRefused(t *testing.T) {
 	// A belief whose lease was released or handed over meanwhile may last longer without harm; how many of them there are
 	// depends on how the simulated goroutines run.
 	require.Greater(t, 2*refused, says, "%d of %d", refused, says)
+}
+
+// firstLease is the lease that a hand-over writes, by an entry.
+func firstLease(t *testing.T, text string) time.Duration {
+	t.Helper()
+	entry, ok := wait.ReadEntry(text)
+	require.True(t, ok, text)
+	return entry.First
 }

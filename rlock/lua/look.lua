@@ -1,5 +1,5 @@
 -- Notify waiters of a lock that was kept until the end of a lease (see keep.lua), because it may end earlier than they expect.
--- uses: send
+-- uses: entry, send
 -- KEYS[1] the lock's queue, of any kind
 -- ARGV[1] PUBLISH or SPUBLISH  ARGV[2] channel of releases  ARGV[3] grant channels, without the connection id
 -- Reply: the number of waiters that were notified by name
@@ -25,7 +25,8 @@ if type(head) == 'string' then -- Redisson's list, for a fair lock: each waiter 
 end
 for _, range in ipairs({{'0', '(' .. WRITERS}, {WRITERS, '+inf'}}) do
   local first = redis.pcall('ZRANGE', KEYS[1], range[1], range[2], 'BYSCORE', 'LIMIT', 0, 1)[1]
-  notify(first and string.match(first, '^%S+'))
+  local waiter = first and read_entry(first)
+  notify(waiter and waiter.owner)
 end
 send(publish, channel, '0')
 return notified

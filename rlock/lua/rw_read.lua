@@ -1,5 +1,5 @@
 -- Become a reader, or stand in line: see rwqueue.
--- uses: owners, raise, rw, rwqueue, handover, clock, send
+-- uses: owners, raise, rw, rwqueue, handover, clock, entry, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] this owner's timeout key
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] channel  ARGV[5] the owner of a write hold under which it reads, or ''
@@ -85,8 +85,8 @@ local function kept_out(mode)
   end
   local ticket, unnotified = 0, false
   if entry then
-    local short, stale = string.match(entry, '^%S+ (%d+) (%d+)')
-    outlast(short + stale)
+    local waiter = read_entry(entry)
+    outlast(waiter.first + waiter.stale)
     ticket = line_up(queue, entry, 0, mode, now, us)
     lined = true
   end

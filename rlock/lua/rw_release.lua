@@ -1,5 +1,5 @@
 -- End the hold of a reader or of the writer; then serve the line, or wake the waiters that can acquire the lock now.
--- uses: owners, rw, rwqueue, clock, send
+-- uses: owners, rw, rwqueue, handover, clock, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] a reader's timeout key; the lock alone (a slot is being
 --   migrated) does: the others are left to their expiry, and no one is served
 -- ARGV[1] field  ARGV[2] channel  ARGV[3] 1: it is the writer's, 0: a reader's, which is Redisson's message too
@@ -39,7 +39,7 @@ if released == 0 then
   left = ends and entry ~= '' and tonumber((redis.pcall('ZSCORE', queue, entry))) or math.huge
 end
 if ends and entry ~= '' then
-  redis.pcall('ZREM', queue, entry, '!' .. string.match(entry, '^%S+'))
+  redis.pcall('ZREM', queue, entry, stamp_of(entry))
 end
 local writer, tell, downgraded, look = side == '1', false, false, false
 local now, us = clock()

@@ -40,7 +40,7 @@ local bare = there % 3 == 0 -- neither of the last two: 6 are the permits, 3 the
 --   first run: ZADD, INCRBY, its reply is lost     second run: its id is out, ZADD NX adds nothing, so what follows raises its lease
 -- Of a semaphore that was resized, or has a revision, the capacity is in the notes. Its keys are kept for seven days and a minute. Here
 -- they are left to have seven days and what remains of that minute, and what follows prolongs them, once a minute.
-local label = bare and #ARGV == 10 and string.match(ARGV[9], '^ 1 %d+ %d+:?%d* %S+ (.*)$', 14)
+local base, label = string.match(bare and #ARGV == 10 and ARGV[9] or '', '^1 n 1 %d+ %d+ %d+ %S+ %S+ (.............)(.*)$')
 if label then
   local text = redis.call('GET', count)
   local available, shared, capacity = tonumber(text or ''), ARGV[5] == '1', tonumber(ARGV[1]) -- nil: it has a revision
@@ -73,7 +73,7 @@ if label then
     -- Either both keys have an end, or none has: see prolong.
     if fits and not over and (left == -1 and (ours or -1) == -1 or not shared and left >= 0 and (ours or 0) >= 0) then
       local lease = tonumber(ARGV[10])
-      if redis.call('ZADD', permits, 'NX', string.format('%.0f', now + lease), string.sub(ARGV[9], 1, 13) .. '\0\0\0') == 1 then
+      if redis.call('ZADD', permits, 'NX', string.format('%.0f', now + lease), base .. '\0\0\0') == 1 then
         local need, counted = math.max(left, lease + 1), nil
         if left >= 0 and left < need then
           counted = redis.pcall('SET', count, string.format('%.0f', available - 1), 'PX', string.format('%.0f', need))
@@ -81,14 +81,14 @@ if label then
           counted = redis.pcall('INCRBY', count, '-1')
         end
         if type(counted) == 'table' and counted.err then -- a permit that is out and not counted would be one too many for all others
-          redis.call('ZREM', permits, string.sub(ARGV[9], 1, 13) .. '\0\0\0')
+          redis.call('ZREM', permits, base .. '\0\0\0')
           return counted
         end
         if left >= 0 and (ours or 0) < need then
           redis.call('PEXPIRE', permits, string.format('%.0f', need))
         end
         if label ~= '' then
-          redis.pcall('HSET', notes, string.sub(ARGV[9], 1, 13) .. '\0\0\0', label)
+          redis.pcall('HSET', notes, base .. '\0\0\0', label)
         end
         if (last or label ~= '') and (last or 0) <= lease then
           redis.call('PEXPIRE', notes, string.format('%.0f', lease + 1))

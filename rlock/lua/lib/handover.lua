@@ -1,5 +1,5 @@
 -- The queue of a lock's waiters: a sorted set, score = ticket, the server's µs when it was entered and more than
--- the last one; member = "<owner> <first lease, ms> <stale after, ms>". It has one entry for each process and manner of
+-- the last one; member = an entry (entry.lua). It has one entry for each process and manner of
 -- waiting: the other waiters stand in line inside the process.
 -- A waiter that has asked again since has "!<owner>" in it, its stamp, score = -ms of the last time. "!open" is -ms until
 -- which a released lock is left to Redisson's waiters (see open_release in release.lua), "!told" until which it is left to
@@ -33,13 +33,13 @@
 -- told that the lock is free, keeps its place, and asks:
 --
 --   waiter B, of a Plain lock                    holder A, of any kind
---   acquire: held; queued, "B 0 <ms>" ---------->
+--   acquire: held; queued, in mode p ------------>
 --   sleeps                                       release: the key is gone; "!told"
 --   <------------------------------- on B's channel: "0 0 B"
 --   acquire: it is the first, granted; out of the queue
 --                                                acquire: free, but left to B: queues
 --
--- * The free lock is left to B for the ms of its entry, two of its round trips. Meanwhile no other caller of this library gets
+-- * The free lock is left to B for the "first" of its entry, two of its round trips. Meanwhile no other caller of this library gets
 --   it: A, if it is nearer to the server than B, would release, ask and have the lock again before B's request is there, every
 --   time (TestPlain_OneProcessIsNearer_FartherIsNotStarved).
 -- * B's process has died: nobody listens, so B's entry is dropped, and the next is served, in the same call.
@@ -54,11 +54,10 @@
 -- * B leaves after it was told: its release removes "!told" and its entry, finds the lock free, and serves the next.
 -- * This runs twice: the second run finds "!told", and sends nothing.
 -- * A waiter of a Fair or ReadWrite lock of the name stands in a queue of its own, which is not served here: it polls.
--- uses: owners, clock, listeners, send
+-- uses: owners, clock, entry, listeners, send
 
 local OPEN = 5 -- for so many ms
 local MOST_OPEN = 200 -- ms at most for which a free lock is left to anybody
-local PLAIN_STALE = '25000' -- as of an entry with the longest poll (wait.MaxPoll)
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 local HINTS = 16 -- so many in line are looked at for one that listens
 local MOST_GONE = 128 -- so many at most are taken out of a line by one script
@@ -94,11 +93,10 @@ local function hint(queue, publish, grants, left, from)
     line = redis.pcall('ZRANGE', queue, from or '(0', '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, HINTS)
   end
   for i = 1, line.err and 0 or #line, 2 do
-    local owner = string.match(line[i], '^%S+') or ''
-    local channel = grants .. string.sub(owner, 1, 36)
-    if listeners(publish, channel) ~= 0 then
+    local waiter = read_entry(line[i])
+    if waiter and listeners(publish, grants .. waiter.process) ~= 0 then
       if not left or tonumber(line[i + 1]) > left then
-        send(publish, channel, '0 0 ' .. owner)
+        send(publish, grants .. waiter.process, '0 0 ' .. waiter.owner)
       end
       return true
     end
@@ -123,18 +121,10 @@ local function which(lock, queue, removed)
   end
 end
 
--- What an entry says: owner, first lease, stale after, as texts; nil: it is none. No program of ours writes others. They are taken out like
--- those of waiters that are gone: they cannot be notified, and each release would fail at them.
--- The entry of a Plain lock's waiter is "<owner> 0 <ms>": for so many ms, the fourth that is returned, the free lock is left to it.
-local function read_entry(entry)
-  local owner, lease, stale = string.match(entry, '^(%S+) ([1-9]%d*) (%d+)')
-  if owner and #lease < 16 and #stale < 16 then
-    return owner, lease, stale
-  end
-  local plain, reservation = string.match(entry, '^(%S+) 0 ([1-9]%d?%d?)$')
-  if plain then
-    return plain, '0', PLAIN_STALE, math.min(tonumber(reservation), MOST_OPEN)
-  end
+-- The name of a waiter's stamp; of a text that is no entry none.
+local function stamp_of(entry)
+  local waiter = read_entry(entry)
+  return '!' .. (waiter and waiter.owner or '')
 end
 
 -- Enter the queue, or stamp the entry that is there. Returns the ticket.
@@ -146,7 +136,7 @@ local function enter(queue, entry, now, us)
   end
   if redis.call('ZADD', queue, 'NX', digits(ticket), entry) == 0 then
     ticket = tonumber(redis.call('ZSCORE', queue, entry))
-    redis.call('ZADD', queue, -now, '!' .. string.match(entry, '^%S+'))
+    redis.call('ZADD', queue, -now, stamp_of(entry))
   end
   -- The queue's end is moved on by the first entry of each second: the newest entry's second has had one.
   if math.floor(us / 1000000) ~= math.floor(last / 1000000) then
@@ -167,7 +157,7 @@ local function reserved(queue, now)
 end
 
 local function step_out(queue, entry)
-  redis.call('ZREM', queue, entry, '!' .. (string.match(entry, '^%S+') or ''))
+  redis.call('ZREM', queue, entry, stamp_of(entry))
 end
 
 -- Make the first in line whose process is there the holder of a free lock, and tell that process; or leave the lock to it, if it waits
@@ -208,17 +198,16 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
     if entry == me then
       return nil
     end
-    local owner, lease, stale, reservation = read_entry(entry)
-    local stamp, seen = '!' .. (owner or ''), ticket / 1000
-    if owner and (now - seen > tonumber(stale) or seen > now + 1) then -- or the clock stepped back since
+    local waiter, stamp, seen = read_entry(entry), stamp_of(entry), ticket / 1000
+    if waiter and (now - seen > waiter.stale or seen > now + 1) then -- or the clock stepped back since
       seen = -tonumber(redis.call('ZSCORE', queue, stamp) or -seen)
     end
-    local channel = grants .. string.sub(owner or '', 1, 36)
-    local there = owner and owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0
-    if there and reservation then
-      local told = redis.call('ZSCORE', queue, '!told')
+    local channel = waiter and grants .. waiter.process
+    local there = waiter and waiter.owner ~= over and now - seen <= waiter.stale and listeners(publish, channel) ~= 0
+    if there and waiter.mode ~= 'x' then -- not to be handed over as a hash
+      local told, reservation = redis.call('ZSCORE', queue, '!told'), math.min(waiter.first, MOST_OPEN)
       if not told then
-        if type(send(publish, channel, '0 0 ' .. owner)) == 'table' then
+        if type(send(publish, channel, '0 0 ' .. waiter.owner)) == 'table' then
           return nil
         end
         redis.call('ZADD', queue, -(now + reservation), '!told')
@@ -230,14 +219,14 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
     end
     redis.call('ZREM', queue, entry, stamp, '!told')
     if there then
-      redis.call('HSET', lock, owner, 1)
-      set_end(lock, lease)
-      local sent = send(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))
+      redis.call('HSET', lock, waiter.owner, 1)
+      set_end(lock, waiter.first)
+      local sent = send(publish, channel, string.format('%.0f %.0f %s', ticket, waiter.first, waiter.owner))
       if type(sent) ~= 'table' then
         return entry
       end
       -- no right to publish there, so nothing was: release openly
-      redis.call('HDEL', lock, owner)
+      redis.call('HDEL', lock, waiter.owner)
       redis.call('ZADD', queue, digits(ticket), entry, -now, stamp)
       redis.call('PEXPIRE', queue, QUEUE_TTL) -- if it was the last one the queue has been made anew
       return nil

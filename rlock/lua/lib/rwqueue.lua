@@ -1,4 +1,4 @@
--- The queue of a read-write lock's waiters: a sorted set; member = "<owner> <first lease, ms> <stale after, ms>", score
+-- The queue of a read-write lock's waiters: a sorted set; member = an entry (entry.lua), score
 -- = band + ticket. The ticket is as in the queue of handover.lua. Readers stand in band 0, writers from BAND on, so the first of each is
 -- found in O(log n).
 --
@@ -34,7 +34,7 @@
 --   listens, and nothing is taken back that was published. A grant whose PUBLISH is refused was not heard of, and is undone.
 -- * A process that was stopped or cut off and still has its subscription is passed over when it has not asked for "stale
 --   after". Until then its waiting writer keeps readers out.
--- uses: owners, raise, rw, handover, clock, listeners, send
+-- uses: owners, raise, rw, handover, clock, entry, listeners, send
 
 local BAND = 3000000000000000 -- more than a ticket, µs, until the year 2065; two of them are less than 2^53
 local MOST_WRITES = 16
@@ -58,7 +58,7 @@ local function line_up(queue, entry, band, mode, now, us)
   local score = redis.call('ZSCORE', queue, entry)
   if score then
     score = tonumber(score)
-    redis.call('ZADD', queue, -now, '!' .. string.match(entry, '^%S+'))
+    redis.call('ZADD', queue, -now, stamp_of(entry))
   else
     score = band + us
     local ahead = redis.call('ZRANGE', queue, digits(score), '(' .. digits(band + BAND), 'BYSCORE', 'WITHSCORES')
@@ -80,23 +80,20 @@ end
 -- Whether the waiter of an entry is there: it has asked of late, and its process listens. heard: what is known of processes.
 -- A stamp that is far ahead is of before the server's clock stepped back.
 local function alive(queue, entry, score, now, publish, grants, heard)
-  local owner, _, stale = read_entry(entry)
-  local seen = score % BAND / 1000
-  stale = tonumber(stale)
-  if not owner or score >= 2 * BAND then -- nothing that a waiter of ours has written
+  local waiter, seen = read_entry(entry), score % BAND / 1000
+  if not waiter or score >= 2 * BAND then -- nothing that a waiter of ours has written
     return false
   end
-  if math.abs(now - seen) > stale then
-    seen = -tonumber(redis.call('ZSCORE', queue, '!' .. owner) or 0)
+  if math.abs(now - seen) > waiter.stale then
+    seen = -tonumber(redis.call('ZSCORE', queue, '!' .. waiter.owner) or 0)
   end
-  if math.abs(now - seen) > stale then
+  if math.abs(now - seen) > waiter.stale then
     return false
   end
-  local process = string.sub(owner, 1, 36)
-  if heard[process] == nil then
-    heard[process] = listeners(publish, grants .. process) ~= 0
+  if heard[waiter.process] == nil then
+    heard[waiter.process] = listeners(publish, grants .. waiter.process) ~= 0
   end
-  return heard[process]
+  return heard[waiter.process]
 end
 
 -- The first writer in line that is there, and its score. Those that are not are dropped. "me" asks, so it is there. Where very many
@@ -122,7 +119,7 @@ local function readers(queue, now, publish, grants, heard, me)
       there[#there + 1] = all[i]
       there[#there + 1] = tonumber(all[i + 1])
     else
-      gone[#gone + 1], gone[#gone + 2] = all[i], '!' .. (string.match(all[i], '^%S+') or '')
+      gone[#gone + 1], gone[#gone + 2] = all[i], stamp_of(all[i])
     end
   end
   if #gone > 0 then
@@ -138,8 +135,7 @@ local function refill(queue, entry, score, now, alien)
   if alien then
     return math.min(math.max(filled, get_field(queue, 'readfrom') or 0), now) + FLOOD
   end
-  local _, _, stale = read_entry(entry)
-  local poll = tonumber(stale) * 2 / 5
+  local poll = read_entry(entry).stale * 2 / 5
   return since + math.max(poll, 2 * (math.min(filled, now) - since))
 end
 
@@ -156,21 +152,20 @@ end
 
 -- Make the waiter of an entry a holder: it is as in acquire, but with the entry's short lease. Its process is not notified yet.
 local function admit(lock, ends, entry, now)
-  local owner, lease = string.match(entry, '^(%S+) (%d+)')
-  redis.call('HSET', lock, 'mode', 'read', owner, 1)
+  local waiter = read_entry(entry)
+  redis.call('HSET', lock, 'mode', 'read', waiter.owner, 1)
   if redis.call('PTTL', lock) == -1 and redis.call('HLEN', lock) == 2 then
-    set_end(lock, lease)
+    set_end(lock, waiter.first)
   else
-    raise(lock, tonumber(lease))
+    raise(lock, waiter.first)
   end
-  last_until(ends, owner, now + lease, now)
+  last_until(ends, waiter.owner, now + waiter.first, now)
 end
 
 -- Notify a process that its entry was served. Returns false if publishing is denied, so that no one was.
 local function notify(entry, score, publish, grants)
-  local owner, lease = string.match(entry, '^(%S+) (%d+)')
-  local channel = grants .. string.sub(owner, 1, 36)
-  return type(send(publish, channel, string.format('%.0f %s %s', score, lease, owner))) ~= 'table'
+  local waiter = read_entry(entry)
+  return type(send(publish, grants .. waiter.process, string.format('%.0f %.0f %s', score, waiter.first, waiter.owner))) ~= 'table'
 end
 
 -- Let readers in. Returns whether one could not be notified, and so is in line still.
@@ -183,7 +178,7 @@ local function serve_readers(lock, ends, queue, there, more, publish, grants, no
     if there[i] == me or notify(there[i], there[i + 1], publish, grants) then
       step_out(queue, there[i])
     else
-      local owner = string.match(there[i], '^%S+')
+      local owner = read_entry(there[i]).owner
       redis.call('HDEL', lock, owner)
       redis.call('ZREM', ends, owner)
       unnotified = true
@@ -203,9 +198,9 @@ end
 
 -- Make the first writer the holder of a free lock. Returns whether it could not be notified.
 local function serve_writer(lock, queue, entry, score, had, publish, grants, now, me)
-  local owner, lease = string.match(entry, '^(%S+) (%d+)')
-  redis.call('HSET', lock, 'mode', 'write', owner .. ':write', 1)
-  set_end(lock, lease)
+  local waiter = read_entry(entry)
+  redis.call('HSET', lock, 'mode', 'write', waiter.owner .. ':write', 1)
+  set_end(lock, waiter.first)
   if entry ~= me and not notify(entry, score, publish, grants) then
     redis.call('DEL', lock)
     return true

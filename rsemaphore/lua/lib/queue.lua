@@ -1,7 +1,6 @@
 -- The queue of those that wait for permits: a sorted set in the slot of the count.
---   ticket (the server's µs when it was entered, and more than the last one) -> entry, of 13 bytes and
---     " <number> <first lease, ms> <stale after, ms>[:<server ms from which on it is handed nothing>] <process> <label>"
---     The 13 bytes are the base of the waiter's permits, which is its owner. Every waiter has an entry, not every process.
+--   ticket (the server's µs when it was entered, and more than the last one) -> an entry (entry.lua). Its rest is 13 bytes, the base of
+--     the waiter's permits, which is its owner, and the label. Every waiter has an entry, not every process.
 --   "!<process>" -> -ms of the last call of that process: it keeps all of its entries
 --   "!p<base>" -> -permits that have passed that entry since it was first in line, as a multiple of what it asks for: 0 to -PASS. In
 --     permits the score would reach those of the stamps, which are removed when they are old: bytes are counted in permits, too.
@@ -39,25 +38,29 @@
 --     B asks for its own, as in a poll: the next 512 are gone; B hears of it in the reply; and so on until one can be served
 --   Any poll goes on likewise, so a lost message costs a poll.
 -- * What is no entry at all is taken out as one that is gone: no one can be notified of it.
--- uses: clock, listeners, send
+-- uses: clock, entry, listeners, send
 
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 local LOOK, PASS, MOST, MOST_GONE = 16, 4, 128, 512
 local JAVA_MS, JAVA_SHARE = 5, 8
+local NOBODY = {base = '', amount = 0, first = 0, leaves = 1, process = ''} -- in place of a text that is no entry: its caller has left
 
 -- The queue q = {key, publish, grants, conn, now, us, most}: of process conn, which makes the call; grants is a channel without the process;
 -- most: permits that serve may hand out.
 
--- Returns what an entry says. Its last word is '' if nothing is known of when its caller leaves. The number is nil if the text is not an entry.
-local function read_entry(entry)
-  local n, lease, stale, leaves, who, label = string.match(string.sub(entry, 14), '^ (%d+) (%d+) (%d+):?(%d*) (%S+) ?(.*)$')
-  return string.sub(entry, 1, 13), tonumber(n), tonumber(lease), tonumber(stale), who, label, leaves
+-- Returns what an entry says, its base and its label too; nil: it is not one.
+local function read_waiter(entry)
+  local waiter = read_entry(entry)
+  if waiter then
+    waiter.base, waiter.label = string.sub(waiter.rest, 1, 13), string.sub(waiter.rest, 14)
+  end
+  return waiter
 end
 
--- Reports whether the caller of an entry is about to give up. What it is handed would not reach it in time, and be given back, a round
+-- Reports whether the caller of a waiter is about to give up. What it is handed would not reach it in time, and be given back, a round
 -- trip later; and the first in line have waited for longest, so of callers with little patience they are those that leave.
-local function leaving(leaves, now)
-  return leaves ~= '' and begun(leaves, now)
+local function leaving(waiter, now)
+  return waiter.leaves > 0 and begun(waiter.leaves, now)
 end
 
 -- Reports whether anybody is in the queue.
@@ -109,22 +112,23 @@ local function reserve(q, channel, n)
   return true
 end
 
--- Reports whether the process of an entry is silent, or gone. stamp keeps what is known of processes.
-local function silent(q, who, ticket, stale, stamp)
+-- Reports whether the process of a waiter is silent, or gone. stamp keeps what is known of processes.
+local function silent(q, waiter, ticket, stamp)
+  local who = waiter.process
   if who == q.conn then
     return false
   end
   stamp[who] = stamp[who] or -(redis.call('ZSCORE', q.key, '!' .. who) or 0)
-  return q.now - math.max(stamp[who], ticket / 1000) > stale or not hears(q, q.grants .. who)
+  return q.now - math.max(stamp[who], ticket / 1000) > waiter.stale or not hears(q, q.grants .. who)
 end
 
 -- Returns one of those that came last whose process is there; nil: none is.
 local function late_comer(q, stamp)
   local list = redis.call('ZRANGE', q.key, '+inf', '(0', 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, LOOK)
   for i = 1, #list, 2 do
-    local base, n, _, stale, who = read_entry(list[i])
-    if n and not silent(q, who, tonumber(list[i + 1]), stale, stamp) then
-      return {base = base, n = n, who = who, channel = q.grants .. who, stale = stale}
+    local waiter = read_waiter(list[i])
+    if waiter and not silent(q, waiter, tonumber(list[i + 1]), stamp) then
+      return waiter
     end
   end
 end
@@ -146,32 +150,30 @@ local function serve(q, store)
     local drop = {}
     for i = 1, #list, 2 do
       local entry, ticket = list[i], tonumber(list[i + 1])
-      local base, n, lease, stale, who, label, leaves = read_entry(entry)
-      local channel, word = q.grants .. (who or ''), nil
-      if not n or leaving(leaves, q.now) then
+      local waiter, word = read_waiter(entry) or NOBODY, nil
+      local n, base, who, lease, channel = waiter.amount, waiter.base, waiter.process, waiter.first, q.grants .. waiter.process
+      local left = leaving(waiter, q.now)
+      local gone = not left and silent(q, waiter, ticket, stamp)
+      if left or gone or n > store.total then
         dropped = dropped + 1
-        drop[#drop + 1], drop[#drop + 2] = entry, '!p' .. base
-      elseif silent(q, who, ticket, stale, stamp) then
-        dropped = dropped + 1
-        drop[#drop + 1], drop[#drop + 2], drop[#drop + 3] = entry, '!p' .. base, '!' .. who
-      elseif n > store.total then
-        dropped = dropped + 1
-        drop[#drop + 1], drop[#drop + 2] = entry, '!p' .. base
-        word, lease = '0 0 13 ', 0
+        drop[#drop + 1], drop[#drop + 2], drop[#drop + 3] = entry, '!p' .. base, gone and '!' .. who or nil
+        if not left and not gone then
+          word, lease = '0 0 13 ', 0
+        end
       elseif n > spare then
         looked = looked + 1
         if not head then
           was = math.floor(-(redis.call('ZSCORE', q.key, '!p' .. base) or 0) * n + .5)
-          head, passed = {base = base, n = n, who = who, channel = channel, stale = stale}, was
+          head, passed = waiter, was
         end
-      elseif head and passed + n > PASS * head.n then
+      elseif head and passed + n > PASS * head.amount then
         enough = true
         break
       elseif not head and served > 0 and (served >= MOST or given + n > q.most) then
-        head, full, enough = {base = base, n = n, who = who, channel = channel, stale = stale}, true, true
+        head, full, enough = waiter, true, true
         break
       else
-        store.put(base, n, q.now + lease, label)
+        store.put(base, n, q.now + lease, waiter.label)
         redis.call('ZREM', q.key, entry, '!p' .. base)
         spare, served, given, longest = store.available - held, served + 1, given + n, math.max(longest, lease)
         if head then
@@ -189,7 +191,7 @@ local function serve(q, store)
       elseif word then
         words[channel] = (words[channel] or '*') .. word .. base
       end
-      if head and (spare < 1 or passed >= PASS * head.n or looked > LOOK) then
+      if head and (spare < 1 or passed >= PASS * head.amount or looked > LOOK) then
         enough = true
         break
       end
@@ -202,17 +204,18 @@ local function serve(q, store)
     end
   until enough or looked > LOOK or #list == 0
   if head and passed ~= was and not full then
-    redis.call('ZADD', q.key, -passed / head.n, '!p' .. head.base)
+    redis.call('ZADD', q.key, -passed / head.amount, '!p' .. head.base)
   end
   local look = -1
   if head then
-    look = (full or dropped >= MOST_GONE) and 0 or store.ends(head.n, math.min(store.available, head.n - 1))
+    look = (full or dropped >= MOST_GONE) and 0 or store.ends(head.amount, math.min(store.available, head.amount - 1))
     if held > 0 then
       look = look < 0 and JAVA_MS + 1 or math.min(look, JAVA_MS + 1)
     end
-    if head.who ~= q.conn then
+    if head.process ~= q.conn then
+      local channel = q.grants .. head.process
       if look >= 0 and look < head.stale * 2 / 5 then -- before it asks by itself: an entry is stale after two and a half of its polls
-        words[head.channel] = (words[head.channel] or '*') .. '0 ' .. digits(math.max(1, look)) .. ' 13 ' .. head.base
+        words[channel] = (words[channel] or '*') .. '0 ' .. digits(math.max(1, look)) .. ' 13 ' .. head.base
       end
       look = -1
     end

@@ -102,7 +102,8 @@ local function acquire(store, q, lined)
   local reply, left, refused, touched = {1, now, total, -1, -1, 0}, -1, false, 0
   for i = 9, #ARGV, 2 do
     local entry, lease = ARGV[i], tonumber(ARGV[i + 1])
-    local base, n, _, _, _, label = read_entry(entry)
+    local waiter = read_waiter(entry)
+    local base, n, label = waiter.base, waiter.amount, waiter.label
     local known, again = store.known(base), touched > 0 and touched + n > q.most
     if known and not again then
       touched = touched + n
@@ -171,7 +172,7 @@ local function release(store, q, lined)
   lined = type(lined) == 'number' and lined > 0
   for i = 7, lined and #ARGV or 0, 2 do
     if ARGV[i] ~= '' then
-      redis.call('ZREM', q.key, ARGV[i], '!p' .. string.sub(ARGV[i], 1, 13))
+      redis.call('ZREM', q.key, ARGV[i], '!p' .. read_waiter(ARGV[i]).base)
     end
   end
   local held, refused = store.give_back(members, asked, kept, lined)

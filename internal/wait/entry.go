@@ -1,0 +1,78 @@
+package wait
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// EntryMode says what a waiter wants.
+type EntryMode byte
+
+const (
+	EntryHash    EntryMode = 'x' // a lock that is a hash
+	EntryString  EntryMode = 'p' // a lock that is a string
+	EntryReader  EntryMode = 'r'
+	EntryWriter  EntryMode = 'w'
+	EntryPermits EntryMode = 'n'
+)
+
+// entryVersion is the version of the layout of an entry. A script drops an entry of another version.
+const entryVersion = "1"
+
+// Entry is what a waiter's text in a queue on the server says. entry.lua of package script has the layout.
+type Entry struct {
+	Mode     EntryMode
+	Amount   int           // of permits; 0: of a lock, which is written as 1
+	First    time.Duration // the lease that a hand-over writes; for EntryString how long a free lock is left to the waiter
+	Stale    time.Duration // without a request for so long the entry counts as dead
+	LeavesAt int64         // server ms from which on it is handed nothing; 0: not known
+	Process  string        // 36 bytes
+	Rest     string        // the end of the owner's id; for permits base and label
+}
+
+// processLength is the length of a process's id.
+const processLength = 36
+
+// OwnerEntry returns the entry of an owner of a lock. The id of its process begins the owner's id.
+func OwnerEntry(mode EntryMode, owner string, first, stale time.Duration) Entry {
+	n := min(processLength, len(owner))
+	return Entry{Mode: mode, First: first, Stale: stale, Process: owner[:n], Rest: owner[n:]}
+}
+
+// Owner returns the id of a lock's owner.
+func (e *Entry) Owner() string { return e.Process + e.Rest }
+
+// Text returns the entry as it is in the queue.
+func (e *Entry) Text() string {
+	var room [192]byte
+	text := append(append(room[:0], entryVersion+" "...), byte(e.Mode))
+	text = strconv.AppendInt(append(text, ' '), int64(max(1, e.Amount)), 10)
+	text = script.AppendMillis(append(text, ' '), e.First)
+	text = script.AppendMillis(append(text, ' '), e.Stale)
+	text = strconv.AppendInt(append(text, ' '), e.LeavesAt, 10)
+	text = append(append(text, ' '), e.Process...)
+	text = append(text, " - "...) // the owners that the waiter's context carries: none yet
+	return string(append(text, e.Rest...))
+}
+
+// ReadEntry reads an entry. It reports false if the text is not one, or of another version.
+func ReadEntry(text string) (e Entry, ok bool) {
+	const fields = 9
+	f := strings.SplitN(text, " ", fields)
+	if len(f) != fields || f[0] != entryVersion || len(f[1]) != 1 {
+		return Entry{}, false
+	}
+	var numbers [4]int64
+	for i := range numbers {
+		n, err := strconv.ParseInt(f[2+i], 10, 64)
+		if err != nil || n < 0 {
+			return Entry{}, false
+		}
+		numbers[i] = n
+	}
+	return Entry{Mode: EntryMode(f[1][0]), Amount: int(numbers[0]), First: time.Duration(numbers[1]) * time.Millisecond,
+		Stale: time.Duration(numbers[2]) * time.Millisecond, LeavesAt: numbers[3], Process: f[6], Rest: f[8]}, true
+}
