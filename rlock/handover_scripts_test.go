@@ -65,7 +65,7 @@ func (g *scriptRig) queue(t *testing.T, key string) queueState {
 	for _, m := range members {
 		switch {
 		case m.Member == "!open":
-			s.open = -int64(m.Score)
+			s.open = -int64(m.Score) - 4e12
 		case m.Member[0] == '!':
 			s.stamps[m.Member[1:]] = -int64(m.Score)
 		default:

@@ -36,7 +36,7 @@ type inspectWaiter struct {
 	write    bool
 }
 
-// rwBand is BAND in rwqueue.lua: in the queue of a read-write lock the scores of readers are below it, those of writers
+// rwBand is WRITERS in queue.lua: in the queue of a read-write lock the scores of readers are below it, those of writers
 // above.
 const rwBand = 3e15
 

@@ -62,7 +62,7 @@ func TestPlain_LeftToAnother_SaysForHowLong(t *testing.T) {
 	const reservation = 200
 	until := g.now(t) + reservation
 	g.must(t, "ZADD", "q", strconv.FormatInt(1000*until, 10), plainEntryOf(alice, reservation*time.Millisecond),
-		strconv.FormatInt(-until, 10), "!told")
+		strconv.FormatInt(-4e12-until, 10), "!told")
 	got, err := eval(t, g.c, src, []string{"p", "q"}, bob, "300000", "0", "PUBLISH", "g:",
 		plainEntryOf(bob, reservation*time.Millisecond))
 	require.NoError(t, err)

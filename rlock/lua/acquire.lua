@@ -1,5 +1,5 @@
 -- Take the lock. Redisson's layout: a hash, owner -> count. That of an owner of ours is 1: its process counts re-entries.
--- uses: acquire
+-- uses: acquire, queue
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) no one queues, nothing is handed over
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] entry to queue with, or '' or none
@@ -41,5 +41,5 @@ end
 if ARGV[7] then
   return take_over(key, owner, lease, now, ARGV[7])
 end
-local entry, publish, grants = ARGV[6] ~= '' and ARGV[6] or nil, ARGV[4] or 'PUBLISH', ARGV[5] or 'redlatch_grant:'
-return acquire(key, queue, owner, lease, now, time[1] * 1000000 + time[2], there, entry, publish, grants)
+local q = queue_of(queue, ARGV[4], ARGV[5], now, time[1] * 1000000 + time[2])
+return acquire(key, q, owner, lease, now, there, ARGV[6] ~= '' and ARGV[6] or nil)

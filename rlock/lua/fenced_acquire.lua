@@ -1,11 +1,11 @@
 -- Take a fenced lock: see acquire.
--- uses: owners, handover, acquire, clock, integer
+-- uses: owners, handover, acquire, queue, clock, integer
 -- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] the last token; the lock alone will do (a slot is being migrated)
 -- ARGV[1…6] as of acquire  ARGV[7] how long the last token is kept, ms  ARGV[8] as ARGV[7] of acquire
 -- Reply as of acquire; a grant is {1, ms, server ms, 0, 0, token}
 -- Twice: as acquire. A second run makes a second token, which no holder has. Both are above all earlier and below all later tokens.
 local key, queue, last = KEYS[1], KEYS[2], KEYS[3]
-local owner, lease, publish, grants = ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
+local owner, lease = ARGV[1], tonumber(ARGV[2])
 local entry, kept = ARGV[6] ~= '' and ARGV[6] or nil, ARGV[7]
 local no, now, us = refuse(owner, lease, ARGV[3])
 if no then
@@ -20,7 +20,7 @@ local reply
 if ARGV[8] then
   reply = take_over(key, owner, lease, now, ARGV[8])
 else
-  reply = acquire(key, queue, owner, lease, now, us, which(key, queue), entry, publish, grants)
+  reply = acquire(key, queue_of(queue, ARGV[4], ARGV[5], now, us), owner, lease, now, which(key, queue), entry)
 end
 if reply[1] ~= 1 then
   return reply

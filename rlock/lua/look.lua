@@ -1,5 +1,5 @@
 -- Notify waiters of a lock that was kept until the end of a lease (see keep.lua), because it may end earlier than they expect.
--- uses: entry, send
+-- uses: entry, queue, send
 -- KEYS[1] the lock's queue, of any kind
 -- ARGV[1] PUBLISH or SPUBLISH  ARGV[2] channel of releases  ARGV[3] grant channels, without the connection id
 -- Reply: the number of waiters that were notified by name
@@ -7,7 +7,6 @@
 -- The script notifies the first waiter in the queue; for a read-write lock the first reader and the first writer. The release of that
 -- waiter notifies the next. Waiters without an entry (Redisson's, and ours that receive no grants) get the message of a release.
 local publish, channel, grants = ARGV[1], ARGV[2], ARGV[3]
-local WRITERS = '3000000000000000' -- BAND in rwqueue.lua
 local notified = 0
 
 local function notify(owner)
@@ -23,7 +22,7 @@ if type(head) == 'string' then -- Redisson's list, for a fair lock: each waiter 
   send(publish, channel .. ':' .. head, '0')
   return notified
 end
-for _, range in ipairs({{'0', '(' .. WRITERS}, {WRITERS, '+inf'}}) do
+for _, range in ipairs({{'(0', '(' .. digits(WRITERS)}, {digits(WRITERS), '+inf'}}) do
   local first = redis.pcall('ZRANGE', KEYS[1], range[1], range[2], 'BYSCORE', 'LIMIT', 0, 1)[1]
   local waiter = first and read_entry(first)
   notify(waiter and waiter.owner)

@@ -1,5 +1,5 @@
 -- Take a plain mutex: one string key whose value is its owner, as in the Redis documentation's pattern (SET NX PX).
--- uses: owners, handover, clock
+-- uses: owners, handover, queue, clock
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nobody queues, nothing is handed over
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] grant channels, without the connection id  ARGV[6] entry to queue with, or '' or none
@@ -29,7 +29,7 @@ if not ARGV[7] and (not first or first == entry) and redis.call('SET', key, owne
   return now
 end
 -- libraries
-local publish, grants, us = ARGV[4], ARGV[5], time[1] * 1000000 + time[2]
+local q = queue_of(queue, ARGV[4], ARGV[5], now, time[1] * 1000000 + time[2])
 local held, holder, left = redis.pcall('GET', key), 0, nil
 if ARGV[7] then -- see take_over
   if held == ARGV[7] then
@@ -49,23 +49,23 @@ elseif held == owner then
     redis.call('PEXPIRE', key, left) -- a write in any case: see grant
   end
   if entry then
-    step_out(queue, entry)
+    step_out(q, entry)
   end
   return {1, left, now}
 elseif held then
   left = redis.call('PTTL', key)
   holder = ours(held) and 0 or 1
 else -- free, but others were first: every request that finds it so keeps the order
-  left = reserved(queue, now)
-  local overdue = not left and redis.call('ZSCORE', queue, '!told') -- the first was told, and has not come: see handover
+  left = reserved(q)
+  local overdue = not left and get_field(q, 'told') -- the first was told, and has not come: see handover
   local served
   if not left and not overdue then
-    served, left = hand_over(key, queue, publish, grants, now, entry)
+    served, left = hand_over(key, q, entry)
   end
   if overdue or not left and not served then -- or nobody is there, or the first is the one that asks
     redis.call('SET', key, owner, 'PX', ARGV[2])
     if entry then
-      step_out(queue, entry)
+      step_out(q, entry)
     end
     return now
   elseif not left then -- it is a hash now
@@ -78,4 +78,4 @@ end
 if first == entry and held then -- it was told in vain: another was quicker
   redis.call('ZREM', queue, '!told')
 end
-return {0, left, now, enter(queue, entry, now, us), holder}
+return {0, left, now, (enter(q, entry, 0)), holder}

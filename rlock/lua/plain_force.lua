@@ -1,5 +1,5 @@
 -- Delete a plain mutex if one of the named owners holds it, and notify the first in the queue; without a queue publish the release.
--- uses: owners, handover, clock, listeners, send
+-- uses: handover, queue, clock, send
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) the release is published
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners
 -- Reply: the number of removed owners
@@ -12,7 +12,7 @@ for i = 4, #ARGV do
     if not queue then
       send(ARGV[2], ARGV[1], '0')
     elseif which(key, queue, true) == 1 then
-      hand_over(key, queue, ARGV[2], ARGV[3], (clock()))
+      hand_over(key, queue_of(queue, ARGV[2], ARGV[3], clock()))
     end
     return 1
   end

@@ -1,5 +1,5 @@
 -- Delete a plain mutex if it is its owner's, and serve the first in line, or wake the waiters where there is no queue.
--- uses: owners, handover, clock, listeners, send
+-- uses: owners, handover, queue, clock
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) the release is published
 -- ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH  ARGV[4] grant channels, without the connection id
 -- ARGV[5] entry of this owner that may be in the queue, or '' or none. The last three may not be sent: see acquire
@@ -29,12 +29,13 @@ if leave == '' or not queue then -- the common case: nobody leaves, and nobody w
   end
 end
 -- libraries
+local q = queue_of(queue, publish, grants)
 local place = queue and leave ~= '' and tonumber((redis.pcall('ZSCORE', queue, leave))) -- of a waiter that leaves: see hint
 if place then
   if redis.pcall('ZCOUNT', queue, '(0', '(' .. digits(place)) == 0 then -- the first: the lock is left to it no longer
     redis.pcall('ZREM', queue, '!told')
   end
-  step_out(queue, leave)
+  step_out(q, leave)
 end
 if held then
   local holder = 0
@@ -47,9 +48,10 @@ if held then
     holder = 3
   end
   if place and holder == 3 then -- the next in line is to know when that ends
-    hint(queue, publish, grants, place)
+    hint(q, place)
   end
 elseif which(key, queue, true) == 1 then
-  hand_over(key, queue, publish, grants, (clock()))
+  q.now, q.us = clock()
+  hand_over(key, q)
 end
 return status

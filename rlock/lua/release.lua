@@ -1,5 +1,5 @@
 -- Take an owner out of a lock, which goes with the last one; then hand it over, or wake the waiters.
--- uses: owners, handover, clock, listeners, send
+-- uses: owners, handover, queue, clock, send
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
 -- ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH
 -- ARGV[4] grant channels, without the connection id  ARGV[5] entry of this owner that may be in the queue, or '' or none
@@ -41,6 +41,7 @@ if named then
   end
   gone = redis.pcall('HDEL', key, owner, owner .. '!')
 end
+local q = queue_of(queue, publish, grants) or {}
 local place = leave ~= '' and queue and tonumber((redis.pcall('ZSCORE', queue, leave))) -- of one that leaves: see hint
 if type(gone) == 'table' then -- the key is not a hash: another's, if it is a string. A waiter of that leaves the queue all the same
   if leave ~= '' and queue then
@@ -49,7 +50,7 @@ if type(gone) == 'table' then -- the key is not a hash: another's, if it is a st
   local left = redis.call('PTTL', key)
   local holder = string_holder(key, left)
   if place and holder == 3 then
-    hint(queue, publish, grants, place)
+    hint(q, place)
   end
   gone = holder and 0 or redis.call('HDEL', key, owner, owner .. '!')
   return named and {gone, 0, 0} or gone
@@ -67,41 +68,28 @@ elseif type(there) == 'table' then
   there = nil
 end
 if place and there and there >= 2 and held_by_others(key) then
-  hint(queue, publish, grants, place)
+  hint(q, place)
 end
 local outcome, ticket = 0, 0
 if there and there < 2 and (there == 1 or named) then
-  -- Publish a release, and have our own waiters only wait for a few ms. Returns whether there are any; if not nothing is
-  -- done.
-  local function open_release(queue, channel, publish, grants, now)
-    local head = redis.pcall('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1)
-    if not head[1] then -- or it is of another type
-      return false
-    end
-    redis.call('ZADD', queue, -(now + OPEN), '!open')
-    send(publish, channel, '0')
-    hint(queue, publish, grants) -- to ask when that is over
-    return true
-  end
-
-  local now, us = clock()
+  q.now, q.us = clock()
   -- Only the holder's own release may name another, and only while that is waited for. Its deadline counts from when
   -- this call was first sent; a second run, which finds the holder gone, would grant a lease that is trusted for too long
   -- (testdata/scripts/release_queue.txt).
-  local naming = named and released == 1 and not expired(ARGV[9], now)
-  -- Redisson's waiters race for what is published. Where any of them listens, one release in eight is theirs to race for. What several
-  -- callers had counts as often, or it would be Redisson's turn the less often the more callers a process has.
-  local open = (there == 1 or naming) and queue and us % 8 < tonumber(ARGV[10] or 1) and java_waits(publish, channel)
+  local naming = named and released == 1 and not expired(ARGV[9], q.now)
+  local open = (there == 1 or naming) and queue and is_javas(q, channel, tonumber(ARGV[10] or 1))
   if naming and (there == 1 or open) then
-    ticket = enter(queue, entry, now, us)
+    ticket = enter(q, entry, 0)
     outcome = 2
   end
   local served
-  if open and open_release(queue, channel, publish, grants, now) then
+  if open and redis.pcall('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1] then -- else no one waits, or it is of another type
+    open_to_java(q, channel, '0')
+    hint(q) -- to ask when that is over
     return named and {released, outcome, ticket} or released
   end
   if there == 1 and not (naming and outcome == 0) then
-    served = hand_over(key, queue, publish, grants, now, naming and entry, owner)
+    served = hand_over(key, q, naming and entry, owner)
   end
   if served then
     return named and {released, outcome, ticket} or released

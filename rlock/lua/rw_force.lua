@@ -1,5 +1,5 @@
 -- Remove the named holds from a read-write lock, of any client, and wake the waiters.
--- uses: owners, rw, rwqueue, clock, send
+-- uses: owners, rw, rwqueue, queue, clock, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4…] their timeout keys; the lock alone (a slot is being
 --   migrated) does
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] fields
@@ -28,7 +28,7 @@ if removed > 0 then
   end
 end
 if ends then
-  pass_on(lock, ends, queue, ARGV[2], ARGV[1], ARGV[3], now, us)
+  pass_on(lock, ends, queue_of(queue, ARGV[2], ARGV[3], now, us), ARGV[1])
 end
 send(ARGV[2], ARGV[1], '1')
 return has_unknown_ends and -removed or removed

@@ -1,5 +1,5 @@
 -- Become a reader, or stand in line: see rwqueue.
--- uses: owners, raise, rw, rwqueue, handover, clock, entry, send
+-- uses: owners, raise, rw, rwqueue, queue, clock, entry, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] this owner's timeout key
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] channel  ARGV[5] the owner of a write hold under which it reads, or ''
@@ -45,7 +45,7 @@ end
 local us = time[1] * 1000000 + time[2]
 local writer = ARGV[5] ~= '' and ARGV[5] .. ':write'
 local joined = ARGV[6] ~= '' and ARGV[6] or nil
-local channel, publish, grants = ARGV[4], ARGV[7] or 'PUBLISH', ARGV[8] or 'redlatch_grant:'
+local channel, q = ARGV[4], queue_of(queue, ARGV[7], ARGV[8], now, us)
 local entry = ARGV[9] ~= '' and ARGV[9] or nil
 
 -- Have the end that Redisson looks for be so many ms from now at least.
@@ -62,45 +62,45 @@ local function kept_out(mode)
     free, ended = forget(lock, ends, now)
   end
   if free then
-    send(publish, channel, '1')
+    send(q.publish, channel, '1')
     mode = redis.call('HGET', lock, 'mode')
   end
   if not mode and redis.call('EXISTS', lock) == 1 then -- it is another kind's
     return {0, redis.call('PTTL', lock), now, 0, 0}
   end
   local lined = redis.call('EXISTS', queue) == 1
-  local first = lined and first_writer(queue, now, publish, grants, {}, entry)
-  local shut = mode == 'read' and (first or closed(queue, channel, publish, now))
+  local first = lined and first_writer(q, entry)
+  local shut = mode == 'read' and (first or closed(q, channel))
   if joined and mode == 'read' and not shut and redis.call('HEXISTS', lock, joined) == 1 and
       not (ended and over(lock, ends, joined, now)) then -- forget may have left it
     if entry then
-      step_out(queue, entry)
+      step_out(q, entry)
       redis.call('DEL', timeout)
     end
     return {5, redis.call('PTTL', lock), now, 1, 0}
   end
-  local rest = lined and reserved(queue, now)
-  if mode ~= 'write' and not first and not shut and not rest and not (lined and others_wait(queue, entry)) then
+  local rest = lined and left_to(q, 'open')
+  if mode ~= 'write' and not first and not shut and not rest and not (lined and others_wait(q, entry)) then
     return nil, mode
   end
   local ticket, unnotified = 0, false
   if entry then
     local waiter = read_entry(entry)
     outlast(waiter.first + waiter.stale)
-    ticket = line_up(queue, entry, 0, mode, now, us)
+    ticket = line_up(q, entry, 0, mode)
     lined = true
   end
   if lined then
-    unnotified, alone = serve(lock, ends, queue, publish, channel, grants, now, entry)
+    unnotified, alone = serve(lock, ends, q, channel, entry)
     if ended and alone then -- the holds that are over were the last of ours: see pass_on
-      hint_line(queue, publish, grants)
+      hint_line(q)
     end
   end
   mode = redis.call('HGET', lock, 'mode')
   if redis.call('HEXISTS', lock, owner) == 1 then
     return nil, mode
   end
-  if mode == 'write' or shut or rest or not unnotified and others_wait(queue, entry) then
+  if mode == 'write' or shut or rest or not unnotified and others_wait(q, entry) then
     return {0, rest or redis.call('PTTL', lock), now, ticket, mode and foreign(lock, ends, mode, now) or 0}
   end
   return nil, mode
@@ -162,7 +162,7 @@ if not mode then
   set_end(lock, lease)
   drop_ends(ends) -- of a lock that was deleted
   if lined then -- the last phase may have ended without a word: Java's reader was the last, or a lease has ended
-    set_field(queue, 'readfrom', now)
+    set_instant(q, 'readfrom', now)
   end
 else
   if not has then
@@ -175,8 +175,8 @@ outlast(lease)
 local clear = 1
 if lined then
   if entry then
-    step_out(queue, entry)
+    step_out(q, entry)
   end
-  clear = first_writer(queue, now, publish, grants, {}) and 0 or 1
+  clear = first_writer(q) and 0 or 1
 end
 return {1, lease, now, clear, 0}

@@ -1,5 +1,5 @@
 -- End the hold of a reader or of the writer; then serve the line, or wake the waiters that can acquire the lock now.
--- uses: owners, rw, rwqueue, handover, clock, send
+-- uses: owners, rw, rwqueue, queue, clock, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] a reader's timeout key; the lock alone (a slot is being
 --   migrated) does: the others are left to their expiry, and no one is served
 -- ARGV[1] field  ARGV[2] channel  ARGV[3] 1: it is the writer's, 0: a reader's, which is Redisson's message too
@@ -33,16 +33,16 @@ if timeout then
 elseif ends then
   redis.pcall('ZREM', ends, field)
 end
-local grants, entry = ARGV[5] or 'redlatch_grant:', ARGV[6] or ''
+local now, us = clock()
+local q, entry = queue_of(queue, publish, ARGV[5], now, us), ARGV[6] or ''
 local left -- see pass_on
 if released == 0 then
   left = ends and entry ~= '' and tonumber((redis.pcall('ZSCORE', queue, entry))) or math.huge
 end
 if ends and entry ~= '' then
-  redis.pcall('ZREM', queue, entry, stamp_of(entry))
+  redis.pcall('ZREM', queue, entry, stamp_of(q, read_entry(entry)))
 end
 local writer, tell, downgraded, look = side == '1', false, false, false
-local now, us = clock()
 if released == 1 then
   tell = reconcile(lock, ends, writer)
   downgraded = writer and not emptied(lock)
@@ -58,7 +58,7 @@ if released == 1 then
 elseif emptied(lock) then
   tell = true -- it ended otherwise (expiry, DEL, failover), and no message was sent
 end
-if ends and not pass_on(lock, ends, queue, publish, channel, grants, now, us, released == 1, downgraded, left) then
+if ends and not pass_on(lock, ends, q, channel, released == 1, downgraded, left) then
   tell = downgraded -- a lock that is handed on is not free, but Redisson's readers can come in
 end
 -- A user without rights on the channel can still release: waiters then poll.

@@ -1,5 +1,5 @@
 -- Set the expiry of a read-write lock with readers of Redisson's to the end of its last hold; if no hold is left, serve the queue.
--- uses: rw, rwqueue, clock, send
+-- uses: rw, rwqueue, queue, clock, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4…] for each of these readers: the keys of its ends
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id
 -- ARGV[4…] for each of these readers: its field, its count in the hash, and the number of its keys
@@ -12,7 +12,7 @@ for i = 4, #ARGV, 3 do
 end
 local now, us = clock()
 local is_free, has_unknown_ends = trim(lock, ends, now, known)
-if is_free and pass_on(lock, ends, queue, ARGV[2], ARGV[1], ARGV[3], now, us, true) then
+if is_free and pass_on(lock, ends, queue_of(queue, ARGV[2], ARGV[3], now, us), ARGV[1], true) then
   send(ARGV[2], ARGV[1], '0')
 end
 return has_unknown_ends and 0 or 1

@@ -1,5 +1,5 @@
 -- Become the writer, or stand in line: see rwqueue.
--- uses: owners, raise, rw, rwqueue, handover, send
+-- uses: owners, raise, rw, rwqueue, queue, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue; the lock alone (a slot is being migrated) does: then the dead are
 --   not distinguished from the living, and no one queues
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
@@ -37,7 +37,7 @@ if ends and not ARGV[8] and redis.call('EXISTS', lock, ends, queue) == 0 then --
 end
 -- libraries
 local us = time[1] * 1000000 + time[2]
-local channel, publish, grants = ARGV[4], ARGV[5] or 'PUBLISH', ARGV[6] or 'redlatch_grant:'
+local channel, q = ARGV[4], queue_of(queue, ARGV[5], ARGV[6], now, us)
 local entry = queue and ARGV[7] ~= '' and ARGV[7] or nil
 
 -- Raise a hold that is there, or was given just now with its short lease.
@@ -48,7 +48,7 @@ local function hold_on()
     last_until(ends, field, now + lease, now)
   end
   if entry then
-    step_out(queue, entry)
+    step_out(q, entry)
   end
   return {1, lease, now, 0, 0}
 end
@@ -83,29 +83,29 @@ if mode and ends then
   free, ended = forget(lock, ends, now)
 end
 if free then
-  send(publish, channel, '1')
+  send(q.publish, channel, '1')
   mode = redis.call('HGET', lock, 'mode')
 end
 free = not mode and redis.call('EXISTS', lock) == 0 -- or it is another kind's
 local lined = queue and redis.call('EXISTS', queue) == 1
-local rest = lined and reserved(queue, now)
-if not free or rest or lined and others_wait(queue, entry) then
+local rest = lined and left_to(q, 'open')
+if not free or rest or lined and others_wait(q, entry) then
   local ticket, unnotified, alone = 0, false, false
   if entry and (mode or free) then
-    ticket = line_up(queue, entry, BAND, mode, now, us)
+    ticket = line_up(q, entry, WRITERS, mode)
     lined = true
   end
   if lined then
-    unnotified, alone = serve(lock, ends, queue, publish, channel, grants, now, entry)
+    unnotified, alone = serve(lock, ends, q, channel, entry)
     if ended and alone then -- the holds that are over were the last of ours: see pass_on
-      hint_line(queue, publish, grants)
+      hint_line(q)
     end
   end
   if redis.call('HEXISTS', lock, field) == 1 then
     return hold_on()
   end
   mode = redis.call('HGET', lock, 'mode')
-  if rest or redis.call('EXISTS', lock) == 1 or not unnotified and others_wait(queue, entry) then
+  if rest or redis.call('EXISTS', lock) == 1 or not unnotified and others_wait(q, entry) then
     return {0, rest or redis.call('PTTL', lock), now, ticket, queue and mode and foreign(lock, ends, mode, now) or 0}
   end
 end
@@ -115,13 +115,6 @@ if ends then
   drop_ends(ends) -- of a lock that was deleted
 end
 if lined then
-  local had = get_field(queue, 'writes') or 0
-  if had == 0 then
-    set_field(queue, 'phase', now)
-  end
-  set_field(queue, 'writes', had + 1)
-  if entry then
-    step_out(queue, entry)
-  end
+  count_writer(q, entry, get_field(q, 'writes') or 0)
 end
 return {1, lease, now, lined and 0 or 1, 0}

@@ -1,12 +1,12 @@
 -- Take several locks, all of them or none. Each is a hash, owner -> count, Redisson's layout.
--- uses: owners, handover, acquire
+-- uses: owners, handover, acquire, queue
 -- KEYS the locks, and after each its queue. While a slot is being migrated the call is refused
 -- ARGV[1] lease, ms  ARGV[2] not after, server ms (0: any time)
 -- ARGV[3] PUBLISH or SPUBLISH  ARGV[4…] for each lock: owner, grant channels without the connection id
 -- Reply as of acquire, of all: 1 granted; 0 nothing is taken, ms left (-1 without end) of the first lock that is not free,
 --   and in place of a ticket the number of that lock, from 0; 2 too late, nothing done
 -- Twice: owners are never used again, so a second run finds its own fields, and only ever raises their leases. If the first has lost one of them meanwhile, what is left of it is for its caller to give back.
-local lease, publish = tonumber(ARGV[1]), ARGV[3]
+local lease = tonumber(ARGV[1])
 for i = 6, #ARGV, 2 do
   local bad = unfit(ARGV[i], lease)
   if bad then
@@ -26,7 +26,7 @@ for free = 0, 1 do
       states[i] = which(key, queue)
     end
     if (states[i] < 2) == (free == 1) then
-      local blocking, left, till = blocked(key, queue, owner, now, us, states[i], nil, publish, ARGV[3 + 2 * i])
+      local blocking, left, till = blocked(key, queue_of(queue, ARGV[3], ARGV[3 + 2 * i], now, us), owner, now, states[i])
       if blocking then -- another's, or its owner is done with it: see acquire
         return {0, blocking[1] == 0 and blocking[2] or redis.call('PTTL', key), now, i - 1, 0}
       end

@@ -1,6 +1,6 @@
 -- One server's vote for an owner: acquire, if the server has been up for long enough not to have forgotten anybody's vote;
 -- and which run of the server it is.
--- uses: owners, handover, acquire
+-- uses: owners, handover, acquire, queue
 -- KEYS as of acquire
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] how long the server must have been
@@ -11,7 +11,7 @@
 -- The age is asked in the script that grants. Asked before, on another connection, the server may restart in between: old enough
 -- by the answer, and it has forgotten every vote (TestQuorum_ServersJustStarted_GiveNoVote, TestQuorum_VoteForgottenInARestart_IsNotGivenTwice).
 local key, queue = KEYS[1], KEYS[2]
-local owner, lease, publish, grants = ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
+local owner, lease = ARGV[1], tonumber(ARGV[2])
 local info = redis.pcall('INFO', 'server')
 if type(info) ~= 'string' then
   return redis.error_reply('ERR no vote without INFO server: ' .. info.err)
@@ -25,7 +25,7 @@ if now then
   if young > 0 then
     reply = {4, young, now}
   else
-    reply = acquire(key, queue, owner, lease, now, us, which(key, queue), nil, publish, grants)
+    reply = acquire(key, queue_of(queue, ARGV[4], ARGV[5], now, us), owner, lease, now, which(key, queue))
   end
 elseif reply.err then
   return reply

@@ -15,7 +15,7 @@
 -- and the others if that is out. If it was released by itself meanwhile, of an acquisition whose reply was lost, the others may be out
 -- still: what is taken then is what put_out finds missing. And once 1,000 permits were looked at or written, what is out is to ask again, and
 -- what is not stands in the queue.
--- uses: ids, kind, verbs
+-- uses: ids, kind, queue, verbs
 local count, permits, notes, latch, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- The common case makes no function, so it says itself what clock, late and elapsed say.
 local time = redis.call('TIME')
@@ -104,4 +104,4 @@ local store = ids_store(now, count, permits, notes, ARGV[5] == '1')
 if not bare then
   refuse_latch(latch, 'Semaphore')
 end
-return acquire(store, queue_of(store, queue, ARGV[4], ARGV[6], ARGV[7], time[1] * 1000000 + time[2]), not bare and redis.call('ZCARD', queue) > 0)
+return acquire(store, queue_of(queue, ARGV[4], ARGV[6], now, time[1] * 1000000 + time[2], ARGV[7]), not bare and redis.call('ZCARD', queue) > 0)

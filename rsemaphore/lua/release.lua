@@ -9,7 +9,7 @@
 --   first in line (-1: another process does), lease and base of those of this process that were served}
 -- Twice: an id that is not out is not given back. Ids are never used again. What the first run served for this process is found
 --   by those when they ask.
--- uses: ids, verbs
+-- uses: ids, queue, verbs
 local count, permits, notes, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- The common case: one permit, where no lease is over and the queue is empty. It makes no function, so it says itself what clock, elapsed,
 -- wake, take_out and stored say. A second run finds no permit, and goes on to what follows.
@@ -44,4 +44,4 @@ end
 -- libraries
 
 local store = ids_store(now, count, permits, notes)
-return release(store, queue_of(store, queue, ARGV[4], ARGV[5], ARGV[6], time[1] * 1000000 + time[2]), there % 2 == 1)
+return release(store, queue_of(queue, ARGV[4], ARGV[5], now, time[1] * 1000000 + time[2], ARGV[6]), there % 2 == 1)

@@ -11,9 +11,9 @@
 --   another resize since. Then the capacity is set again, not added to; what is out stays out. A call that adds is remembered
 --   for a minute, whatever comes after it, with 99 others of that minute:
 --     A adds 2: done, its reply is lost     B sets 10     A is sent again: it must not make that 12
--- uses: clock, ids, kind, verbs
+-- uses: clock, ids, kind, queue, verbs
 local count, permits, notes, latch, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local now, us = clock()
 refuse_latch(latch, 'Semaphore')
 local store = ids_store(now, count, permits, notes, ARGV[7] == '1')
-return resize(store, queue_of(store, queue, ARGV[6], ARGV[10], ARGV[11], us))
+return resize(store, queue_of(queue, ARGV[6], ARGV[10], now, us, ARGV[11]))

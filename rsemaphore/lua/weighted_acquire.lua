@@ -4,7 +4,7 @@
 -- Reply as of acquire.lua
 -- Twice: what is out already is not taken again, its lease is only ever raised, and its weight stays as it is: a part of it may have
 --   been released since. An entry keeps its ticket. What a run served for others of the process is found by those when they ask.
--- uses: clock, verbs, weights
+-- uses: clock, queue, verbs, weights
 local main, leases, queue, notafter = KEYS[1], KEYS[2], KEYS[3], ARGV[2]
 local now, us = clock()
 if late(notafter, now) then
@@ -20,4 +20,4 @@ if notafter == '0' then
   redis.call('ZRANGE', leases, 0, 0)
 end
 local store = weights_store(now, main, leases)
-return acquire(store, queue_of(store, queue, ARGV[4], ARGV[6], ARGV[7], us), redis.call('ZCARD', queue) > 0)
+return acquire(store, queue_of(queue, ARGV[4], ARGV[6], now, us, ARGV[7]), redis.call('ZCARD', queue) > 0)

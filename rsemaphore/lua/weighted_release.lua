@@ -4,8 +4,8 @@
 -- Reply as of release.lua; of an owner the weight that was held, its lease not over
 -- Twice: what is kept is said, not what is given back, so the second run finds nothing more to give. What the first run served for
 --   this process is found by those when they ask.
--- uses: clock, verbs, weights
+-- uses: clock, queue, verbs, weights
 local main, leases, queue = KEYS[1], KEYS[2], KEYS[3]
 local now, us = clock()
 local store = weights_store(now, main, leases)
-return release(store, queue_of(store, queue, ARGV[4], ARGV[5], ARGV[6], us), true)
+return release(store, queue_of(queue, ARGV[4], ARGV[5], now, us, ARGV[6]), true)

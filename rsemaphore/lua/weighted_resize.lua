@@ -3,8 +3,8 @@
 -- ARGV as of resize.lua; ARGV[7] is not used, because nothing here is Redisson's
 -- Reply as of resize.lua
 -- Twice: as resize.lua.
--- uses: clock, verbs, weights
+-- uses: clock, queue, verbs, weights
 local main, leases, queue = KEYS[1], KEYS[2], KEYS[3]
 local now, us = clock()
 local store = weights_store(now, main, leases)
-return resize(store, queue_of(store, queue, ARGV[6], ARGV[10], ARGV[11], us))
+return resize(store, queue_of(queue, ARGV[6], ARGV[10], now, us, ARGV[11]))

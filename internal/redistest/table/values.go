@@ -17,13 +17,15 @@ import (
 const (
 	day  = 86_400_000_000 // µs
 	band = 3_000_000_000_000_000
+	// instants is INSTANT of queue.lua: the score of an instant in a queue is -instants - ms.
+	instants = 4_000_000_000_000
 	// slack is how much of a second, or of a number of ms, a real server may be off. The times in a table are further
 	// apart.
 	slack = 30
 )
 
 var (
-	instant = regexp.MustCompile(`-\((now|NOW)(?:([+-][\d.]+)s)?(\+3e15)?\)|\b(now|NOW)\b(?:([+-][\d.]+)s)?(\+3e15)?`)
+	instant = regexp.MustCompile(`-\((now|NOW)(?:([+-][\d.]+)s)?(\+3e15|\+4e12)?\)|\b(now|NOW)\b(?:([+-][\d.]+)s)?(\+3e15)?`)
 	digits  = regexp.MustCompile(`-?\b(?:\d{13}|\d{16})\b`)
 	amount  = regexp.MustCompile(`\b(?:now|NOW)\b(?:[+-][\d.]+s)?|\b\d+(?:\.\d+)?s\b|=-\d{3,8}\b|\b\d{5,8}\b`)
 )
@@ -64,8 +66,11 @@ func (p *player) words(t *testing.T, line string) (all []string) {
 			if unit == "now" {
 				n /= 1000
 			}
-			if m[3]+m[6] != "" {
+			switch m[3] + m[6] {
+			case "+3e15":
 				n += band
+			case "+4e12":
+				n += instants
 			}
 			if text[0] == '-' {
 				n = -n
@@ -88,7 +93,9 @@ func (p *player) unname(text string) string {
 		size, unit, suffix := max(n, -n), "now", ""
 		var us int64
 		if size < 1e15 {
-			us = size*1000 - p.began/1000*1000
+			if us = size*1000 - p.began/1000*1000; us > (instants-40*day/1000)*1000 {
+				us, suffix = us-instants*1000, "+4e12"
+			}
 		} else {
 			unit, us = "NOW", size-p.began
 			if us > band-40*day {

@@ -18,6 +18,6 @@ local function read_entry(text)
   local mode, amount, first, stale, leaves, process, rest = string.match(text, '^1 (%l) (%d+) ([1-9]%d*) (%d+) (%d+) (%S+) %S+ (.*)$')
   if mode and math.max(#amount, #first, #stale, #leaves) < 17 then
     return {mode = mode, amount = amount + 0, first = first + 0, stale = stale + 0, leaves = leaves + 0, process = process, rest = rest,
-      owner = process .. rest}
+      owner = mode == 'n' and string.sub(rest, 1, 13) or process .. rest}
   end
 end

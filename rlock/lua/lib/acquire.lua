@@ -14,31 +14,31 @@
 -- * A releases between B's look and its sleep: B sleeps all the same, and another waiter, of redsync's too, may come first.
 -- * A's key expires: B has counted it down, and asks. A, late, compares the value before it deletes, and finds a hash: an error there.
 -- * A is a Plain lock's: its release looks into the queue, and hands the lock to B.
--- uses: owners, handover, clock
+-- uses: owners, handover, queue, clock
 
 -- Why an owner cannot have a lock now: {status, ms, server ms, …}, as acquire.lua replies. Otherwise nil; and of an owner
 -- that has it already the ms left of the lock, and its own end, if it was joined. there is as which has it.
--- entry, if there is one, queues.
-local function blocked(key, queue, owner, now, us, there, entry, publish, grants)
+-- entry, if there is one, queues. q: nil without a queue.
+local function blocked(key, q, owner, now, there, entry)
   if there == 0 then
     return nil
   elseif there == 1 then -- free, but others were first: every request that finds it so keeps the order
-    local rest, served = reserved(queue, now), nil
+    local rest, served = reserved(q), nil
     if not rest then
-      served, rest = hand_over(key, queue, publish, grants, now, entry)
+      served, rest = hand_over(key, q, entry)
       if not served then
         return nil
       end
     end
     if rest then
-      return {0, rest, now, entry and enter(queue, entry, now, us) or 0, 0}
+      return {0, rest, now, entry and enter(q, entry, 0) or 0, 0}
     end
   end
   local left = redis.call('PTTL', key)
   local all, more = fields_of(key)
   if all.err then -- not a hash: it waits for a string as for a hash, or the command refuses again
     local holder = string_holder(key, left) or redis.call('HSCAN', key, 0)
-    return {0, left, now, entry and queue and enter(queue, entry, now, us) or 0, holder}
+    return {0, left, now, entry and q and enter(q, entry, 0) or 0, holder}
   end
   local has, till, foreign
   if more then
@@ -59,7 +59,7 @@ local function blocked(key, queue, owner, now, us, there, entry, publish, grants
   elseif has then -- joined, or done with it
     return {3, 0, now}
   end
-  return {0, left, now, entry and queue and enter(queue, entry, now, us) or 0, foreign or 0}
+  return {0, left, now, entry and q and enter(q, entry, 0) or 0, foreign or 0}
 end
 
 -- Have an owner hold a lock: one that is free, or, given what blocked returned, one that it has. No lease is shortened. Returns
@@ -114,14 +114,14 @@ local function take_over(key, owner, lease, now, from)
 end
 
 -- Acquire one lock. Returns the reply.
-local function acquire(key, queue, owner, lease, now, us, there, entry, publish, grants)
-  local no, left, till = blocked(key, queue, owner, now, us, there, entry, publish, grants)
+local function acquire(key, q, owner, lease, now, there, entry)
+  local no, left, till = blocked(key, q, owner, now, there, entry)
   if no then
     return no
   end
   local reply = grant(key, owner, lease, now, left, till)
   if there == 1 and entry then
-    redis.call('ZREM', queue, entry, '!' .. owner)
+    step_out(q, entry)
   end
   return reply
 end

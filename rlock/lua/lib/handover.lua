@@ -1,25 +1,10 @@
--- The queue of a lock's waiters: a sorted set, score = ticket, the server's µs when it was entered and more than
--- the last one; member = an entry (entry.lua). It has one entry for each process and manner of
--- waiting: the other waiters stand in line inside the process.
--- A waiter that has asked again since has "!<owner>" in it, its stamp, score = -ms of the last time. "!open" is -ms until
--- which a released lock is left to Redisson's waiters (see open_release in release.lua), "!told" until which it is left to
--- the first in line, a Plain lock's waiter. So the first in line is the lowest score above 0, and a dead queue expires as
--- one key.
---
---   waiter B                                     holder A
---   acquire: held; queued, ticket T  ----------->
---   (its deadline will count from this send)     works
---   sleeps, stamps its entry at every poll
---                                                release: takes T out of the queue, writes B's field and B's
---                                                own first lease, then publishes T, lease and owner
---   <------------------------------- on B's channel redlatch_grant:<connectionID>
---   checks that T is the ticket of its last "held" answer: it holds the lock
---   after a third of the short lease the watchdog raises it to the full one
+-- The queue of a lock's waiters (queue.lua), served first come, first served. It has one entry for each process and manner of waiting: the
+-- other waiters stand in line inside the process. "!open" is the instant until which a released lock is left to Redisson's waiters
+-- (see release.lua), "!told" until which it is left to the first in line, a Plain lock's waiter.
 --
 -- * The lease that is written is the waiter's own, short one: a waiter that turns out to be cut off keeps others out for a short time only.
 --   Were it the releaser's, the waiter would count a lease that is not there (TestHandOver_EachLease_CountsFromTheGrant).
 -- * A request that finds the lock free and others in the queue hands it to the first of them, and keeps the order.
--- * A waiter that leaves takes its stamp along. Otherwise the stamps of waiters long gone pile up for as long as anybody waits.
 -- * A grant that comes too late is not given back on sight: the waiter that gave up has a release pending for it. Otherwise a
 --   late message would take the lock from a waiter that had found its grant by asking and was already unlocking: its unlock
 --   would find nothing and report a loss.
@@ -54,13 +39,7 @@
 -- * B leaves after it was told: its release removes "!told" and its entry, finds the lock free, and serves the next.
 -- * This runs twice: the second run finds "!told", and sends nothing.
 -- * A waiter of a Fair or ReadWrite lock of the name stands in a queue of its own, which is not served here: it polls.
--- uses: owners, clock, entry, listeners, send
-
-local OPEN = 5 -- for so many ms
-local MOST_OPEN = 200 -- ms at most for which a free lock is left to anybody
-local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
-local HINTS = 16 -- so many in line are looked at for one that listens
-local MOST_GONE = 128 -- so many at most are taken out of a line by one script
+-- uses: owners, queue
 
 -- Have the first waiter ask whose process listens, in the scores from "from" on. A program of another kind hands over nothing. Its
 -- release is heard by a waiter only whose last answer named such a holder, and nothing is heard of the end of its lease. So wherever one
@@ -83,25 +62,12 @@ local MOST_GONE = 128 -- so many at most are taken out of a line by one script
 -- * B's process has died: C is the first that listens, and B's entry goes when it is stale. If B dies after its hint, C polls.
 -- * This runs twice: C asks twice, or the second run finds B gone, and sends nothing.
 -- from: LATE if it is to be one of the last in line. Returns whether there is such a waiter.
-local LATE = 'late'
-
-local function hint(queue, publish, grants, left, from)
-  local line
-  if from == LATE then
-    line = redis.pcall('ZRANGE', queue, '+inf', '(0', 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, HINTS)
-  else
-    line = redis.pcall('ZRANGE', queue, from or '(0', '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, HINTS)
+local function hint(q, left, from)
+  local waiter, score = listener(q, from or '(0')
+  if waiter and not (left and score <= left) then
+    notify(q, waiter, 0, 0)
   end
-  for i = 1, line.err and 0 or #line, 2 do
-    local waiter = read_entry(line[i])
-    if waiter and listeners(publish, grants .. waiter.process) ~= 0 then
-      if not left or tonumber(line[i + 1]) > left then
-        send(publish, grants .. waiter.process, '0 0 ' .. waiter.owner)
-      end
-      return true
-    end
-  end
-  return false
+  return waiter ~= nil
 end
 
 -- Which of a lock and its queue (if there is one to use) are there: 3 both, 2 the lock, 1 the queue. removed: this script
@@ -121,57 +87,14 @@ local function which(lock, queue, removed)
   end
 end
 
--- The name of a waiter's stamp; of a text that is no entry none.
-local function stamp_of(entry)
-  local waiter = read_entry(entry)
-  return '!' .. (waiter and waiter.owner or '')
-end
-
--- Enter the queue, or stamp the entry that is there. Returns the ticket.
-local function enter(queue, entry, now, us)
-  local ticket = us
-  local last = tonumber(redis.call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES')[2] or 0)
-  if last >= ticket then -- the clock stepped back
-    ticket = last + 1
-  end
-  if redis.call('ZADD', queue, 'NX', digits(ticket), entry) == 0 then
-    ticket = tonumber(redis.call('ZSCORE', queue, entry))
-    redis.call('ZADD', queue, -now, stamp_of(entry))
-  end
-  -- The queue's end is moved on by the first entry of each second: the newest entry's second has had one.
-  if math.floor(us / 1000000) ~= math.floor(last / 1000000) then
-    redis.call('PEXPIRE', queue, QUEUE_TTL)
-  end
-  return ticket
-end
-
--- For how many ms from now a released lock is left to others; nil: it is not. A marker that is further ahead than one can
--- be is of before the server's clock stepped back.
-local function reserved(queue, now)
-  for _, mark in ipairs({'!open', '!told'}) do
-    local open = redis.call('ZSCORE', queue, mark)
-    if open and not expired(-open, now) and -open - now <= MOST_OPEN then
-      return -open - now
-    end
-  end
-end
-
-local function step_out(queue, entry)
-  redis.call('ZREM', queue, entry, stamp_of(entry))
+-- For how many ms from now a released lock is left to others; nil: it is not.
+local function reserved(q)
+  return left_to(q, 'open') or left_to(q, 'told')
 end
 
 -- Make the first in line whose process is there the holder of a free lock, and tell that process; or leave the lock to it, if it waits
 -- for a Plain lock. Returns its entry, and for how long, ms, the
 -- lock is left to it; or nil: no one is in line, or publishing is not possible, or the first is "me", which the caller sees to.
---
--- Its field and lease are written before anything is published: a process that acts on the message must find them. For
--- the same reason nothing is taken back once it is published: that it has no receivers here does not say that no one
--- hears it, since a server passes it on to its replicas, where a process may be subscribed: the primary would undo and serve
--- another, and both would hold (TestHolders_PrimaryAndReplicaSwap_ExcludeEachOther). So whether the process is
--- there is asked before. One that is gone does not count, and its entry is dropped; one that is there but has not
--- looked for long (stopped, cut off) is passed over. A wrong count costs time: a waiter that is dropped looks again and queues
--- anew, and one that is granted without hearing of it finds out when it looks. An entry of "over", an owner that is released,
--- has been left behind where the queue could not be reached; it is dropped.
 --
 -- No call is to be long. Where very many are gone some are dropped, and one that came late and listens is to ask:
 --
@@ -183,54 +106,36 @@ end
 -- * Who asks is granted the lock, though some that are alive may have come before: who that is would take another call to find.
 -- * None of the last 16 listens, or the message is lost: B polls, and any that comes is granted the lock.
 -- * The release runs twice: it drops 128 more, and B asks twice.
-local function hand_over(lock, queue, publish, grants, now, me, over)
-  for _ = 1, MOST_GONE do
-    -- A queue of another type does not prevent a release: the owner is out of the lock already.
-    local head = redis.pcall('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
-    if head.err then
+local function hand_over(lock, q, me, over)
+  local entry, ticket, waiter = next_waiter(q, '(0', me, over)
+  if entry and entry ~= me and waiter.mode ~= 'x' then -- not to be handed over as a hash
+    local rest = math.min(waiter.first, MOST_OPEN)
+    if get_field(q, 'told') then
+      rest = reserved(q)
+    elseif notify(q, waiter, 0, 0) then
+      set_instant(q, 'told', q.now + rest)
+    else
       return nil
     end
-    local entry, ticket = head[1], tonumber(head[2])
-    if not entry then
-      redis.call('DEL', queue) -- stamps without entries
-      return nil
+    if rest then
+      return entry, rest
     end
-    if entry == me then
-      return nil
-    end
-    local waiter, stamp, seen = read_entry(entry), stamp_of(entry), ticket / 1000
-    if waiter and (now - seen > waiter.stale or seen > now + 1) then -- or the clock stepped back since
-      seen = -tonumber(redis.call('ZSCORE', queue, stamp) or -seen)
-    end
-    local channel = waiter and grants .. waiter.process
-    local there = waiter and waiter.owner ~= over and now - seen <= waiter.stale and listeners(publish, channel) ~= 0
-    if there and waiter.mode ~= 'x' then -- not to be handed over as a hash
-      local told, reservation = redis.call('ZSCORE', queue, '!told'), math.min(waiter.first, MOST_OPEN)
-      if not told then
-        if type(send(publish, channel, '0 0 ' .. waiter.owner)) == 'table' then
-          return nil
-        end
-        redis.call('ZADD', queue, -(now + reservation), '!told')
-        return entry, reservation
-      elseif reserved(queue, now) then
-        return entry, reserved(queue, now)
-      end
-      there = false -- it was told, and has not come
-    end
-    redis.call('ZREM', queue, entry, stamp, '!told')
-    if there then
-      redis.call('HSET', lock, waiter.owner, 1)
-      set_end(lock, waiter.first)
-      local sent = send(publish, channel, string.format('%.0f %.0f %s', ticket, waiter.first, waiter.owner))
-      if type(sent) ~= 'table' then
-        return entry
-      end
-      -- no right to publish there, so nothing was: release openly
-      redis.call('HDEL', lock, waiter.owner)
-      redis.call('ZADD', queue, digits(ticket), entry, -now, stamp)
-      redis.call('PEXPIRE', queue, QUEUE_TTL) -- if it was the last one the queue has been made anew
-      return nil
-    end
+    step_out(q, entry, '!told') -- it was told, and has not come
+    return hand_over(lock, q, me, over)
+  elseif ticket == 'empty' then
+    redis.call('DEL', q.key) -- stamps without entries
+  elseif ticket == 'unseen' then
+    hint(q, nil, LATE)
   end
-  hint(queue, publish, grants, nil, LATE)
+  if not entry or entry == me then
+    return nil
+  end
+  step_out(q, entry, '!told')
+  redis.call('HSET', lock, waiter.owner, 1)
+  set_end(lock, waiter.first)
+  if notify(q, waiter, ticket, waiter.first) then
+    return entry
+  end
+  redis.call('HDEL', lock, waiter.owner) -- no right to publish there, so nothing was: release openly
+  put_back(q, entry, ticket)
 end

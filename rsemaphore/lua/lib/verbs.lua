@@ -32,12 +32,7 @@
 --   resize    the capacity and "before" are one write, so a second run of the call, which finds "before", finds the capacity too.
 --             The count of ids follows, for which check has found the right; if it is missing it is made anew from the capacity.
 --   revise    as resize.
--- uses: clock, integer, queue, renewal, revision, wake
-
--- Returns the queue of a run, with the process that makes the call.
-local function queue_of(store, key, publish, grants, process, us)
-  return {key = key, publish = publish, grants = grants, conn = process, now = store.now, us = us, most = store.most}
-end
+-- uses: clock, entry, integer, queue, renewal, revision, serve, wake
 
 -- Wakes those that wait and are in no queue. Redisson's waiters take an int.
 local function wake_others(store, q, channel)
@@ -54,7 +49,7 @@ local function finish(store, q, channel, reply, lined, ms)
   local own, look, head, longest, java = {}, -1, nil, 0, false
   if lined and store.total then
     refresh_process(q)
-    java = store.back and lined_up(q) and reserve(q, channel, store.back)
+    java = store.back and others_wait(q) and reserve(q, channel, store.back)
     own, look, head, longest = serve(q, store)
   end
   store.save(longest > 0 and math.max(longest + 1, store.keep) or ms, 0)
@@ -98,13 +93,13 @@ local function acquire(store, q, lined)
     own, look, head, longest = serve(q, store)
   end
   local others = lined and reserved(q) or 0
-  local blocked = lined and lined_up(q)
+  local blocked = lined and others_wait(q)
   local reply, left, refused, touched = {1, now, total, -1, -1, 0}, -1, false, 0
   for i = 9, #ARGV, 2 do
     local entry, lease = ARGV[i], tonumber(ARGV[i + 1])
-    local waiter = read_waiter(entry)
-    local base, n, label = waiter.base, waiter.amount, waiter.label
-    local known, again = store.known(base), touched > 0 and touched + n > q.most
+    local waiter = read_entry(entry)
+    local base, n, label = waiter.owner, waiter.amount, label_of(waiter)
+    local known, again = store.known(base), touched > 0 and touched + n > store.most
     if known and not again then
       touched = touched + n
       known = store.raise(base, n, now + lease, label)
@@ -116,7 +111,7 @@ local function acquire(store, q, lined)
       longest = math.max(longest, lease)
     elseif n > total then
       reply[#reply + 1] = -2
-    elseif not blocked and n <= store.available - others and (touched == 0 or touched + n <= q.most) then
+    elseif not blocked and n <= store.available - others and (touched == 0 or touched + n <= store.most) then
       store.put(base, n, now + lease, label)
       touched = touched + n
       reply[#reply + 1] = -1
@@ -126,12 +121,12 @@ local function acquire(store, q, lined)
         left = store.ends(n, math.min(store.available, n - 1))
       end
       refused, blocked = true, true
-      reply[#reply + 1] = place and enter(q, entry) or 0
+      reply[#reply + 1] = place and line_up(q, entry) or 0
     end
   end
-  if place and (lined or refused) and lined_up(q) then
+  if place and (lined or refused) and others_wait(q) then
     redis.call('ZADD', q.key, -now, '!' .. q.conn)
-    q.most = q.most - touched
+    store.most = store.most - touched
     local most
     own, look, head, most = serve(q, store)
     longest = math.max(longest, most)
@@ -172,7 +167,7 @@ local function release(store, q, lined)
   lined = type(lined) == 'number' and lined > 0
   for i = 7, lined and #ARGV or 0, 2 do
     if ARGV[i] ~= '' then
-      redis.call('ZREM', q.key, ARGV[i], '!p' .. read_waiter(ARGV[i]).base)
+      redis.call('ZREM', q.key, ARGV[i], '!p' .. read_entry(ARGV[i]).owner)
     end
   end
   local held, refused = store.give_back(members, asked, kept, lined)
