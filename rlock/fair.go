@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,11 +30,12 @@ var fair = &kind{
 		return channel
 	},
 	acquire: func(lock *single, request acquireRequest) script.Call {
-		patience, first, _ := strings.Cut(request.entry, " ")
-		args := append(request.asked(6), lock.c.publish, lock.channel, patience, lock.grants, first)
-		if request.leaves != 0 {
-			args = append(args, strconv.FormatInt(request.leaves, 10))
+		patience, text, _ := strings.Cut(request.entry, " ")
+		if entry, ok := wait.ReadEntry(text); ok {
+			entry.LeavesAt = request.leaves
+			text = entry.Text()
 		}
+		args := append(request.asked(5), lock.c.publish, lock.channel, patience, lock.grants, text)
 		return script.Call{Script: fairAcquireScript, Keys: lock.keys, Args: args}
 	},
 	release: func(lock *single, request releaseRequest) script.Call {
@@ -52,7 +52,9 @@ var fair = &kind{
 	// An entry in Redisson's queue, from which releases hand the lock over. Each waiter also has a channel of its own, on
 	// which a release notifies it that it is next.
 	queueEntry: func(acquiring *acquisition, _, first time.Duration) string {
-		return acquiring.entry + " " + script.Millis(first)
+		patience := acquiring.l.c.patience()
+		entry := wait.OwnerEntry(wait.EntryHash, acquiring.own.Lease.Owner, first, patience)
+		return acquiring.entry + " " + entry.Text()
 	},
 	request: func(lock *single, owner string, request *wait.Request) {
 		request.Channel, request.Own, request.Mode = lock.kind.channel(lock.key, owner), true, wait.Paced

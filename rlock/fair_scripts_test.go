@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	wire "github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/internal/wait"
 )
 
 // fairPlace is a waiter in a fair queue.
@@ -27,6 +28,12 @@ const (
 	fairPatience = 28_000
 )
 
+// fairEntry is the entry of a waiter in a fair queue.
+func fairEntry(owner string, firstMs, patienceMs time.Duration) string {
+	entry := wait.OwnerEntry(wait.EntryHash, owner, firstMs*time.Millisecond, patienceMs*time.Millisecond)
+	return entry.Text()
+}
+
 func fairKeys(name string) []string {
 	return []string{name, "redisson_lock_queue:{" + name + "}", "redisson_lock_timeout:{" + name + "}",
 		"redlatch_fair:{" + name + "}"}
@@ -38,7 +45,7 @@ func (g *scriptRig) fairLine(t *testing.T, keys []string, line ...fairPlace) {
 		g.must(t, "RPUSH", keys[1], w.owner)
 		g.must(t, "ZADD", keys[2], strconv.FormatInt(g.now(t)+w.dead, 10), w.owner)
 		if w.ticket > 0 {
-			g.must(t, "HSET", keys[3], w.owner, fmt.Sprintf("%d %d %d", w.ticket, fairFirst, fairPatience))
+			g.must(t, "HSET", keys[3], w.owner, fmt.Sprint(w.ticket, " ", fairEntry(w.owner, fairFirst, fairPatience)))
 		}
 	}
 }
@@ -77,7 +84,7 @@ func TestFairGrant_MayNotBePublished_IsUndone(t *testing.T) {
 		require.Empty(t, heard())
 	}
 	got, err := eval(t, c, source(t, "fair_acquire"), keys, carol, "300000", "0", "PUBLISH", "redisson_lock__channel:{l}",
-		"3000", "grants:", "4000")
+		"3000", "grants:", fairEntry(carol, 4000, 3000))
 	require.NoError(t, err)
 	require.EqualValues(t, 1, got[0])
 }
@@ -95,7 +102,8 @@ func TestFairQueue_PlacesDroppedByRedisson_AreRemoved(t *testing.T) {
 		most := int64(0)
 		for n := range 200 {
 			owner := fmt.Sprint(alice, n)
-			_, err := eval(t, g.c, src, keys, owner, "300000", "0", "PUBLISH", "c", "3000", "grants:", "4000")
+			_, err := eval(t, g.c, src, keys, owner, "300000", "0", "PUBLISH", "c", "3000", "grants:",
+				fairEntry(owner, 4000, 3000))
 			require.NoError(t, err)
 			g.must(t, "LREM", keys[1], "1", owner) // as Redisson does
 			g.must(t, "ZREM", keys[2], owner)

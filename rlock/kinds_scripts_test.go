@@ -65,7 +65,7 @@ func TestFairPoll_ManyWait_CostsTheSame(t *testing.T) {
 		g.must(t, "PEXPIRE", key, "1000000")
 		fairQueue(t, g, key, n, time.Hour)
 		poll := slices.Concat([]string{"EVALSHA", sha, "4"}, fairKeys(key),
-			[]string{alice, "300000", "0", "PUBLISH", "c", "3000", "g:", "4000"})
+			[]string{alice, "300000", "0", "PUBLISH", "c", "3000", "g:", fairEntry(alice, 4000, 3000)})
 		g.must(t, poll...) // comes
 		least := 0
 		for range 5 { // of the time the least counts: the machine is busy

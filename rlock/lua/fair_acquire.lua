@@ -1,12 +1,11 @@
 -- Take a fair lock: see acquire.
--- uses: owners, acquire, fair, clock
+-- uses: owners, acquire, fair, queue, clock
 -- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) no one
 --   queues and the first to ask is the next  KEYS[4] places of those that can be handed the lock; without it none is
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channel, without ":" and the owner  ARGV[6] patience, ms: stand in line, and be
 --   taken for dead after so long without asking; '': do not stand in line  ARGV[7] grant channels, without the connection id
--- ARGV[8] first lease of a hand-over, ms, of a waiter that hears grants; ''  ARGV[9] server ms from which on it is handed nothing,
---   because it gives up; '' or none: not known
+-- ARGV[8] entry of a waiter that hears grants; ''
 -- Reply {status, ms, server ms, …}, as acquire. Where others are first, ms is until the first of them counts as dead. After
 --   the ticket: 1 if the waiter may be notified on its own channel when it is next: it has no place, or the holder, the
 --   first in line or the one before it is Redisson's
@@ -17,7 +16,7 @@ local no, now, us = refuse(owner, lease, ARGV[3])
 if no then
   return no
 end
-local left = redis.call('PTTL', key)
+local left, q = redis.call('PTTL', key), queue_of(queue, ARGV[4], ARGV[7], now, us)
 local holder -- of a lock that is no hash: see acquire
 if left ~= -2 then
   local held = redis.pcall('HMGET', key, owner, owner .. '!')
@@ -38,11 +37,11 @@ if left ~= -2 then
   end
 else
   if queue then
-    served, head, till = pass(key, queue, timeouts, places, ARGV[4], ARGV[5], ARGV[7], now, owner)
+    served, head, till = pass(key, q, timeouts, places, ARGV[5], owner)
   end
   if not served and (not head or head == owner) then
     if head then
-      leave(queue, timeouts, places, owner)
+      leave(q, timeouts, places, owner)
     end
     return grant(key, owner, lease, now)
   end
@@ -50,7 +49,7 @@ else
 end
 local ticket, foreign = 0, false
 if queue and ARGV[6] ~= '' then
-  ticket, foreign = line_up(queue, timeouts, places, owner, tonumber(ARGV[6]), ARGV[8], ARGV[9] or '', now, us)
+  ticket, foreign = line_up(queue, timeouts, places, owner, tonumber(ARGV[6]), ARGV[8], now, us)
   foreign = foreign or ticket == 0 or head and not ours(head)
   foreign = foreign or not holder and held_by_others(key)
 end

@@ -1,5 +1,5 @@
 -- Remove the named owners from a fair lock, of any client; if no owner is left, hand the lock to the first in the queue, or notify it.
--- uses: owners, fair, clock
+-- uses: owners, fair, queue, clock
 -- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both no waiter is served
 -- KEYS[4] the waiters that can be handed the lock; without it (a slot is being migrated) no waiter can
 -- ARGV[1] channel, without ":" and the owner  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id
@@ -9,6 +9,6 @@
 local removed = remove(KEYS[1], ARGV, 4, #ARGV)
 local there = KEYS[2] and redis.pcall('EXISTS', KEYS[1])
 if there and there ~= 1 then
-  pass(there == 0 and KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[2], ARGV[1], ARGV[3], (clock()))
+  pass(there == 0 and KEYS[1], queue_of(KEYS[2], ARGV[2], ARGV[3], clock()), KEYS[3], KEYS[4], ARGV[1])
 end
 return removed

@@ -21,25 +21,26 @@ local released = type(hash) == 'number' and remove(key, all, 1, #all) > 0 and 1 
 if not queue then
   return type(hash) == 'number' and released or redis.call('HEXISTS', key, owner)
 end
-local publish, grants, first = ARGV[3], ARGV[5], false -- whether the first of ours has left
+local q, first = queue_of(queue, ARGV[3], ARGV[5]), false -- whether the first of ours has left
 if ARGV[4] ~= '' then
-  first = leave(queue, timeouts, places, owner, publish, grants)
+  first = leave(q, timeouts, places, owner, true)
 end
 for i = 6, #ARGV do
-  first = leave(queue, timeouts, places, ARGV[i], publish, grants) or first
+  first = leave(q, timeouts, places, ARGV[i], true) or first
 end
 if type(hash) == 'table' then
   local left = redis.call('PTTL', key)
   local holder = string_holder(key, left)
   if first and holder == 3 then
-    hint_ours(queue, publish, grants)
+    hint_ours(q)
   end
   return holder and 0 or redis.call('HEXISTS', key, owner)
 end
 local there = redis.pcall('EXISTS', key)
 if there ~= 1 then
-  pass(there == 0 and key, queue, timeouts, places, publish, ARGV[2], grants, (clock()))
+  q.now = clock()
+  pass(there == 0 and key, q, timeouts, places, ARGV[2])
 elseif first and held_by_others(key) then
-  hint_ours(queue, publish, grants)
+  hint_ours(q)
 end
 return released

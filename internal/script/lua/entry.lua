@@ -16,7 +16,7 @@
 -- text. Each release would fail at it, so it is taken out like the entry of a waiter that is gone.
 local function read_entry(text)
   local mode, amount, first, stale, leaves, process, rest = string.match(text, '^1 (%l) (%d+) ([1-9]%d*) (%d+) (%d+) (%S+) %S+ (.*)$')
-  if mode and math.max(#amount, #first, #stale, #leaves) < 17 then
+  if mode and #amount < 17 and math.max(#first, #stale, #leaves) < 16 then
     return {mode = mode, amount = amount + 0, first = first + 0, stale = stale + 0, leaves = leaves + 0, process = process, rest = rest,
       owner = mode == 'n' and string.sub(rest, 1, 13) or process .. rest}
   end

@@ -143,6 +143,12 @@ local function is_there(q, waiter, score)
   return hears(q, waiter.process)
 end
 
+-- Reports whether the caller of a waiter is about to give up. What it is handed would not reach it in time, and be given back, a round
+-- trip later; and the first in line have waited for longest, so of callers with little patience they are those that leave.
+local function leaving(q, waiter)
+  return waiter.leaves > 0 and begun(waiter.leaves, q.now)
+end
+
 -- The first waiter from a score on that is there: its text, its score, and what it says. "me" asks, so it is there. Those that are not are
 -- dropped, and so are entries of "over", an owner that is released, which have been left behind where the queue could not be reached. A
 -- head that goes takes its reservation along. If there is none: nil, and why: the queue is 'empty', or 'unreadable', or so many were

@@ -7,8 +7,8 @@
 -- patience together, none alive is dropped because Redisson was served, and no call goes through the queue
 -- (TestFair_WaitersDead_CostOnePatienceTogether).
 --
--- Waiters of ours that hear grants have a place, too: a field of the hash "places", owner -> "<ticket> <first lease, ms>
--- <patience, ms>", then perhaps " <server ms from which on it is handed nothing>". A script that finds the lock free makes the first in
+-- Waiters of ours that hear grants have a place, too: a field of the hash "places", owner -> "<ticket> <entry>", with an entry as in our
+-- queues (entry.lua), which is stale after the waiter's patience. A script that finds the lock free makes the first in
 -- line its holder, in the same script, and publishes the ticket: the protocol and the rules of trust are those of the reentrant
 -- lock's queue (handover.lua). A first in line without a place is notified on a channel of its own, as Redisson does, and the lock is
 -- left to it: Redisson's waiters, and ours that hear no grants. So no one is served past them.
@@ -22,7 +22,7 @@
 --   later. Callers that have less patience than the line is long all leave when they are the first, or nearly, so none would be
 --   served, and the lock would pass from one that has left to the next. One whose caller
 --   cancels is not known of before, and costs that round trip.
--- uses: owners, clock, listeners, send
+-- uses: owners, clock, entry, queue, send
 
 local LINE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
 local MOST = 30000 -- the longest patience: see Client.patience
@@ -38,13 +38,13 @@ local function drop(queue, timeouts, places, head)
   end
 end
 
--- The first of ours in line whose process hears grants, and its channel; nil: there is none near the front.
-local function first_of_ours(queue, publish, grants)
-  local line = redis.pcall('LRANGE', queue, 0, NEAR)
+-- The first of ours in line whose process hears grants, and that process; nil: there is none near the front.
+local function first_of_ours(q)
+  local line = redis.pcall('LRANGE', q.key, 0, NEAR)
   for _, owner in ipairs(line.err and {} or line) do
-    local channel = grants .. string.sub(owner, 1, 36)
-    if ours(owner) and listeners(publish, channel) ~= 0 then
-      return owner, channel
+    local process = string.sub(owner, 1, 36)
+    if ours(owner) and hears(q, process) then
+      return owner, process
     end
   end
 end
@@ -62,10 +62,10 @@ end
 --
 -- * Java is through before C's answer: that answer is the lock.
 -- * Redisson's scripts drop B, whose process has died, and call C: C polls.
-local function hint_ours(queue, publish, grants)
-  local owner, channel = first_of_ours(queue, publish, grants)
+local function hint_ours(q)
+  local owner, process = first_of_ours(q)
   if owner then
-    send(publish, channel, '0 0 ' .. owner)
+    notify(q, {process = process, owner = owner}, 0, 0)
   end
 end
 
@@ -101,9 +101,9 @@ local function front(queue, timeouts, places, now, drops)
   end
 end
 
--- Enter the queue, or stay in it. first: the lease of a hand-over, '' of a waiter that hears no grants. leaves: when it gives up, see
--- above; '': not known. Returns its ticket, 0 if it has no place; and whether it came right behind a waiter of Redisson's.
-local function line_up(queue, timeouts, places, owner, patience, first, leaves, now, us)
+-- Enter the queue, or stay in it. entry: '' of a waiter that hears no grants. Returns its ticket, 0 if it has no place; and whether it came
+-- right behind a waiter of Redisson's. An entry that does not say when its caller gives up takes nothing back that an earlier one said.
+local function line_up(queue, timeouts, places, owner, patience, entry, now, us)
   local score, place = redis.pcall('ZSCORE', timeouts, owner), places and redis.pcall('HGET', places, owner)
   if type(score) == 'table' or type(place) == 'table' then -- see emptied
     return 0, true
@@ -149,12 +149,12 @@ local function line_up(queue, timeouts, places, owner, patience, first, leaves, 
   redis.call('PEXPIRE', timeouts, digits(ttl))
   local ticket = 0
   if places then
-    if first == '' then
+    if entry == '' then
       redis.call('HDEL', places, owner)
     else
       ticket = place and tonumber(string.match(place, '^%d+')) or us
-      if not place or leaves ~= '' then
-        redis.call('HSET', places, owner, string.format('%.0f %s %.0f', ticket, first, patience) .. (leaves ~= '' and ' ' .. leaves or ''))
+      if not place or read_entry(entry).leaves > 0 then
+        redis.call('HSET', places, owner, digits(ticket) .. ' ' .. entry)
       end
     end
     redis.call('PEXPIRE', places, digits(ttl))
@@ -162,12 +162,12 @@ local function line_up(queue, timeouts, places, owner, patience, first, leaves, 
   return ticket, behind
 end
 
--- Leave the line. Returns whether it was the first of ours, which is looked at where grants can be published.
-local function leave(queue, timeouts, places, owner, publish, grants)
+-- Leave the line. Returns whether it was the first of ours, if that is to be looked at.
+local function leave(q, timeouts, places, owner, looks)
   local first = false
   if redis.call('ZREM', timeouts, owner) == 1 then
-    first = publish and first_of_ours(queue, publish, grants) == owner
-    redis.call('LREM', queue, 1, owner)
+    first = looks and first_of_ours(q) == owner
+    redis.call('LREM', q.key, 1, owner)
     if places then
       redis.pcall('HDEL', places, owner)
     end
@@ -175,15 +175,10 @@ local function leave(queue, timeouts, places, owner, publish, grants)
   return first
 end
 
--- What a place says: ticket, first lease, patience, and whether its waiter is about to give up.
-local function read_place(place, now)
-  if type(place) == 'string' then
-    local ticket, lease, patience, leaves = string.match(place, '^(%d+) ([1-9]%d*) (%d+) ?(%d*)$')
-    if ticket and (#lease > 15 or #patience > 15) then
-      return nil
-    end
-    return ticket, lease, patience, ticket and leaves ~= '' and begun(leaves, now)
-  end
+-- What a place says: its waiter, and the ticket; nil: nothing that can be counted with.
+local function read_place(place)
+  local ticket, entry = string.match(type(place) == 'string' and place or '', '^(%d+) (.*)$')
+  return ticket and read_entry(entry), ticket
 end
 
 -- Make the first in line the holder of a free lock, and tell its process; or tell the first that the lock is free, if it is none
@@ -199,37 +194,36 @@ end
 --
 -- The field is written before anything is published, and nothing is taken back once it is: see hand_over. That no one
 -- listens is asked before for the same reason.
-local function pass(key, queue, timeouts, places, publish, channel, grants, now, me)
-  local drops = DROPS
+local function pass(key, q, timeouts, places, channel, me)
+  local drops, queue, now = DROPS, q.key, q.now
   while true do
     local head, till
     head, till, drops = front(queue, timeouts, places, now, drops)
     if not head or head == me then
       return nil, head, till
     end
-    local ticket, lease, patience, leaving = read_place(key and places and redis.pcall('HGET', places, head), now)
-    local to = grants .. string.sub(head, 1, 36)
-    if leaving and drops > 0 then
+    local waiter, ticket = read_place(key and places and redis.pcall('HGET', places, head))
+    if waiter and leaving(q, waiter) and drops > 0 then
       drops = drops - 1
       drop(queue, timeouts, places, head)
-    elseif not ticket or expired(till, now) then
-      send(publish, channel .. ':' .. head, '0')
+    elseif not waiter or expired(till, now) then
+      send(q.publish, channel .. ':' .. head, '0')
       if not me and not ours(head) then
-        hint_ours(queue, publish, grants)
+        hint_ours(q)
       end
       return nil, head, till
-    elseif listeners(publish, to) ~= 0 then
+    elseif hears(q, waiter.process) then
       redis.call('HSET', key, head, 1)
-      set_end(key, lease)
-      if type(send(publish, to, ticket .. ' ' .. lease .. ' ' .. head)) ~= 'table' then
+      set_end(key, waiter.first)
+      if notify(q, waiter, tonumber(ticket), waiter.first) then
         drop(queue, timeouts, places, head)
         return head
       end
       -- no right to publish there, so nothing was: it finds the lock free when it asks
       redis.call('HDEL', key, head)
       return nil, head, till
-    elseif not expired(till - patience / 2, now) then
-      return nil, head, till - patience / 2
+    elseif not expired(till - waiter.stale / 2, now) then
+      return nil, head, till - waiter.stale / 2
     elseif drops == 0 then
       return nil, head, now
     else

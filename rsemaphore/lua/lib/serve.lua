@@ -41,12 +41,6 @@ local function label_of(waiter)
   return string.sub(waiter.rest, 14)
 end
 
--- Reports whether the caller of a waiter is about to give up. What it is handed would not reach it in time, and be given back, a round
--- trip later; and the first in line have waited for longest, so of callers with little patience they are those that leave.
-local function leaving(waiter, now)
-  return waiter.leaves > 0 and begun(waiter.leaves, now)
-end
-
 -- Enters the queue, or finds the entry that is there. Returns the ticket. The first of each second removes stamps of processes that wait no
 -- more, and neither numbers nor instants: see queue.lua.
 local function line_up(q, entry)
@@ -90,7 +84,7 @@ local function serve(q, store)
       local entry, ticket = list[i], tonumber(list[i + 1])
       local waiter, word = read_entry(entry) or NOBODY, nil
       local n, base, who, lease, channel = waiter.amount, waiter.owner, waiter.process, waiter.first, q.grants .. waiter.process
-      local left = leaving(waiter, q.now)
+      local left = leaving(q, waiter)
       local gone = not left and not is_there(q, waiter, ticket)
       if left or gone or n > store.total then
         dropped = dropped + 1
