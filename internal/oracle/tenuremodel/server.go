@@ -32,7 +32,6 @@ func (s *Server) Ask(o Owner, tooLate bool) Reply {
 	case tooLate:
 		return Reply{TooLate: true}
 	case s.holder == o:
-		s.leave(o)
 		return Reply{Granted: true}
 	case s.holder == Owner{} && !s.handOver(o):
 		s.take(o)
