@@ -21,134 +21,126 @@ const (
 	batchSize = 128
 	// batchRecords bounds the records of one call, unless one lease has more: 1,000 take some 0.8 ms.
 	batchRecords = 1000
-	// trackedKeys bounds the keys of a renewal call that has them tracked. Redis 7.0 enters all keys of a script at each
-	// read in it, which grows with their square: 384 keys take it 12 ms, and 0.28 ms where nothing is tracked.
+	// trackedKeys bounds the keys of a renewal call that makes the server track them. Redis 7.0 enters all keys of a
+	// script at each read in it, which grows with their square: 384 keys take it 12 ms, and 0.28 ms without tracking.
 	trackedKeys = 64
-	// maxFlights bounds the renewal calls under way, and so the engine's goroutines.
-	maxFlights = 32
-	// shortest and longest bound for how long a reply is waited for: see patience. Longer than that no reply is awaited by
-	// script.Runner.
-	shortest = 500 * time.Millisecond
-	longest  = 15 * time.Second
-	// maxAside bounds the calls of a Cluster that are under way without a place among maxFlights: see place.
-	maxAside = 512
-	// earliest bounds how much too early a renewal may be sent, together with others.
-	earliest = 100 * time.Millisecond
-	// tick is how often the wall clock is looked at while anything is held.
-	tick = time.Second
-	// wallJump is how far the wall clock may run ahead of the monotonic one between two looks before the machine is taken
-	// to have been suspended: its leases ran on while its monotonic clock stood still. A wallSlew-th of the time between
-	// the looks is added: a clock that is corrected gently runs up to 500 ppm fast, and while nothing is held there are no
-	// looks.
+	// maxCalls bounds the renewal calls under way, and so the engine's goroutines.
+	maxCalls = 32
+	// minReplyTimeout and maxReplyTimeout bound replyTimeout. script.Runner awaits no reply for longer.
+	minReplyTimeout = 500 * time.Millisecond
+	maxReplyTimeout = 15 * time.Second
+	// maxSlowCalls bounds the calls of a Cluster that are under way without a place among maxCalls: see occupySlot.
+	maxSlowCalls = 512
+	// maxEarly bounds how early a renewal may be sent, together with others.
+	maxEarly = 100 * time.Millisecond
+	// clockCheckInterval is the interval at which the wall clock is read while anything is held.
+	clockCheckInterval = time.Second
+	// wallJump is the advance of the wall clock over the monotonic clock, between two reads, from which on the machine is
+	// taken to have been suspended: its leases ran on while its monotonic clock stood still. A wallSlew-th of the time
+	// between the reads is added: a clock that is corrected gently runs up to 500 ppm fast, and while nothing is held the
+	// clock is not read.
 	wallJump = 500 * time.Millisecond
 	wallSlew = 1000
 )
 
 // Engine is the watchdog of one client.
 type Engine struct {
-	connection unique.Handle[string] // its id
-	base       time.Time             // what instants count from
-	log        *slog.Logger
-	renewed    func(ctx context.Context, name string, err error) // observer
-	heart      *heart                                            // nil: no heartbeats
-	server
-	loop
+	connectionID unique.Handle[string] // the connection id
+	base         time.Time             // the zero of instants
+	log          *slog.Logger
+	onRenewed    func(ctx context.Context, name string, err error) // see Config.Renewed
+	heartbeats   *heartbeatState                                   // nil: no heartbeats
 
-	mu      sync.Mutex
-	started bool
-	entries map[entry]*Lease // the watchdog map: the owners here, chained
-	due     Heap[*Lease]
-	queue   Heap[*list] // what waits for a call
-	sleep
-}
-
-// server is how an engine asks.
-type server struct {
+	// The server.
 	runner       *script.Runner
 	client       rueidis.Client
 	cluster      bool
 	replicas     int
 	replicasWait time.Duration
 	tracker      *tracker // nil in a Cluster
-	watched      bool     // Cluster: the client's own invalidations are observed
+	watched      bool     // in a Cluster: the client's own invalidations are observed
 	unwatch      func()
-}
 
-// loop is its goroutine, and those of calls.
-type loop struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	wakeup chan struct{}
-	wg     sync.WaitGroup
-	flight chan struct{} // places of calls under way
-	aside  chan struct{} // where each slot has its calls: places of those that have been under way for long
-}
+	// The goroutine of run, and the goroutines of calls.
+	ctx            context.Context
+	cancel         context.CancelFunc
+	wakeup         chan struct{}
+	wg             sync.WaitGroup
+	callPlaces     chan struct{} // places of calls under way
+	slowCallPlaces chan struct{} // in a Cluster: places of calls that have been under way for long
 
-// sleep is when the goroutine looks next, and whether the machine has slept. Guarded by Engine.mu.
-type sleep struct {
-	wakeAt   instant // when the goroutine will look next; zero while it is looking
-	asked    instant // what the last wake-up was for; zero if there was none since it looked
-	wall     func() time.Time
-	lastWall time.Time
-	lastMono time.Time // when that was read
-	woke     instant   // when the machine was last seen to have slept
-	slept    time.Duration
+	// The leases. mu guards the fields below.
+	mu        sync.Mutex
+	started   bool
+	entries   map[entry]*Lease // the watchdog map: the leases of each key, linked by sibling
+	leases    Heap[*Lease]     // all registered leases, the next event first
+	callQueue Heap[*leaseList] // leases that wait for a call
+
+	// The sleep of run, and of the machine.
+	wakeAt        instant // when run looks next; zero while it is looking
+	requestedWake instant // the last wakeBy since run looked; zero: none
+	wallClock     func() time.Time
+	lastWall      time.Time
+	lastMono      time.Time // the monotonic clock when lastWall was read
+	wokeAt        instant   // when a sleep of the machine was last seen
+	sleptFor      time.Duration
 }
 
 // entry is the key of the watchdog map: connectionID:key. There is one entry for each process and name, with the leases
-// of all owners there. The id is a handle of one word, because a held lock must cost less than 1 KiB;
-// TestHolds_Thousands_CostLittle in rlock shows what it costs.
+// of all its owners. The id is a handle of one word, because a held lock must cost less than 1 KiB;
+// TestHolds_Thousands_CostLittle in rlock shows the cost.
 type entry struct {
 	connection unique.Handle[string]
 	key        string
 }
 
-func (e *Engine) entry(key string) entry { return entry{e.connection, key} }
+func (e *Engine) entry(key string) entry { return entry{e.connectionID, key} }
 
-// Config is what an engine works with.
+// Config are the parts and options of an engine.
 type Config struct {
-	// ConnectionID is the first half of every owner whose leases the engine keeps.
+	// ConnectionID is the first half of every owner of the engine's leases.
 	ConnectionID string
 	Client       rueidis.Client
 	Runner       *script.Runner
 	Log          *slog.Logger
-	// Watch, if set, observes the invalidations of Client: used in a Cluster, see tracker.
+	// Watch, if set, observes the invalidations of Client. It is used in a Cluster: see tracker.
 	Watch func(fn func(keys []string)) (stop func(), observed bool)
 	// Replicas > 0: a renewal counts as confirmed only if so many replicas have it within ReplicasWait. Otherwise a
 	// failover could bring back the shorter lease of before.
 	Replicas     int
 	ReplicasWait time.Duration
 	Heartbeats   Heartbeats
-	// Renewed, if set, is called after every renewal attempt of a lease, with its Values, and nil or why it failed.
+	// Renewed, if set, is called after every renewal attempt of a lease, with its Values, and nil or the reason of the
+	// failure.
 	Renewed func(ctx context.Context, name string, err error)
 }
 
 // New makes an engine. Its goroutine starts with the first lease.
-func New(o Config) *Engine {
-	e := &Engine{
-		connection: unique.Make(o.ConnectionID),
-		base:       time.Now().Add(-time.Hour), // no instant is zero
-		log:        o.Log, renewed: o.Renewed, entries: map[entry]*Lease{},
-		server: server{client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster,
-			replicas: o.Replicas, replicasWait: o.ReplicasWait},
-		loop: loop{wakeup: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights),
-			aside: make(chan struct{}, maxAside)},
-		sleep: sleep{wall: time.Now},
+func New(config Config) *Engine {
+	engine := &Engine{
+		connectionID: unique.Make(config.ConnectionID),
+		base:         time.Now().Add(-time.Hour), // so that no instant is zero
+		log:          config.Log, onRenewed: config.Renewed, entries: map[entry]*Lease{},
+		client: config.Client, runner: config.Runner, cluster: config.Client.Mode() == rueidis.ClientModeCluster,
+		replicas: config.Replicas, replicasWait: config.ReplicasWait,
+		wakeup:     make(chan struct{}, 1),
+		callPlaces: make(chan struct{}, maxCalls), slowCallPlaces: make(chan struct{}, maxSlowCalls),
+		wallClock: time.Now,
 	}
-	if e.renewed == nil {
-		e.renewed = func(context.Context, string, error) {}
+	if engine.onRenewed == nil {
+		engine.onRenewed = func(context.Context, string, error) {}
 	}
-	if o.Heartbeats.Interval > 0 {
-		e.heart = &heart{Heartbeats: o.Heartbeats}
+	if config.Heartbeats.Interval > 0 {
+		engine.heartbeats = &heartbeatState{Heartbeats: config.Heartbeats}
 	}
-	e.ctx, e.cancel = context.WithCancel(context.Background())
-	if !e.cluster {
-		e.tracker = &tracker{e: e, client: o.Client}
-	} else if o.Watch != nil {
-		stop, observed := o.Watch(e.invalidated)
-		e.watched, e.unwatch = observed, stop
+	engine.ctx, engine.cancel = context.WithCancel(context.Background())
+	if !engine.cluster {
+		engine.tracker = &tracker{engine: engine, client: config.Client}
+	} else if config.Watch != nil {
+		stop, observed := config.Watch(engine.invalidated)
+		engine.watched, engine.unwatch = observed, stop
 	}
-	return e
+	return engine
 }
 
 // start is called with mu held, when something is registered: a client that holds nothing has no goroutine.
@@ -157,13 +149,13 @@ func (e *Engine) start() {
 		return
 	}
 	e.started = true
-	e.lastWall, e.lastMono = e.wall(), time.Now()
+	e.lastWall, e.lastMono = e.wallClock(), time.Now()
 	e.wg.Add(1)
 	go e.run()
 }
 
-// Stop ends the engine and waits for its goroutines, but for the tracker's, which asks nothing about leases any more.
-// Leases still registered end with errs.ErrClosed.
+// Stop ends the engine and waits for its goroutines, except the tracker's, which no longer affects leases. Leases that
+// are still registered end with errs.ErrClosed.
 func (e *Engine) Stop() {
 	if e.unwatch != nil {
 		e.unwatch()
@@ -173,19 +165,19 @@ func (e *Engine) Stop() {
 	e.mu.Unlock()
 	e.wg.Wait()
 	e.mu.Lock()
-	rest := slices.Clone(e.due)
-	for _, l := range rest {
-		e.remove(l)
+	remaining := slices.Clone(e.leases)
+	for _, lease := range remaining {
+		e.remove(lease)
 	}
 	e.mu.Unlock()
-	for _, l := range rest {
-		l.Ended(errs.ErrClosed)
+	for _, lease := range remaining {
+		lease.Ended(errs.ErrClosed)
 	}
 }
 
-func (e *Engine) at(t time.Time) instant { return instant(t.Sub(e.base)) }
+func (e *Engine) at(moment time.Time) instant { return instant(moment.Sub(e.base)) }
 
-func (e *Engine) time(i instant) time.Time { return e.base.Add(time.Duration(i)) }
+func (e *Engine) time(moment instant) time.Time { return e.base.Add(time.Duration(moment)) }
 
 func (e *Engine) now() instant { return instant(time.Since(e.base)) }
 
@@ -193,22 +185,22 @@ func (e *Engine) now() instant { return instant(time.Since(e.base)) }
 func (e *Engine) Find(key, owner string) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for l := e.entries[e.entry(key)]; l != nil; l = l.sibling {
-		if l.Owner == owner {
-			return l
+	for lease := e.entries[e.entry(key)]; lease != nil; lease = lease.sibling {
+		if lease.Owner == owner {
+			return lease
 		}
 	}
 	return nil
 }
 
-// First returns the lease of key that was registered last, of those of which match is true; nil: there is none. match
+// First returns the lease of key that was registered last, of those for which match is true; nil: there is none. match
 // must not block.
 func (e *Engine) First(key string, match func(*Lease) bool) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for l := e.entries[e.entry(key)]; l != nil; l = l.sibling {
-		if match(l) {
-			return l
+	for lease := e.entries[e.entry(key)]; lease != nil; lease = lease.sibling {
+		if match(lease) {
+			return lease
 		}
 	}
 	return nil
@@ -221,47 +213,47 @@ func (e *Engine) Holds(key string) bool {
 	return e.entries[e.entry(key)] != nil
 }
 
-// Names returns the names held, each as often as it has owners that are in use.
+// Names returns the names that are held, once for each owner in use.
 func (e *Engine) Names(inUse func(*Lease) bool) (names []string) {
-	for _, l := range e.All() { // inUse has locks of its own
-		if inUse(l) {
-			names = append(names, l.Name)
+	for _, lease := range e.All() { // inUse has locks of its own
+		if inUse(lease) {
+			names = append(names, lease.Name)
 		}
 	}
 	slices.Sort(names)
 	return names
 }
 
-// Count returns how many leases are registered.
+// Count returns the number of registered leases.
 func (e *Engine) Count() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.due)
+	return len(e.leases)
 }
 
-// Unrenewed reports whether a lease is registered that is not to be renewed.
+// Unrenewed reports whether a registered lease is not renewed.
 func (e *Engine) Unrenewed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.due, func(l *Lease) bool { return l.auto == 0 })
+	return slices.ContainsFunc(e.leases, func(lease *Lease) bool { return lease.autoHandles == 0 })
 }
 
-// All returns the leases registered.
+// All returns the registered leases.
 func (e *Engine) All() []*Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Clone(e.due)
+	return slices.Clone(e.leases)
 }
 
-// wakeBy has the goroutine look again by t. Called with mu held.
+// wakeBy makes the goroutine of run check again at latest. Called with mu held.
 //
-// The wake-up outlives the lease for which it was set, also if the lease is removed before the goroutine looks.
+// The wake-up outlives the lease for which it was set, even if the lease is removed before the goroutine checks.
 // Otherwise lock and unlock in a loop would wake the goroutine every time: it finds nothing, goes to sleep for an hour,
 // and the next lease has to wake it again. So they disturb it every trackAfter or so
 // (TestWatchdog_AddAndRemoveInALoop_StaysAsleep).
-func (e *Engine) wakeBy(t instant) {
-	if !e.wakeAt.IsZero() && t.Before(e.wakeAt) {
-		e.wakeAt, e.asked = 0, t
+func (e *Engine) wakeBy(latest instant) {
+	if !e.wakeAt.IsZero() && latest.Before(e.wakeAt) {
+		e.wakeAt, e.requestedWake = 0, latest
 		select {
 		case e.wakeup <- struct{}{}:
 		default:
@@ -274,7 +266,7 @@ func (e *Engine) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		timer.Reset(e.pass())
+		timer.Reset(e.runOnce())
 		select {
 		case <-timer.C:
 		case <-e.wakeup:
@@ -284,83 +276,86 @@ func (e *Engine) run() {
 	}
 }
 
-// pass ends what is over, sends what is due, and returns how long to sleep until the next look.
-func (e *Engine) pass() time.Duration {
+// runOnce ends the leases that are over, sends the calls that are due, and returns how long to sleep until the next
+// check.
+func (e *Engine) runOnce() time.Duration {
 	e.mu.Lock()
 	wall, mono, ahead := e.clocks()
 	e.lastWall, e.lastMono = wall, mono
 	now := e.at(mono)
 	if ahead > 0 {
-		e.jump(now, ahead)
+		e.clockJump(now, ahead)
 	}
 	ended := e.takeDue(now)
-	var unheard []*Lease
-	var beats []int
+	var untrusted []*Lease
+	var beatGroups []int
 	next := now.Add(time.Hour)
-	if e.heart != nil {
-		unheard, beats, next = e.checkHeartbeats(now)
+	if e.heartbeats != nil {
+		untrusted, beatGroups, next = e.checkHeartbeats(now)
 	}
-	if len(e.due) > 0 {
-		next = min(next, e.due[0].next, now.Add(tick))
+	if len(e.leases) > 0 {
+		next = min(next, e.leases[0].nextEvent, now.Add(clockCheckInterval))
 	}
-	if e.asked.After(now) && e.asked.Before(next) {
-		next = e.asked
+	if e.requestedWake.After(now) && e.requestedWake.Before(next) {
+		next = e.requestedWake
 	}
-	e.wakeAt, e.asked = next, 0
+	e.wakeAt, e.requestedWake = next, 0
 	e.mu.Unlock()
-	e.end("redlatch: hold ended", ended)
-	e.notifyExpired(unheard)
-	for _, g := range beats {
-		e.sendHeartbeat(g)
+	e.notifyEnded("redlatch: hold ended", ended)
+	e.notifyExpired(untrusted)
+	for _, group := range beatGroups {
+		e.sendHeartbeat(group)
 	}
-	e.launch()
+	e.sendQueued()
 	return next.Sub(now)
 }
 
-// jump has every lease renewed or asked about now, because the machine may have slept for that long: see the package
-// comment. Called with mu held.
-func (e *Engine) jump(now instant, slept time.Duration) {
-	e.woke, e.slept = now, slept
-	if e.heart != nil {
-		e.heart.wake(now, slept)
+// clockJump makes every lease due for a renewal or a look, because the machine may have slept for that long: see the
+// package comment. Called with mu held.
+func (e *Engine) clockJump(now instant, slept time.Duration) {
+	e.wokeAt, e.sleptFor = now, slept
+	if e.heartbeats != nil {
+		e.heartbeats.wakeUp(now, slept)
 	}
-	e.log.Warn("redlatch: the wall clock ran ahead of the monotonic clock; renewing every hold now", "holds", len(e.due))
-	for _, l := range e.due {
-		l.sure = l.sure.Add(-slept)
-		l.renewAt, l.checkAt = now, now // also those that are never renewed: their leases may be over
-		l.schedule()
+	e.log.Warn("redlatch: the wall clock ran ahead of the monotonic clock; renewing every hold now",
+		"holds", len(e.leases))
+	for _, lease := range e.leases {
+		lease.certainUntil = lease.certainUntil.Add(-slept)
+		lease.renewAt, lease.checkAt = now, now // also leases that are never renewed: they may be over
+		lease.schedule()
 	}
-	heap.Init(&e.due)
+	heap.Init(&e.leases)
 }
 
-// takeDue removes the leases that are over, and has those that are due wait for their calls. Called with mu held.
-func (e *Engine) takeDue(now instant) (ended []event) {
-	batches := map[batchKey][]asked{}
+// takeDue removes and returns the leases that are over, and queues the leases that are due for their calls. Called with
+// mu held.
+func (e *Engine) takeDue(now instant) (ended []leaseEvent) {
+	batches := map[batchKey][]leaseRequest{}
 	defer func() {
-		for k, leases := range batches {
-			e.enqueue(k, leases)
+		for key, leases := range batches {
+			e.enqueue(key, leases)
 		}
 	}()
-	for len(e.due) > 0 {
-		l := e.due[0]
-		length, due := l.wanted(now)
+	for len(e.leases) > 0 {
+		lease := e.leases[0]
+		length, due := lease.dueRequest(now)
 		switch {
-		case !now.Before(l.deadline):
-			e.remove(l)
-			ended = append(ended, event{l, errs.ErrLost})
-		case !l.maxAt.IsZero() && !now.Before(l.maxAt):
-			e.remove(l)
-			l.state = exceeded
-			ended = append(ended, event{l, errs.ErrMaxHold})
+		case !now.Before(lease.deadline):
+			e.remove(lease)
+			ended = append(ended, leaseEvent{lease, errs.ErrLost})
+		case !lease.maxAt.IsZero() && !now.Before(lease.maxAt):
+			e.remove(lease)
+			lease.state = endedByMaxHold
+			ended = append(ended, leaseEvent{lease, errs.ErrMaxHold})
 		case due:
-			l.inFlight, l.checkAt = true, 0
-			k := batchKey{script: l.Renew, untracked: l.Untracked}
+			lease.inFlight, lease.checkAt = true, 0
+			key := batchKey{script: lease.Renew, untracked: lease.Untracked}
 			if e.runner.Apart() {
-				k.slot = keyname.Slot(l.Key)
+				key.slot = keyname.Slot(lease.Key)
 			}
-			batches[k] = append(batches[k], asked{l, length})
-			l.schedule()
-			heap.Fix(&e.due, 0)
+			batches[key] = append(batches[key], leaseRequest{lease, length})
+			lease.schedule()
+			heap.Fix(&e.leases, 0)
 		default:
 			return ended
 		}
@@ -368,16 +363,16 @@ func (e *Engine) takeDue(now instant) (ended []event) {
 	return ended
 }
 
-// event is what happened to a lease: err is nil, or why it ended or was not renewed.
-type event struct {
+// leaseEvent is an event of a lease. err is nil, or the reason why it ended or was not renewed.
+type leaseEvent struct {
 	lease *Lease
 	err   error
 }
 
-// end tells the holders of leases that are over. Called without mu.
-func (e *Engine) end(message string, ended []event) {
-	for _, ev := range ended {
-		e.log.Warn(message, "name", ev.lease.Name, "owner", ev.lease.Called(), "error", ev.err)
-		ev.lease.Ended(ev.err)
+// notifyEnded calls Ended of leases that are over. Called without mu.
+func (e *Engine) notifyEnded(message string, ended []leaseEvent) {
+	for _, event := range ended {
+		e.log.Warn(message, "name", event.lease.Name, "owner", event.lease.Called(), "error", event.err)
+		event.lease.Ended(event.err)
 	}
 }

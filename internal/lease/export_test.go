@@ -6,13 +6,13 @@ import "time"
 func (e *Engine) Entries() (names, due int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.entries), len(e.due)
+	return len(e.entries), len(e.leases)
 }
 
 // SetWall replaces the wall clock. It is for an engine whose goroutine sleeps, and wakes it.
 func (e *Engine) SetWall(wall func() time.Time) {
 	e.mu.Lock()
-	e.wall = wall
+	e.wallClock = wall
 	e.mu.Unlock()
 	e.wakeup <- struct{}{}
 }
@@ -20,5 +20,5 @@ func (e *Engine) SetWall(wall func() time.Time) {
 const (
 	BatchSize    = batchSize
 	BatchRecords = batchRecords
-	MaxFlights   = maxFlights
+	MaxFlights   = maxCalls
 )

@@ -16,8 +16,8 @@ func (h Heap[T]) Swap(i, j int) {
 }
 
 // Push implements heap.Interface.
-func (h *Heap[T]) Push(x any) {
-	element := x.(T)
+func (h *Heap[T]) Push(added any) {
+	element := added.(T)
 	element.SetIndex(len(*h))
 	*h = append(*h, element)
 }

@@ -23,85 +23,56 @@ var (
 
 	beatScript = script.Load("heartbeat", lua, "heartbeat_beat")
 	lookScript = script.Load("look at a heartbeat", lua, "heartbeat_look").Reads()
-	announcing = script.Plain("set")
+	setScript  = script.Plain("set")
 )
 
-// Heartbeats let others take over from a process that is gone before its leases are over, and take nothing from a
-// process that is there. While anything is held a key's expiry is moved on every Interval, and a hold is trusted until
+// Heartbeats let other processes take over from a dead process before its leases are over, and protect the holds of a
+// living process. While anything is held, a beat moves a key's expiry every Interval. A hold is trusted until
 //
 //	(monotonic time before the last confirmed beat was sent, or since when it may have existed) + Trust - Margin(Trust)
 //
-// unless its lease ends before. The end is final: a beat that is confirmed after that does not bring the hold back. A
+// unless its lease ends before. The end is final: a beat that is confirmed later does not bring the hold back. A
 // process that wants to take over has to see the hold, and the key unchanged or missing, for Trust by its own clock,
-// and then has to find the hold still there:
+// and then has to find the hold still there. Neither side compares its clock with the other's, or with the server's.
 //
-//	holder                              the other
-//	beat sent at s, confirmed
-//	                                    sees that beat at r >= s
-//	no beat is confirmed from here on
-//	s + Trust - Margin: the hold is over
-//	                                    sees that beat at r + Trust or later: removes the hold
+// Beats without Trust only describe the process: no hold ends without them, nothing is taken over, and their failures
+// are not logged. The first is sent a second after the first hold, in the background, for holds of any length. Nothing
+// waits for it, and a program that holds something once, for less than a second, sends no beat.
 //
-// The change counts, not whether the key exists: a key that expired early, because the server's clock stepped or
-// because it was deleted, is there again with the next beat. A beat whose key is deleted before a look can see it does
-// not count. Trust counts for each hold from the first look at the hold, because a process that holds nothing does not
-// beat. The first look may be as early as the server may have granted the hold; if earlier requests for it were sent
-// before the answered one, that is before the answered one. Neither side compares its clock with the other's, or with
-// the server's.
-//
-// Where others find out only by a beat that a process has heartbeats (Renewed), a beat has to be there before anything
-// can be taken over. So a beat is sent with the first request, unless the key of the last beat outlasts the lease that
-// is requested:
-//
-//	holder                                  the other
-//	beat sent, permit asked for
-//	granted
-//	killed
-//	                                        sees the permit, and the beat: takes the permit over
-//
-// An interval later would be too late: the permits of a process that is killed in its first second would be kept for
-// their lease (the suite of internal/contract cuts such a process off). The very first beat is awaited before the
-// permit is used, because a process that is killed earlier had no permit. Holds that are shorter than an interval cause
-// a beat in Renewed and Trust.
-//
-// The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
-//
-// Beats without Trust describe the process and do no more: no hold ends for want of them, nothing is taken over, and
-// their failures are not logged. The first is sent a second after the first hold, in the background, for holds of any
-// length; so nothing waits for it, and a program that holds something once, for less than a second, sends no beat.
+// docs/design/protocols.md, "Crashed holders", has the interleavings.
 type Heartbeats struct {
 	Interval time.Duration // 0: no heartbeats
-	Trust    time.Duration // 0: the beats describe the process only
-	// Key is where the beats for the keys of one slot group (see SlotGroup) go.
+	Trust    time.Duration // 0: the beats only describe the process
+	// Key returns the key of the beats for the leases of one slot group (see SlotGroup).
 	Key func(group int) string
-	// Value tells people something about the process.
+	// Value describes the process for people.
 	Value string
-	// Renewed, if it is not 0, is the lease of the holds that are renewed, and the beats are for those alone: a lease that
-	// is not renewed, or is shorter, ends by itself whatever becomes of the process, and others know it by its owner. The
-	// key of a beat then exists for as long as any such lease.
+	// Renewed, if it is not 0, is the lease of the holds that are renewed, and the beats are for those holds alone. A
+	// lease that is not renewed, or is shorter, ends by itself whatever becomes of the process, and others recognise it by
+	// its owner. The key of a beat then lasts as long as any such lease.
 	Renewed time.Duration
 }
 
-// TrustFor returns for how long a process with that interval is trusted after a beat: for three of them, as a
-// connection id says it.
+// TrustFor returns how long a process with that interval is trusted after a beat: three intervals, rounded up to the
+// unit of connection ids.
 func TrustFor(interval time.Duration) time.Duration {
 	return (3*interval + trustUnit - 1).Truncate(trustUnit)
 }
 
-// lasts is for how long a beat's key is there after it.
-func (h *heart) lasts() time.Duration { return 2 * (h.Trust + h.Renewed) }
+// keyLifetime returns how long a beat's key lasts.
+func (h *heartbeatState) keyLifetime() time.Duration { return 2 * (h.Trust + h.Renewed) }
 
-// carries reports whether the beats have a say in a lease of that length.
-func (h *Heartbeats) carries(length time.Duration, auto bool) bool {
+// appliesTo reports whether a lease of that length depends on the beats.
+func (h *Heartbeats) appliesTo(length time.Duration, auto bool) bool {
 	return h.Renewed == 0 || auto && length >= h.Renewed
 }
 
-// BeatKey is where a client of that connection id has its beats for the keys of a slot group: all in one place, unless
-// the client is of a Cluster (see SlotGroups).
+// BeatKey returns the key of a client's beats for the keys of a slot group. All groups share one key, unless the client
+// is a Cluster's (see SlotGroups).
 //
-// The id says whether it is, not the client that looks. One process may be a client of the Cluster and another see it
-// as one server, behind a proxy. If each looked where it has its own beats, it would not find the other's, and would
-// take over the other's holds (TestLiveness_ProxyAndClusterClients_SeeEachOther in rlock).
+// The connection id says whether it is, not the client that looks. One process may be a client of the Cluster and
+// another see the Cluster as one server, behind a proxy. If each looked at the keys of its own beats, it would not find
+// the other's beats, and would take over the other's holds (TestLiveness_ProxyAndClusterClients_SeeEachOther in rlock).
 func BeatKey(id string, group int) string {
 	if !grouped(id) {
 		return "redlatch_alive:" + id
@@ -109,7 +80,7 @@ func BeatKey(id string, group int) string {
 	return "redlatch_alive:{" + slotGroupTags()[group] + "}:" + id
 }
 
-// BeatKeyFor is the BeatKey for the group of key.
+// BeatKeyFor returns the BeatKey for the group of key.
 func BeatKeyFor(id, key string) string { return BeatKey(id, SlotGroup(grouped(id), key)) }
 
 var slotGroupTags = sync.OnceValue(func() (tags [SlotGroups]string) {
@@ -119,33 +90,33 @@ var slotGroupTags = sync.OnceValue(func() (tags [SlotGroups]string) {
 	return tags
 })
 
-// Announced are the beats of a process that has no others.
-func Announced(key func(group int) string, who string) Heartbeats {
-	return Heartbeats{Interval: announceEvery, Key: key, Value: who}
+// Announced returns beats without Trust, which only describe a process.
+func Announced(key func(group int) string, process string) Heartbeats {
+	return Heartbeats{Interval: announceEvery, Key: key, Value: process}
 }
 
 const (
 	announceEvery = 10 * time.Minute
 	announceFor   = 2 * announceEvery
 	announceFrom  = time.Second // after the first hold
-	announceAgain = time.Minute // after one that failed: the user may lack the right
+	announceAgain = time.Minute // after a failed beat: the user may lack the right
 )
 
 // forever is later than everything.
 const forever = instant(1<<63 - 1)
 
 // SlotGroups is the number of parts into which a Cluster's slots are divided for heartbeats. Each part has a key of its
-// own, so that a node that is down takes little more with it than its own locks, wherever slots move. The parts are
-// fixed, not the nodes': all processes agree on them though they see slots move at different times. A part's key may be
-// on another node than a lock of the part, which costs independence, not safety.
+// own, so that a node that is down ends little more than its own locks, wherever slots move. The parts are fixed, and
+// do not follow the nodes: all processes agree on them although they see slots move at different times. A part's key
+// may be on another node than a lock of the part. Then the lock depends on both nodes, and stays safe.
 const SlotGroups = 16
 
 const slots = 16384
 
-// beatless is the group of leases that beats have no say in.
-const beatless = SlotGroups
+// noGroup is the group of leases that do not depend on beats.
+const noGroup = SlotGroups
 
-// SlotGroup returns the part to which a key belongs, where there are parts.
+// SlotGroup returns the part of a key, and 0 if there are no parts.
 func SlotGroup(parts bool, key string) int {
 	if !parts {
 		return 0
@@ -153,7 +124,7 @@ func SlotGroup(parts bool, key string) int {
 	return int(keyname.Slot(key)) * SlotGroups / slots
 }
 
-// SlotGroupTag returns a hash tag of the slots of a part, the same for all processes.
+// SlotGroupTag returns a hash tag in the slots of a part, the same for all processes.
 func SlotGroupTag(group int) string {
 	for n := 0; ; n++ {
 		if tag := strconv.Itoa(n); SlotGroup(true, tag) == group {
@@ -162,183 +133,185 @@ func SlotGroupTag(group int) string {
 	}
 }
 
-// heart sends the beats of an engine. All of it is guarded by Engine.mu.
-type heart struct {
+// heartbeatState is the state of an engine's beats. Guarded by Engine.mu.
+type heartbeatState struct {
 	Heartbeats
-	parts [SlotGroups]pulse
+	groups [SlotGroups]beatGroup
 }
 
-type pulse struct {
-	leases int
-	beat   instant // before the last confirmed beat was sent
-	since  instant // before the first of the unbroken row of beats to which that belongs was sent
-	began  instant // and when it was confirmed
-	next   instant // when a beat is due
-	flying bool
-	landed chan struct{} // closed when the beat under way was answered or given up; nil: it is not awaited
-	owed   bool          // a beat is sent also if nothing is held any more
-	failed bool          // the last beat failed, and that was logged
-	ends   instant       // no lease ends before this for want of beats
-	slept  time.Duration // how much of the time since the beat the machine may have slept
+// beatGroup is the state of the beats for the leases of one slot group.
+type beatGroup struct {
+	leases           int           // registered leases
+	lastSentAt       instant       // before the last confirmed beat was sent
+	rowSince         instant       // before the first beat of the unbroken row that ends with that beat was sent
+	rowConfirmedAt   instant       // when that first beat was confirmed
+	nextAt           instant       // when the next beat is due
+	inFlight         bool          // a beat is under way
+	answered         chan struct{} // closed when the beat under way was answered or given up; nil: no caller waits for it
+	dueWithoutLeases bool          // a beat is sent even if nothing is held any more
+	lastFailed       bool          // the last beat failed, and the failure was logged
+	noneEndsBefore   instant       // no lease ends before this for want of beats
+	sleptFor         time.Duration // the time since the beat for which the machine may have slept
 }
 
-// trusted returns until when l may be relied on as far as beats go. A row of beats that began when l's time was over
-// does not help l (TestHeartbeat_AfterAGap_BringsNothingBack).
-func (h *heart) trusted(l *Lease) instant {
-	if h.Trust == 0 || l.group == beatless {
+// trustedUntil returns the instant until which beats allow to rely on a lease. A row of beats that began when the
+// lease's time was over does not help the lease (TestHeartbeat_AfterAGap_BringsNothingBack).
+func (h *heartbeatState) trustedUntil(lease *Lease) instant {
+	if h.Trust == 0 || lease.group == noGroup {
 		return forever
 	}
-	p, trust := &h.parts[l.group], h.trust()
-	end := l.asked.Add(trust)
-	if !l.asked.Before(p.since) || p.began.Before(end) {
-		end = max(end, p.beat.Add(trust))
+	state, trust := &h.groups[lease.group], h.trustPeriod()
+	end := lease.possibleSince.Add(trust)
+	if !lease.possibleSince.Before(state.rowSince) || state.rowConfirmedAt.Before(end) {
+		end = max(end, state.lastSentAt.Add(trust))
 	}
 	return end
 }
 
-// until is trusted, less what the machine may have slept since the last beat.
-func (h *heart) until(l *Lease) instant {
-	if l.group == beatless {
+// safeUntil is trustedUntil, less the time for which the machine may have slept since the last beat.
+func (h *heartbeatState) safeUntil(lease *Lease) instant {
+	if lease.group == noGroup {
 		return forever
 	}
-	return h.trusted(l).Add(-h.parts[l.group].slept)
+	return h.trustedUntil(lease).Add(-h.groups[lease.group].sleptFor)
 }
 
-// trust is 0 if nothing depends on the beats: the margin of nothing is nothing.
-func (h *heart) trust() time.Duration { return h.Trust - Margin(h.Trust) }
+// trustPeriod returns how long a lease is trusted after a beat. It is 0 without Trust.
+func (h *heartbeatState) trustPeriod() time.Duration { return h.Trust - Margin(h.Trust) }
 
-// first is when a beat is to be sent, if none is due before, because something is held from now on.
-func (h *heart) first(p *pulse, now instant) instant {
+// firstBeatAt returns when a beat is due, if none is due before, because something is held from now on.
+func (h *heartbeatState) firstBeatAt(state *beatGroup, now instant) instant {
 	switch {
 	case h.Trust > 0:
-		return now.Add(h.Interval) // a hold that is short needs no beat
-	case p.next == 0: // there has been none
+		return now.Add(h.Interval) // a hold that is shorter needs no beat
+	case state.nextAt == 0: // no beat was sent yet
 		return now.Add(announceFrom)
 	}
 	return now
 }
 
-// confirmed notes that a beat sent at sent was confirmed at now.
-func (p *pulse) confirmed(sent, now instant, trust time.Duration) {
-	broken := trust > 0 && now.After(p.beat.Add(trust))
-	p.beat = max(p.beat, sent)
+// recordConfirmed records that a beat sent at sent was confirmed at now.
+func (p *beatGroup) recordConfirmed(sent, now instant, trust time.Duration) {
+	broken := trust > 0 && now.After(p.lastSentAt.Add(trust))
+	p.lastSentAt = max(p.lastSentAt, sent)
 	if broken {
-		p.since, p.began = sent, now
-		p.ends = 0 // to be found anew: leases may be over, and were not looked at yet
+		p.rowSince, p.rowConfirmedAt = sent, now
+		p.noneEndsBefore = 0 // found anew: leases may be over, and were not checked yet
 	} else {
-		p.ends = max(p.ends, p.beat.Add(trust)) // forever without trust
+		p.noneEndsBefore = max(p.noneEndsBefore, p.lastSentAt.Add(trust)) // forever without trust
 	}
 }
 
-// over reports whether l's own time has come, by its lease or for want of beats.
-func (e *Engine) over(l *Lease, now instant) bool {
-	return !now.Before(l.deadline) || e.heart != nil && !now.Before(e.heart.trusted(l))
+// isOver reports whether the lease is over, by its deadline or for want of beats.
+func (e *Engine) isOver(lease *Lease, now instant) bool {
+	return !now.Before(lease.deadline) || e.heartbeats != nil && !now.Before(e.heartbeats.trustedUntil(lease))
 }
 
-// wake has beats sent at once after a sleep, which the other processes have counted as time without a beat.
-func (h *heart) wake(now instant, slept time.Duration) {
-	for d := range h.parts {
-		if p := &h.parts[d]; p.leases > 0 {
-			p.slept += slept
-			p.next = now
+// wakeUp makes beats due at once after a sleep, because other processes have counted the sleep as time without a beat.
+func (h *heartbeatState) wakeUp(now instant, slept time.Duration) {
+	for group := range h.groups {
+		if state := &h.groups[group]; state.leases > 0 {
+			state.sleptFor += slept
+			state.nextAt = now
 		}
 	}
 }
 
-// stale reports whether a beat is due that shows that the process has heartbeats: no beat is under way, and the key of
-// the last beat may end before a lease of now.
-func (h *heart) stale(p *pulse, now instant) bool {
-	return h.Renewed > 0 && !p.flying && (p.beat.IsZero() || !now.Before(p.beat.Add(h.lasts()/2)))
+// isBeatDue reports whether other processes need a beat before they can take over from this one: no beat is under way,
+// and the key of the last beat may end before a lease that begins now.
+func (h *heartbeatState) isBeatDue(state *beatGroup, now instant) bool {
+	lastsLongEnough := !state.lastSentAt.IsZero() && now.Before(state.lastSentAt.Add(h.keyLifetime()/2))
+	return h.Renewed > 0 && !state.inFlight && !lastsLongEnough
 }
 
-// Announce sends a beat, unless there is one, because a lease of key that is to be renewed is about to be requested.
-// Where other processes know of no beat yet, landed is closed when that beat was answered or given up; otherwise it is
-// nil.
-func (e *Engine) Announce(key string) (landed <-chan struct{}) {
-	if e.heart == nil || e.heart.Renewed == 0 {
+// Announce sends a beat, if other processes need one, because a lease of key that will be renewed is about to be
+// requested. If no other process can know of a beat yet, answered is closed when that beat was answered or given up;
+// otherwise it is nil.
+func (e *Engine) Announce(key string) (answered <-chan struct{}) {
+	if e.heartbeats == nil || e.heartbeats.Renewed == 0 {
 		return nil
 	}
 	now, group := e.now(), SlotGroup(e.cluster, key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := &e.heart.parts[group]
-	if e.heart.stale(p, now) && !now.Before(p.next) && e.ctx.Err() == nil {
-		p.flying = true
+	state := &e.heartbeats.groups[group]
+	if e.heartbeats.isBeatDue(state, now) && !now.Before(state.nextAt) && e.ctx.Err() == nil {
+		state.inFlight = true
 		e.sendHeartbeat(group)
 	}
-	if !p.flying || !p.beat.IsZero() && now.Before(p.beat.Add(e.heart.lasts())) {
+	if !state.inFlight || !state.lastSentAt.IsZero() && now.Before(state.lastSentAt.Add(e.heartbeats.keyLifetime())) {
 		return nil
 	}
-	if p.landed == nil {
-		p.landed = make(chan struct{})
+	if state.answered == nil {
+		state.answered = make(chan struct{})
 	}
-	return p.landed
+	return state.answered
 }
 
-// count takes l in, and returns when the engine has to look next on its account.
-func (h *heart) count(l *Lease, now instant) instant {
-	if l.group == beatless {
+// addLease counts a lease, and returns when the engine has to check the beats next because of it.
+func (h *heartbeatState) addLease(lease *Lease, now instant) instant {
+	if lease.group == noGroup {
 		return forever
 	}
-	p := &h.parts[l.group]
-	if p.leases++; p.leases == 1 {
-		p.slept = 0
-		p.ends = h.trusted(l)
-		if p.next.Before(now) {
-			p.next = h.first(p, now)
+	state := &h.groups[lease.group]
+	if state.leases++; state.leases == 1 {
+		state.sleptFor = 0
+		state.noneEndsBefore = h.trustedUntil(lease)
+		if state.nextAt.Before(now) {
+			state.nextAt = h.firstBeatAt(state, now)
 		}
-		if h.stale(p, now) {
-			p.owed, p.next = true, now
+		if h.isBeatDue(state, now) {
+			state.dueWithoutLeases, state.nextAt = true, now
 		}
 	}
-	p.ends = min(p.ends, h.trusted(l))
-	return min(p.ends, p.next)
+	state.noneEndsBefore = min(state.noneEndsBefore, h.trustedUntil(lease))
+	return min(state.noneEndsBefore, state.nextAt)
 }
 
-// checkHeartbeats ends the leases that were without a beat for too long, and returns which beats are to be sent, and
-// when to look again. Called with mu held.
-func (e *Engine) checkHeartbeats(now instant) (ended []*Lease, beats []int, next instant) {
-	h := e.heart
+// checkHeartbeats ends the leases that were without a beat for too long. It returns them, the groups that are to send
+// beats, and when to check again. Called with mu held.
+func (e *Engine) checkHeartbeats(now instant) (ended []*Lease, beatGroups []int, next instant) {
+	heartbeats := e.heartbeats
 	next = now.Add(time.Hour)
-	for d := range h.parts {
-		p := &h.parts[d]
-		if p.leases == 0 && !p.owed {
+	for group := range heartbeats.groups {
+		state := &heartbeats.groups[group]
+		if state.leases == 0 && !state.dueWithoutLeases {
 			continue
 		}
-		if !now.Before(p.ends) {
-			ended = append(ended, e.endUntrusted(d, now)...)
+		if !now.Before(state.noneEndsBefore) {
+			ended = append(ended, e.endUntrusted(group, now)...)
 		}
-		if !p.flying && !now.Before(p.next) && (p.leases > 0 || p.owed) {
-			p.flying, p.owed = true, false
-			beats = append(beats, d)
+		if !state.inFlight && !now.Before(state.nextAt) && (state.leases > 0 || state.dueWithoutLeases) {
+			state.inFlight, state.dueWithoutLeases = true, false
+			beatGroups = append(beatGroups, group)
 		}
-		if p.leases > 0 {
-			next = min(next, p.ends)
-			if !p.flying {
-				next = min(next, p.next)
+		if state.leases > 0 {
+			next = min(next, state.noneEndsBefore)
+			if !state.inFlight {
+				next = min(next, state.nextAt)
 			}
 		}
 	}
-	return ended, beats, next
+	return ended, beatGroups, next
 }
 
 // endUntrusted removes and returns the leases of a group that were without a beat for too long. Called with mu held.
 func (e *Engine) endUntrusted(group int, now instant) (ended []*Lease) {
-	p := &e.heart.parts[group]
-	p.ends = now.Add(time.Hour)
-	for _, l := range e.due {
-		if int(l.group) != group {
+	state := &e.heartbeats.groups[group]
+	state.noneEndsBefore = now.Add(time.Hour)
+	for _, lease := range e.leases {
+		if int(lease.group) != group {
 			continue
 		}
-		if end := e.heart.trusted(l); now.Before(end) {
-			p.ends = min(p.ends, end)
+		if end := e.heartbeats.trustedUntil(lease); now.Before(end) {
+			state.noneEndsBefore = min(state.noneEndsBefore, end)
 		} else {
-			ended = append(ended, l)
+			ended = append(ended, lease)
 		}
 	}
-	for _, l := range ended { // not within the range over e.due, which this changes
-		if l.state == registered {
-			e.remove(l)
+	for _, lease := range ended { // not within the range over e.leases, which remove changes
+		if lease.state == registered {
+			e.remove(lease)
 		}
 	}
 	return ended
@@ -349,130 +322,131 @@ func (e *Engine) sendHeartbeat(group int) {
 	e.wg.Add(1)
 	go func() {
 		defer e.wg.Done()
-		h := e.heart
-		key := h.Key(group)
-		ctx, cancel := context.WithTimeout(e.ctx, h.Interval)
+		heartbeats := e.heartbeats
+		key := heartbeats.Key(group)
+		ctx, cancel := context.WithTimeout(e.ctx, heartbeats.Interval)
 		defer cancel()
 		sent := e.now()
 		call := script.Call{
-			Script: beatScript, Keys: []string{key}, Args: []string{script.Millis(h.lasts()), h.Value}, Patient: true,
+			Script: beatScript, Keys: []string{key},
+			Args: []string{script.Millis(heartbeats.keyLifetime()), heartbeats.Value}, Patient: true,
 			Late: func(res rueidis.RedisResult) {
 				if res.Error() == nil {
 					e.onLateHeartbeat(group, sent)
 				}
 			},
 		}
-		if h.Trust == 0 { // others look at the value alone
-			call = script.Call{Script: announcing, Keys: call.Keys, Patient: true,
-				Command: func(b rueidis.Builder) rueidis.Completed {
-					return b.Set().Key(key).Value(h.Value).Px(announceFor).Build()
+		if heartbeats.Trust == 0 { // other processes only read the value
+			call = script.Call{Script: setScript, Keys: call.Keys, Patient: true,
+				Command: func(builder rueidis.Builder) rueidis.Completed {
+					return builder.Set().Key(key).Value(heartbeats.Value).Px(announceFor).Build()
 				}}
 		}
 		_, err := e.runner.Attempt(ctx, call)
 		now := e.now()
 		e.mu.Lock()
-		p := &h.parts[group]
-		p.flying = false
-		if p.landed != nil {
-			close(p.landed)
-			p.landed = nil
+		state := &heartbeats.groups[group]
+		state.inFlight = false
+		if state.answered != nil {
+			close(state.answered)
+			state.answered = nil
 		}
-		warn := err != nil && p.leases > 0 && !p.failed && e.ctx.Err() == nil && h.Trust > 0
-		p.failed = err != nil && (p.failed || p.leases > 0)
+		warn := err != nil && state.leases > 0 && !state.lastFailed && e.ctx.Err() == nil && heartbeats.Trust > 0
+		state.lastFailed = err != nil && (state.lastFailed || state.leases > 0)
 		if err == nil {
-			p.confirmed(sent, now, h.trust())
-			p.next = sent.Add(h.Interval)
-			p.owed = false
-			if sent.Before(e.woke) {
-				p.next = now
+			state.recordConfirmed(sent, now, heartbeats.trustPeriod())
+			state.nextAt = sent.Add(heartbeats.Interval)
+			state.dueWithoutLeases = false
+			if sent.Before(e.wokeAt) {
+				state.nextAt = now
 			} else {
-				p.slept = 0
+				state.sleptFor = 0
 			}
-		} else if h.Trust == 0 {
-			p.next = now.Add(announceAgain)
+		} else if heartbeats.Trust == 0 {
+			state.nextAt = now.Add(announceAgain)
 		} else {
-			p.next = now.Add(min(max(h.Interval/10, time.Millisecond), 250*time.Millisecond))
+			state.nextAt = now.Add(min(max(heartbeats.Interval/10, time.Millisecond), 250*time.Millisecond))
 		}
-		e.wakeBy(min(p.next, max(p.ends, now)))
+		e.wakeBy(min(state.nextAt, max(state.noneEndsBefore, now)))
 		e.mu.Unlock()
 		if warn {
-			e.log.Warn("redlatch: a heartbeat was not confirmed; what is held is lost unless one is in time", "trust", h.Trust,
-				"error", err)
+			e.log.Warn("redlatch: a heartbeat was not confirmed; what is held is lost unless one is in time",
+				"trust", heartbeats.Trust, "error", err)
 		}
 	}()
 }
 
-// onLateHeartbeat takes in a beat that was confirmed after it had been given up. The beat counts from its own send, so
-// a beat older than the last confirmed one changes nothing (TestHeartbeat_SlowServer_EndsNoHold).
+// onLateHeartbeat records a beat that was confirmed after it had been given up. The beat counts from its own send, so a
+// beat that is older than the last confirmed beat changes nothing (TestHeartbeat_SlowServer_EndsNoHold).
 func (e *Engine) onLateHeartbeat(group int, sent instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p := &e.heart.parts[group]; sent.After(p.beat) && !sent.Before(e.woke) {
+	if state := &e.heartbeats.groups[group]; sent.After(state.lastSentAt) && !sent.Before(e.wokeAt) {
 		now := e.now()
-		p.confirmed(sent, now, e.heart.trust())
-		e.wakeBy(max(p.ends, now))
+		state.recordConfirmed(sent, now, e.heartbeats.trustPeriod())
+		e.wakeBy(max(state.noneEndsBefore, now))
 	}
 }
 
-// notifyExpired tells the holders of leases that were without a beat for too long.
+// notifyExpired calls Ended of leases that were without a beat for too long.
 func (e *Engine) notifyExpired(ended []*Lease) {
-	for _, l := range ended {
-		e.log.Warn("redlatch: hold ended: no heartbeat was confirmed in time", "name", l.Name, "owner", l.Called())
-		l.Ended(errs.ErrLost)
+	for _, lease := range ended {
+		e.log.Warn("redlatch: hold ended: no heartbeat was confirmed in time", "name", lease.Name, "owner", lease.Called())
+		lease.Ended(errs.ErrLost)
 	}
 }
 
-// Beat is what other processes see of a process.
+// Beat is the last beat of a process, as another process reads it.
 type Beat struct {
 	expiry int64 // server ms; 0: the key does not exist
 	Value  string
 }
 
-// Same reports whether there was no beat between seeing b and seeing a. On servers that do not stop their clock during
-// a script the expiry is 1 ms off now and then.
-func (a Beat) Same(b Beat) bool {
-	return a.expiry == 0 || b.expiry != 0 && max(a.expiry-b.expiry, b.expiry-a.expiry) <= 2
+// Same reports whether no beat came between the reads of b and a. On servers that do not stop their clock during a
+// script the expiry is 1 ms off now and then.
+func (a Beat) Same(beat Beat) bool {
+	return a.expiry == 0 || beat.expiry != 0 && max(a.expiry-beat.expiry, beat.expiry-a.expiry) <= 2
 }
 
 // Look returns the last beat of a key.
-func Look(ctx context.Context, r *script.Runner, key string) (Beat, error) {
-	m, err := r.Attempt(ctx, script.Call{Script: lookScript, Keys: []string{key}})
+func Look(ctx context.Context, runner *script.Runner, key string) (Beat, error) {
+	message, err := runner.Attempt(ctx, script.Call{Script: lookScript, Keys: []string{key}})
 	if err != nil {
 		return Beat{}, err
 	}
-	v, err := m.ToArray()
-	if err != nil || len(v) != 2 {
-		return Beat{}, script.Unexpected("heartbeat", fmt.Sprintf("of %d values", len(v)), err)
+	values, err := message.ToArray()
+	if err != nil || len(values) != 2 {
+		return Beat{}, script.Unexpected("heartbeat", fmt.Sprintf("of %d values", len(values)), err)
 	}
-	var b Beat
-	b.expiry, _ = v[0].AsInt64()
-	b.Value, _ = v[1].ToString()
-	return b, nil
+	var beat Beat
+	beat.expiry, _ = values[0].AsInt64()
+	beat.Value, _ = values[1].ToString()
+	return beat, nil
 }
 
-// mostAsked is how many processes Processes asks about.
-const mostAsked = 100
+// maxProcesses is the maximum number of keys that Processes reads.
+const maxProcesses = 100
 
-// Processes returns the values of the last beats of these keys, which describe the processes for people. Beats that
-// cannot be read are left out, and so are keys after the first hundred.
-func Processes(ctx context.Context, r *script.Runner, keys []string) map[string]string {
+// Processes returns the values of the last beats of these keys, which describe the processes for people. The value is
+// "" for a beat that cannot be read. Keys after the first hundred are left out.
+func Processes(ctx context.Context, runner *script.Runner, keys []string) map[string]string {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
-	keys = keys[:min(len(keys), mostAsked)]
-	who := make([]string, len(keys))
-	var each errgroup.Group
-	each.SetLimit(16)
+	keys = keys[:min(len(keys), maxProcesses)]
+	values := make([]string, len(keys))
+	var looks errgroup.Group
+	looks.SetLimit(16)
 	for i, key := range keys {
-		each.Go(func() error {
-			b, _ := Look(ctx, r, key) // without the right to look it is not known
-			who[i] = b.Value
+		looks.Go(func() error {
+			beat, _ := Look(ctx, runner, key) // without the right to look the value stays ""
+			values[i] = beat.Value
 			return nil
 		})
 	}
-	_ = each.Wait() // always nil
+	_ = looks.Wait() // always nil
 	found := make(map[string]string, len(keys))
 	for i, key := range keys {
-		found[key] = who[i]
+		found[key] = values[i]
 	}
 	return found
 }

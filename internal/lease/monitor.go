@@ -10,12 +10,12 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Monitor takes over from processes that are gone whatever the callers of this process wait for: see [Heartbeats] for
+// Monitor takes over from dead processes, whatever the callers of this process wait for. [Heartbeats] has the reason
 // why that is safe.
 //
-// While anything is watched the monitor looks every half interval at what is held, and at the heartbeats of its
-// holders. It takes over a hold that it has seen for as long as the holder's process is trusted, by its own clock, with
-// the key unchanged or missing all the time. Owners are never used again, so that hits no other hold.
+// While anything is watched the monitor reads the holds every half interval, and the heartbeats of their holders. It
+// takes over a hold that it has seen for as long as the holder's process is trusted, by its own clock, with the key
+// unchanged or missing all the time. Owners are never used again, so no other hold is affected.
 //
 //	holder                                monitor of a waiter
 //	heartbeat sent  <- trusted from here
@@ -27,97 +27,99 @@ import (
 // The monitor watches for a change of the key, not for its expiry. By expiry, a server's clock that steps forward, an
 // eviction or a DEL would take everything from living holders.
 type Monitor struct {
-	interval   time.Duration // of looks
-	timeout    time.Duration // of one round
+	interval   time.Duration // between two looks
+	timeout    time.Duration // of lookOnce
 	runner     *script.Runner
 	background func(fn func(ctx context.Context)) bool
 
 	mu      sync.Mutex
-	watched map[any]*watch
+	watches map[any]*watchState
 	running bool
 
-	beats map[string]*beatSeen // the goroutine's own; by key
+	beats map[string]*beatSeen // by key; used by run alone
 }
 
-// Watched is something that is waited for. Its methods are called by one goroutine at a time.
+// Watched is an object with waiters. Its methods are called by one goroutine at a time.
 type Watched interface {
-	// Holds returns what processes with heartbeats hold of it, this one left out.
+	// Holds returns the holds of processes with heartbeats, except this process.
 	Holds(ctx context.Context) ([]Hold, error)
-	// TakeOver takes holds from processes that are gone, and gives them to the waiters.
-	TakeOver(ctx context.Context, gone []Hold)
+	// TakeOver takes holds from dead processes, and serves the waiters.
+	TakeOver(ctx context.Context, deadHolds []Hold)
 }
 
-// Hold is what one owner holds.
+// Hold is the hold of one owner.
 type Hold struct {
 	Owner string        // never used again
-	Beat  string        // the key of its process's heartbeats
-	Trust time.Duration // for how long that is trusted after one
-	// Proven: the hold is taken over only if a heartbeat was seen, because the owner alone does not show that its process
-	// has any.
+	Beat  string        // the key of the heartbeats of its process
+	Trust time.Duration // how long the process is trusted after a heartbeat
+	// Proven is set if the hold may be taken over only after a heartbeat was seen, because the owner alone does not show
+	// that its process has heartbeats.
 	Proven bool
 }
 
-// watch is one thing that is waited for.
-type watch struct {
-	of      Watched
-	waiters int
-	left    time.Time             // when the last of them left
-	holds   map[string]*heldSince // by owner; the goroutine's own
+// watchState is the state of one watched object.
+type watchState struct {
+	target     Watched
+	waiters    int
+	lastLeftAt time.Time             // when the last waiter left
+	holds      map[string]*heldSince // by owner; used by run alone
 }
 
+// heldSince is a hold with the time of its first look.
 type heldSince struct {
 	Hold
-	first time.Time // when it was first seen
+	firstSeenAt time.Time
 }
 
+// beatSeen is the state of one process's heartbeats.
 type beatSeen struct {
 	Beat
-	since  time.Time // when it was first seen so
-	asked  time.Time // when the last look was sent that was answered
-	found  bool      // some look found one
-	wanted bool      // in this round
+	unchangedSince time.Time // when Beat was first seen
+	lookSentAt     time.Time // when the last look with a reply was sent
+	found          bool      // some look has found a beat
+	needed         bool      // by a hold in this lookOnce
 }
 
-// lookers is how many looks are under way at a time.
-const lookers = 16
+// maxParallelLooks is the maximum number of looks under way.
+const maxParallelLooks = 16
 
 // NewMonitor makes the monitor of a client with that interval of heartbeats. background runs a goroutine until the
 // client is closed, and reports whether it does.
-func NewMonitor(r *script.Runner, interval, callTimeout time.Duration,
+func NewMonitor(runner *script.Runner, interval, callTimeout time.Duration,
 	background func(fn func(ctx context.Context)) bool) *Monitor {
-	return &Monitor{interval: interval / 2, // so that a process is followed after three heartbeats on average
-		timeout: max(interval, callTimeout), runner: r, background: background, watched: map[any]*watch{},
+	return &Monitor{interval: interval / 2, // so that on average a process is followed after three heartbeats
+		timeout: max(interval, callTimeout), runner: runner, background: background, watches: map[any]*watchState{},
 		beats: map[string]*beatSeen{}}
 }
 
-// Watch has w watched until Unwatch, under a key that is the same for all waiters of the same thing. After the last
-// Unwatch it is watched for a trust longer. Otherwise, where each caller waits for less than that, and others come, no
-// caller would see a hold for long enough (TestLiveness_ImpatientCallers_FollowACrashedHolder).
-func (m *Monitor) Watch(key any, w Watched) {
+// Watch watches target until Unwatch. key is equal for all waiters of the same object. After the last Unwatch the
+// object is watched for a trust longer. Otherwise callers that each wait for less than a trust, one after the other,
+// would never see a hold for long enough (TestLiveness_ImpatientCallers_FollowACrashedHolder).
+func (m *Monitor) Watch(key any, target Watched) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	x := m.watched[key]
-	if x == nil {
-		x = &watch{of: w, holds: map[string]*heldSince{}}
-		m.watched[key] = x
+	state := m.watches[key]
+	if state == nil {
+		state = &watchState{target: target, holds: map[string]*heldSince{}}
+		m.watches[key] = state
 	}
-	x.waiters++
+	state.waiters++
 	if !m.running {
 		m.running = m.background(m.run)
 	}
 }
 
-// Unwatch takes back one Watch.
+// Unwatch ends one Watch.
 func (m *Monitor) Unwatch(key any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	x := m.watched[key]
-	x.waiters--
-	x.left = time.Now()
+	state := m.watches[key]
+	state.waiters--
+	state.lastLeftAt = time.Now()
 }
 
-// lingers is for how many looks something is watched after its last waiter has left.
-const lingers = 6
+// lingerLooks is the number of looks for which an object is watched after its last waiter has left.
+const lingerLooks = 6
 
 func (m *Monitor) run(ctx context.Context) {
 	tick := time.NewTicker(m.interval)
@@ -129,13 +131,13 @@ func (m *Monitor) run(ctx context.Context) {
 		case <-tick.C:
 		}
 		m.mu.Lock()
-		watches := make([]*watch, 0, len(m.watched))
-		for key, x := range m.watched {
-			if x.waiters == 0 && time.Since(x.left) > lingers*m.interval {
-				delete(m.watched, key)
+		watches := make([]*watchState, 0, len(m.watches))
+		for key, state := range m.watches {
+			if state.waiters == 0 && time.Since(state.lastLeftAt) > lingerLooks*m.interval {
+				delete(m.watches, key)
 				continue
 			}
-			watches = append(watches, x)
+			watches = append(watches, state)
 		}
 		if len(watches) == 0 {
 			m.running = false
@@ -144,95 +146,94 @@ func (m *Monitor) run(ctx context.Context) {
 			return
 		}
 		m.mu.Unlock()
-		m.round(ctx, watches)
+		m.lookOnce(ctx, watches)
 	}
 }
 
-// round looks at everything that is watched, then at the heartbeats of the holders, and takes over the holds of
-// processes that are gone.
-func (m *Monitor) round(ctx context.Context, watches []*watch) {
+// lookOnce reads the holds of all watched objects, then the heartbeats of the holders, and takes over the holds of dead
+// processes.
+func (m *Monitor) lookOnce(ctx context.Context, watches []*watchState) {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
-	var each errgroup.Group
-	each.SetLimit(lookers)
-	for _, x := range watches {
-		each.Go(func() error {
-			// Where the server could not be asked, what was seen stays: a hold that is still there later was there all the time.
-			if holds, err := x.of.Holds(ctx); err == nil {
-				x.recordHolds(holds)
+	var looks errgroup.Group
+	looks.SetLimit(maxParallelLooks)
+	for _, state := range watches {
+		looks.Go(func() error {
+			// After a failed look the earlier results stay: a hold that is still there later was there all the time.
+			if holds, err := state.target.Holds(ctx); err == nil {
+				state.recordHolds(holds)
 			}
 			return nil
 		})
 	}
-	_ = each.Wait() // always nil
-	for _, x := range watches {
-		for _, h := range x.holds {
-			if m.beats[h.Beat] == nil {
-				m.beats[h.Beat] = &beatSeen{}
+	_ = looks.Wait() // always nil
+	for _, state := range watches {
+		for _, hold := range state.holds {
+			if m.beats[hold.Beat] == nil {
+				m.beats[hold.Beat] = &beatSeen{}
 			}
-			m.beats[h.Beat].wanted = true
+			m.beats[hold.Beat].needed = true
 		}
 	}
-	for key, b := range m.beats {
-		if !b.wanted {
+	for key, beat := range m.beats {
+		if !beat.needed {
 			delete(m.beats, key)
 			continue
 		}
-		b.wanted = false
-		each.Go(func() error {
+		beat.needed = false
+		looks.Go(func() error {
 			sent := time.Now()
 			if seen, err := Look(ctx, m.runner, key); err == nil {
-				b.recordLook(seen, sent)
+				beat.recordLook(seen, sent)
 			}
 			return nil
 		})
 	}
-	_ = each.Wait() // always nil
-	for _, x := range watches {
-		if expired := m.expired(x); len(expired) > 0 {
-			x.of.TakeOver(ctx, expired)
+	_ = looks.Wait() // always nil
+	for _, state := range watches {
+		if expired := m.expired(state); len(expired) > 0 {
+			state.target.TakeOver(ctx, expired)
 		}
 	}
 }
 
-// recordHolds records what is held, and keeps since when.
-func (x *watch) recordHolds(holds []Hold) {
+// recordHolds records the current holds, and keeps their firstSeenAt.
+func (x *watchState) recordHolds(holds []Hold) {
 	now, there := time.Now(), make(map[string]*heldSince, len(holds))
-	for _, h := range holds {
+	for _, hold := range holds {
 		first := now
-		if before := x.holds[h.Owner]; before != nil {
-			first = before.first
+		if before := x.holds[hold.Owner]; before != nil {
+			first = before.firstSeenAt
 		}
-		there[h.Owner] = &heldSince{h, first}
+		there[hold.Owner] = &heldSince{hold, first}
 	}
 	x.holds = there
 }
 
 // recordLook records the reply to a look that was sent at sent.
 func (b *beatSeen) recordLook(seen Beat, sent time.Time) {
-	if b.asked.IsZero() || !seen.Same(b.Beat) {
-		b.since = time.Now()
+	if b.lookSentAt.IsZero() || !seen.Same(b.Beat) {
+		b.unchangedSince = time.Now()
 	}
 	if seen != (Beat{}) {
 		b.Beat, b.found = seen, true
 	}
-	b.asked = sent
+	b.lookSentAt = sent
 }
 
-// expired returns the holds whose process has not been heard of for too long, counted from when the hold was first
-// seen.
-func (m *Monitor) expired(x *watch) (holds []Hold) {
-	for _, h := range x.holds {
-		b := m.beats[h.Beat]
-		if b == nil || b.asked.IsZero() || h.Proven && !b.found {
+// expired returns the holds whose process sent no heartbeat for too long, counted from the first look at the hold.
+func (m *Monitor) expired(state *watchState) (holds []Hold) {
+	for _, hold := range state.holds {
+		beat := m.beats[hold.Beat]
+		if beat == nil || beat.lookSentAt.IsZero() || hold.Proven && !beat.found {
 			continue
 		}
-		since := b.since
-		if h.first.After(since) {
-			since = h.first
+		since := beat.unchangedSince
+		if hold.firstSeenAt.After(since) {
+			since = hold.firstSeenAt
 		}
-		if b.asked.Sub(since) >= h.Trust {
-			holds = append(holds, h.Hold)
+		if beat.lookSentAt.Sub(since) >= hold.Trust {
+			holds = append(holds, hold.Hold)
 		}
 	}
 	return holds

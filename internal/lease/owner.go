@@ -11,9 +11,9 @@ import (
 )
 
 // NewConnectionID makes the first half of every owner of a client: a UUID of version 8 (RFC 9562), as text and in
-// binary. Redisson's are of version 4, so a script can tell which holders are of this library. 12 bits say for how long
-// the client is trusted without a heartbeat (see Heartbeats; 0: without heartbeats). One bit, grouped, says whether
-// its heartbeats are apart for each slot group (see BeatKey). The other 109 are random.
+// binary. Redisson's are of version 4, so a script can distinguish holders of this library. 12 bits are the time for
+// which the client is trusted without a heartbeat (see Heartbeats; 0: without heartbeats). One bit, grouped, says
+// whether each slot group has heartbeats of its own (see BeatKey). The other 109 are random.
 func NewConnectionID(trust time.Duration, grouped bool) (text string, id [16]byte) {
 	rand.Read(id[:]) // never fails
 	if id[5] &^= 1; grouped {
@@ -27,7 +27,7 @@ func NewConnectionID(trust time.Duration, grouped bool) (text string, id [16]byt
 
 const (
 	trustUnit = 10 * time.Millisecond
-	// MaxTrust is the longest trust that a connection id can say.
+	// MaxTrust is the longest trust in a connection id.
 	MaxTrust = 0xfff * trustUnit
 )
 
@@ -49,7 +49,7 @@ func ClientIn(owner string) string {
 	return owner[:ClientLength]
 }
 
-// ClientLength is how much of a connection id tells clients apart.
+// ClientLength is the length of the beginning of a connection id that identifies a client.
 const ClientLength = 18
 
 // TrustIn returns for how long an owner is trusted without a heartbeat, as its connection id says: 0 without
@@ -62,7 +62,7 @@ func TrustIn(owner string) time.Duration {
 	return time.Duration(units) * trustUnit
 }
 
-// grouped reports what a connection id, or its beginning, says of its heartbeats.
+// grouped reports the bit grouped of a connection id, or of its beginning.
 func grouped(id string) bool { return len(id) > 12 && strings.IndexByte("13579bdf", id[12]) >= 0 }
 
 // TrustInBytes is TrustIn of an id that begins with the bytes of a connection id, eight of them at least.

@@ -9,279 +9,284 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Add registers l, which was granted by a request sent at sent, or by an earlier one, not before asked, whose answer
-// was not seen. maxHold 0: there is no limit. It reports false, and registers nothing, if l is over already. It is
+// Add registers a lease. It was granted by a request sent at sent, or by an earlier request without a reply, sent not
+// before asked. maxHold 0: no limit. Add reports false, and registers nothing, if the lease is over already. It is
 // called before the acquisition returns, so that no hold is ever without its watchdog.
-func (e *Engine) Add(l *Lease, asked, sent time.Time, length time.Duration, auto bool, maxHold time.Duration) bool {
-	l.start, l.asked = e.at(sent), e.at(asked)
-	return e.add(l, sent, length, length, auto, maxHold)
+func (e *Engine) Add(lease *Lease, asked, sent time.Time, length time.Duration, auto bool, maxHold time.Duration) bool {
+	lease.start, lease.possibleSince = e.at(sent), e.at(asked)
+	return e.add(lease, sent, length, length, auto, maxHold)
 }
 
-// raiseSoon is the time between the raises of leases with Soon: each is raised in the second from its grant on, so that
-// what was handed over at about the same time is raised in one call. A hold that lasts for less than raiseSoon costs no
-// call, one that lasts for twice as long a part in one.
-const raiseSoon = 5 * time.Millisecond
+// raiseInterval is the time between the raises of leases with Soon. Each is raised between one and two intervals after
+// its grant, so that leases of about the same time are raised in one call. A hold that is shorter than an interval
+// costs no call; of holds that last for twice as long, some do.
+const raiseInterval = 5 * time.Millisecond
 
-// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written on
-// the server. After a third of that, or at once with Soon, it is renewed once, to its full length, also if it is not
+// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with the length written on
+// the server. After a third of written, or at once with Soon, it is renewed once, to its full length, also if it is not
 // auto.
-func (e *Engine) AddHanded(l *Lease, sent time.Time, written, length time.Duration, auto bool,
+func (e *Engine) AddHanded(lease *Lease, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
-	return e.AddShort(l, sent, sent, written, length, auto, maxHold)
+	return e.AddShort(lease, sent, sent, written, length, auto, maxHold)
 }
 
 // AddShort is AddHanded for a lease that may have been granted by an earlier request, not before asked.
-func (e *Engine) AddShort(l *Lease, asked, sent time.Time, written, length time.Duration, auto bool,
+func (e *Engine) AddShort(lease *Lease, asked, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
 	// The deadline counts from sent, which may be long ago; everything else counts from now.
-	l.start, l.asked = e.now(), e.at(asked)
+	lease.start, lease.possibleSince = e.now(), e.at(asked)
 	if written < length {
-		l.short, l.renewAt = written, e.at(sent).Add(written/3)
-		if l.Soon {
-			l.renewAt = min(l.renewAt, raiseAt(l.start))
+		lease.shortLength, lease.renewAt = written, e.at(sent).Add(written/3)
+		if lease.Soon {
+			lease.renewAt = min(lease.renewAt, raiseAt(lease.start))
 		}
 	}
-	return e.add(l, sent, written, length, auto, maxHold)
+	return e.add(lease, sent, written, length, auto, maxHold)
 }
 
-func (e *Engine) add(l *Lease, sent time.Time, written, length time.Duration, auto bool, maxHold time.Duration) bool {
+func (e *Engine) add(lease *Lease, sent time.Time, written, length time.Duration, auto bool,
+	maxHold time.Duration) bool {
 	now := e.now()
-	l.length = length
-	if e.heart != nil {
-		l.group = beatless
-		if e.heart.carries(length, auto) {
-			l.group = uint8(SlotGroup(e.cluster, l.Key))
+	lease.length = length
+	if e.heartbeats != nil {
+		lease.group = noGroup
+		if e.heartbeats.appliesTo(length, auto) {
+			lease.group = uint8(SlotGroup(e.cluster, lease.Key))
 		}
 	}
 	if maxHold > 0 {
-		l.maxAt = l.start.Add(maxHold)
+		lease.maxAt = lease.start.Add(maxHold)
 	}
 	if auto {
-		l.auto = 1
+		lease.autoHandles = 1
 	}
-	if l.short == 0 {
-		l.plan(now)
+	if lease.shortLength == 0 {
+		lease.planRenewal(now)
 	}
-	if e.tracks() && !l.Untracked {
-		l.checkAt = l.start.Add(trackAfter)
+	if e.tracks() && !lease.Untracked {
+		lease.checkAt = lease.start.Add(trackAfter)
 	}
-	at := e.entry(l.Key)
+	at := e.entry(lease.Key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.start()
-	e.trust(l, sent, written)
-	if e.over(l, now) {
+	e.extendTrust(lease, sent, written)
+	if e.isOver(lease, now) {
 		return false
 	}
-	l.state = registered
-	l.schedule()
-	l.sibling = e.entries[at]
-	e.entries[at] = l
-	heap.Push(&e.due, l)
-	next := l.next
-	if e.heart != nil {
-		next = min(next, e.heart.count(l, now))
+	lease.state = registered
+	lease.schedule()
+	lease.sibling = e.entries[at]
+	e.entries[at] = lease
+	heap.Push(&e.leases, lease)
+	next := lease.nextEvent
+	if e.heartbeats != nil {
+		next = min(next, e.heartbeats.addLease(lease, now))
 	}
 	e.wakeBy(next)
 	return true
 }
 
-// soonest is the shortest lease that is raised after a turn has begun: a shorter one leaves too little time for that.
-const soonest = time.Second
+// minRaisedLease is the shortest lease that is raised after a turn has begun, because a shorter lease leaves too little
+// time for the raise.
+const minRaisedLease = time.Second
 
-// Retake has another caller have l from now on, as if it was granted just now for length: ctx is that caller's, and
-// auto and maxHold are as of Add. It reports false, and changes nothing, if that cannot be said of l without a call:
+// Retake makes the lease another caller's, as if it was granted just now for length. ctx is the context of that caller,
+// and auto and maxHold are as in Add. It reports false, and changes nothing, if that would need a call first:
 //
-//   - l is over, or less than a quarter of the lease is trusted;
-//   - the server may have l for longer than the caller was promised, because of a renewal under way or one that was not
-//     answered, or because the last caller's lease is longer. If the process died, others would wait for that.
-//   - the caller's lease is not renewed, and is too short to be raised in time;
-//   - heartbeats have a say in one of the two leases only.
+//   - The lease is over, or less than a quarter of it is trusted.
+//   - The server may have the lease for longer than length, because of a renewal under way or without a reply, or
+//     because the last caller's lease is longer. If the process died, others would wait for that.
+//   - The caller's lease is not renewed, and is too short to be raised in time.
+//   - Only one of the two leases depends on heartbeats.
 //
-// A caller like the last one, whose lease is renewed, has l as it is. Otherwise the lease is raised to the new length
-// if it is shorter: soon (see raiseSoon) for a caller whose lease is not renewed, so that most holds end before that.
+// If both callers' leases are renewed and equally long, nothing else changes. Otherwise the lease is raised to the new
+// length if it is shorter: soon (see raiseInterval) for a lease that is not renewed, so that most holds end before
+// that.
 //
-//	turn 1, 60 s     turn 2, 5 s: did Retake not look       server
+//	turn 1, 60 s     turn 2, 5 s, without these checks      server
 //	renews  ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ raised to 60 s
-//	                 the process dies                       held for 60 s, and 5 s were promised
-func (e *Engine) Retake(ctx context.Context, l *Lease, length time.Duration, auto bool, maxHold time.Duration) bool {
+//	                 the process dies                       held for 60 s instead of 5 s
+func (e *Engine) Retake(ctx context.Context, lease *Lease, length time.Duration, auto bool,
+	maxHold time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
-	left := e.safe(l).Sub(now)
-	if l.state != registered || left < l.term()/4 {
+	left := e.safeUntil(lease).Sub(now)
+	if lease.state != registered || left < lease.serverLength()/4 {
 		return false
 	}
-	if like := auto && l.auto > 0 && l.length == length; !like {
-		if !e.canRetake(l, now, left, length, auto) {
+	if sameTerms := auto && lease.autoHandles > 0 && lease.length == length; !sameTerms {
+		if !e.canRetake(lease, now, left, length, auto) {
 			return false
 		}
-		e.retake(l, now, length, auto)
+		e.retakeAs(lease, now, length, auto)
 	}
-	l.Ctx = ctx
+	lease.Ctx = ctx
 	if maxHold > 0 {
-		l.maxAt = now.Add(maxHold)
+		lease.maxAt = now.Add(maxHold)
 	}
-	l.schedule()
-	heap.Fix(&e.due, int(l.index))
-	e.wakeBy(l.next)
+	lease.schedule()
+	heap.Fix(&e.leases, int(lease.index))
+	e.wakeBy(lease.nextEvent)
 	return true
 }
 
-// canRetake is called with mu held.
-func (e *Engine) canRetake(l *Lease, now instant, left, length time.Duration, auto bool) bool {
+// canRetake reports whether a caller with other terms may retake the lease. Called with mu held.
+func (e *Engine) canRetake(lease *Lease, now instant, left, length time.Duration, auto bool) bool {
 	switch {
-	case l.inFlight, l.latest().After(now.Add(length)), l.unanswered && l.Longest > length:
+	case lease.inFlight, lease.serverUntil().After(now.Add(length)), lease.raiseUnanswered && lease.Longest > length:
 		return false
-	case !auto && (length < soonest || left < l.term()/2):
+	case !auto && (length < minRaisedLease || left < lease.serverLength()/2):
 		return false
 	}
-	return e.heart == nil || e.heart.carries(length, auto) == (l.group != beatless)
+	return e.heartbeats == nil || e.heartbeats.appliesTo(length, auto) == (lease.group != noGroup)
 }
 
-// retake is called with mu held.
-func (e *Engine) retake(l *Lease, now instant, length time.Duration, auto bool) {
-	l.short = l.term() // also if it is as long: it began earlier
-	l.start, l.length, l.auto, l.Soon, l.retrying = now, length, 0, !auto, false
-	l.Longest = max(l.Longest, length)
+// retakeAs changes the lease to the terms of another caller. Called with mu held.
+func (e *Engine) retakeAs(lease *Lease, now instant, length time.Duration, auto bool) {
+	lease.shortLength = lease.serverLength() // also if it is as long: it began earlier
+	lease.start, lease.length, lease.autoHandles, lease.Soon, lease.retrying = now, length, 0, !auto, false
+	lease.Longest = max(lease.Longest, length)
 	if auto {
-		l.auto = 1
-		l.renewAt = max(now, l.deadline.Add(-2*l.short/3))
+		lease.autoHandles = 1
+		lease.renewAt = max(now, lease.deadline.Add(-2*lease.shortLength/3))
 	} else {
-		l.renewAt = raiseAt(now)
+		lease.renewAt = raiseAt(now)
 	}
 }
 
-// raiseAt is when a lease with Soon that begins at now is raised.
-func raiseAt(now instant) instant { return (now/instant(raiseSoon) + 2) * instant(raiseSoon) }
+// raiseAt returns when a lease with Soon that begins at now is raised.
+func raiseAt(now instant) instant { return (now/instant(raiseInterval) + 2) * instant(raiseInterval) }
 
-// Auto adds a handle that wants l renewed, with at least the given length. It reports false if l is over.
-func (e *Engine) Auto(l *Lease, length time.Duration) bool {
+// Auto adds a handle that needs renewals, of at least the given length. It reports false if the lease is over.
+func (e *Engine) Auto(lease *Lease, length time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if l.state != registered {
+	if lease.state != registered {
 		return false
 	}
-	// While the renewal after a hand-over is due, only l.length says to what the lease is raised, and renewAt when: a
-	// re-entry neither puts it off nor changes the length, unless its own lease is longer
+	// While the renewal after a hand-over is due, length is the length to which the lease is raised, and renewAt the time
+	// of the raise. A re-entry neither delays the raise nor changes the length, unless its own lease is longer
 	// (TestReentry_BeforeTheRaise_KeepsTheHoldsLease).
-	if length > l.length || l.auto == 0 && l.short == 0 {
-		l.length = length
+	if length > lease.length || lease.autoHandles == 0 && lease.shortLength == 0 {
+		lease.length = length
 	}
-	l.auto++
-	if l.short == 0 {
-		l.renewAt = 0
-		l.plan(e.now())
+	lease.autoHandles++
+	if lease.shortLength == 0 {
+		lease.renewAt = 0
+		lease.planRenewal(e.now())
 	}
-	l.schedule()
-	heap.Fix(&e.due, int(l.index))
-	e.wakeBy(l.next)
+	lease.schedule()
+	heap.Fix(&e.leases, int(lease.index))
+	e.wakeBy(lease.nextEvent)
 	return true
 }
 
-// Manual takes back one Auto, or the one that Add was given: after the last, l's lease runs out.
-func (e *Engine) Manual(l *Lease) {
+// Manual undoes one Auto, or the auto of Add. After the last the lease runs out.
+func (e *Engine) Manual(lease *Lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if l.state == registered {
-		l.auto--
-		l.schedule()
-		heap.Fix(&e.due, int(l.index))
+	if lease.state == registered {
+		lease.autoHandles--
+		lease.schedule()
+		heap.Fix(&e.leases, int(lease.index))
 	}
 }
 
-// Remove takes l out, before its release is sent. It returns why l is over, as Over does; nil: l was held until now.
-func (e *Engine) Remove(l *Lease) (why error) {
+// Remove removes the lease before its release is sent. It returns the reason if the lease is over, as Over does; nil:
+// it was held until now.
+func (e *Engine) Remove(lease *Lease) (reason error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if why = e.why(l); l.state == registered {
-		e.remove(l)
+	if reason = e.endReason(lease); lease.state == registered {
+		e.remove(lease)
 	}
-	return why
+	return reason
 }
 
-// Over returns why l is over, and nil while it is registered and may be relied on. errs.ErrMaxHold: the lease on the
-// server may last, so that a release can still be confirmed. errs.ErrLost: l may be another's, or was removed
-// before.
+// Over returns the reason if the lease is over, and nil while it is registered and may be relied on. With
+// errs.ErrMaxHold the lease on the server may last, so that a release can still be confirmed. With errs.ErrLost the
+// lease may be another owner's, or was removed before.
 //
 // The handle may not know of it yet:
 //
-//	watchdog: takes l out, because MaxHold is over
-//	                                                  release: asks here, and goes on as for a hold that MaxHold ended
+//	watchdog: removes the lease, because MaxHold is over
+//	                                                  release: calls Over, and goes on as after MaxHold
 //	watchdog: calls Ended
 //
 // (TestRelease_BetweenMaxHoldAndItsNews_IsNoLoss in internal/session)
-func (e *Engine) Over(l *Lease) (why error) {
+func (e *Engine) Over(lease *Lease) (reason error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.why(l)
+	return e.endReason(lease)
 }
 
-// why is Over, called with mu held.
-func (e *Engine) why(l *Lease) error {
+// endReason is Over, called with mu held.
+func (e *Engine) endReason(lease *Lease) error {
 	now := e.now()
 	switch {
-	case l.state == exceeded:
+	case lease.state == endedByMaxHold:
 		return errs.ErrMaxHold
-	case l.state != registered, e.over(l, now):
+	case lease.state != registered, e.isOver(lease, now):
 		return errs.ErrLost
-	case !l.maxAt.IsZero() && !now.Before(l.maxAt):
+	case !lease.maxAt.IsZero() && !now.Before(lease.maxAt):
 		return errs.ErrMaxHold
 	}
 	return nil
 }
 
-// Lost ends l with why, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if l was over
-// before.
-func (e *Engine) Lost(l *Lease, why error) bool {
+// Lost ends the lease with reason, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if
+// the lease was over before.
+func (e *Engine) Lost(lease *Lease, reason error) bool {
 	e.mu.Lock()
-	live := l.state == registered
+	live := lease.state == registered
 	if live {
-		e.remove(l)
+		e.remove(lease)
 	}
 	e.mu.Unlock()
 	if live {
-		l.Ended(why)
+		lease.Ended(reason)
 	}
 	return live
 }
 
-func (e *Engine) remove(l *Lease) {
-	l.state = over
-	heap.Remove(&e.due, int(l.index))
-	if e.heart != nil && l.group != beatless {
-		e.heart.parts[l.group].leases--
+func (e *Engine) remove(lease *Lease) {
+	lease.state = ended
+	heap.Remove(&e.leases, int(lease.index))
+	if e.heartbeats != nil && lease.group != noGroup {
+		e.heartbeats.groups[lease.group].leases--
 	}
-	at := e.entry(l.Key)
+	at := e.entry(lease.Key)
 	switch first := e.entries[at]; {
-	case first != l:
-		for first.sibling != l {
+	case first != lease:
+		for first.sibling != lease {
 			first = first.sibling
 		}
-		first.sibling = l.sibling
-	case l.sibling != nil:
-		e.entries[at] = l.sibling
+		first.sibling = lease.sibling
+	case lease.sibling != nil:
+		e.entries[at] = lease.sibling
 	default:
-		delete(e.entries, at) // a name that is not held costs nothing
+		delete(e.entries, at) // a name that is not held takes no memory
 	}
-	l.sibling = nil
+	lease.sibling = nil
 }
 
-// Longest raises l.Longest to d, and returns for how long from now the server may have l then.
-func (e *Engine) Longest(l *Lease, d time.Duration) time.Duration {
+// Longest raises the lease's Longest to at least length, and returns for how long from now the server may have the
+// lease.
+func (e *Engine) Longest(lease *Lease, length time.Duration) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l.Longest = max(l.Longest, d)
-	return l.Longest
+	lease.Longest = max(lease.Longest, length)
+	return lease.Longest
 }
 
-// EndAll tells the holders of all registered leases that they are over, and goes on renewing each lease until it is
-// removed or the engine stops.
-func (e *Engine) EndAll(why error) {
+// EndAll calls Ended of all registered leases, and goes on renewing each lease until it is removed or the engine stops.
+func (e *Engine) EndAll(reason error) {
 	e.mu.Lock()
-	all := slices.Clone(e.due)
+	all := slices.Clone(e.leases)
 	e.mu.Unlock()
-	for _, l := range all {
-		l.Ended(why)
+	for _, lease := range all {
+		lease.Ended(reason)
 	}
 }

@@ -12,35 +12,36 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// deliver renews one batch, together if the server lets it.
-func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
+// renewBatch renews one batch, in one call if the server allows it.
+func (e *Engine) renewBatch(ctx context.Context, conn script.Conn, batch []leaseRequest) {
 	keys := make([]string, 0, len(batch))
 	args := make([]string, 0, 2*len(batch))
-	for _, a := range batch {
-		keys = append(keys, a.keys()...)
-		args = append(args, a.Owner, script.Millis(a.length))
+	for _, request := range batch {
+		keys = append(keys, request.keys()...)
+		args = append(args, request.Owner, script.Millis(request.length))
 	}
 	sent := time.Now()
-	verdicts, err := e.ask(ctx, conn, batch[0].Renew, keys, args, len(batch), func(verdicts []int64) {
-		e.late(batch, verdicts, sent)
+	verdicts, err := e.callRenewal(ctx, conn, batch[0].Renew, keys, args, len(batch), func(verdicts []int64) {
+		e.recordLateReply(batch, verdicts, sent)
 	})
-	var re *rueidis.RedisError
-	apart := errors.As(err, &re) && re.IsTryAgain() // their slot is being migrated: see keys.go
+	var redisErr *rueidis.RedisError
+	tryAgain := errors.As(err, &redisErr) && redisErr.IsTryAgain() // their slot is being migrated: see keys.go
 	switch {
-	case apart && len(batch) > 1:
-		e.deliverEach(ctx, conn, batch)
+	case tryAgain && len(batch) > 1:
+		e.renewEach(ctx, conn, batch)
 		return
-	case script.AcrossSlots(err) && len(batch) > 1: // as all calls were that were in line when the first was refused
-		script.BySlot(batch, func(a asked) string { return a.Key }, func(part []asked) { e.deliver(ctx, conn, part) })
+	case script.AcrossSlots(err) && len(batch) > 1: // like all calls that were queued at the first such refusal
+		script.BySlot(batch, func(request leaseRequest) string { return request.Key },
+			func(part []leaseRequest) { e.renewBatch(ctx, conn, part) })
 		return
-	case apart && len(keys) > 1:
+	case tryAgain && len(keys) > 1:
 		sent = time.Now()
-		verdicts, err = e.askByKey(ctx, conn, batch[0], keys)
+		verdicts, err = e.renewByKey(ctx, conn, batch[0], keys)
 	}
-	e.answer(batch, verdicts, sent, err)
+	e.recordReply(batch, verdicts, sent, err)
 }
 
-// What a renewal script says of a lease, if it is not how long it has left.
+// The verdicts of a renewal script on a lease, other than the time that it has left.
 const (
 	notHeld     = 0
 	notKnown    = -1
@@ -48,7 +49,7 @@ const (
 	denied      = -3
 )
 
-// lossOf returns why a lease is over that a script did not find.
+// lossOf returns the error of a lease that a script did not find.
 func lossOf(verdict int64) error {
 	if verdict == overwritten {
 		return errs.ErrOverwritten
@@ -56,157 +57,160 @@ func lossOf(verdict int64) error {
 	return errs.ErrLost
 }
 
-// ask makes one call of a renewal script, on n leases, and waits for its reply until ctx ends. late, if not nil, gets
-// what comes after that.
-func (e *Engine) ask(
-	ctx context.Context, conn script.Conn, s *script.Script, keys, args []string, n int, late func([]int64),
+// callRenewal makes one call of a renewal script, for that number of leases, and waits for its reply until ctx ends.
+// onLateReply, if not nil, receives a reply that comes after that.
+func (e *Engine) callRenewal(
+	ctx context.Context, conn script.Conn, renewScript *script.Script, keys, args []string, leases int,
+	onLateReply func([]int64),
 ) (verdicts []int64, err error) {
 	call := script.Call{
-		Script: s, Keys: keys, Args: args, Tracked: conn, Replicas: e.replicas, ReplicasWait: e.replicasWait, Patient: true,
+		Script: renewScript, Keys: keys, Args: args, Tracked: conn, Replicas: e.replicas, ReplicasWait: e.replicasWait,
+		Patient: true,
 	}
-	if late != nil && e.replicas == 0 { // what comes late does not say which replicas have it
+	if onLateReply != nil && e.replicas == 0 { // a late reply does not say which replicas have the renewal
 		call.Late = func(res rueidis.RedisResult) {
-			if verdicts, err := res.AsIntSlice(); err == nil && len(verdicts) == n {
-				late(verdicts)
+			if verdicts, err := res.AsIntSlice(); err == nil && len(verdicts) == leases {
+				onLateReply(verdicts)
 			}
 		}
 	}
-	m, err := e.runner.Attempt(ctx, call)
-	if unmet := errors.Is(err, errs.ErrNotReplicated); err == nil || unmet {
-		var bad error
-		if verdicts, bad = m.AsIntSlice(); bad != nil {
-			err = bad
-		} else if unmet {
+	message, err := e.runner.Attempt(ctx, call)
+	if notReplicated := errors.Is(err, errs.ErrNotReplicated); err == nil || notReplicated {
+		var replyErr error
+		if verdicts, replyErr = message.AsIntSlice(); replyErr != nil {
+			err = replyErr
+		} else if notReplicated {
 			// "not held" is true all the same; "renewed" cannot be relied on
-			for i, v := range verdicts {
-				if v >= 1 {
+			for i, verdict := range verdicts {
+				if verdict >= 1 {
 					verdicts[i] = -1
 				}
 			}
 			err = nil
 		}
 	}
-	if err == nil && len(verdicts) != n {
+	if err == nil && len(verdicts) != leases {
 		err = errBadReply
 	}
 	return verdicts, err
 }
 
-// answer takes in what a call said of each lease. err: nothing is known of any of them.
+// recordReply records the reply of a call for each lease. err: the outcome is not known for any lease.
 //
-// Errors inside the renewal script are caught key by key: an error on one key, as of another type, costs the other
-// leases of the batch nothing (TestRenewal_NotHeld_EndsThatLeaseOnly).
-func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err error) {
-	var lost, events []event
+// Errors inside the renewal script are caught key by key: an error on one key, as of another type, does not affect the
+// other leases of the batch (TestRenewal_NotHeld_EndsThatLeaseOnly).
+func (e *Engine) recordReply(batch []leaseRequest, verdicts []int64, sent time.Time, err error) {
+	var lost, events []leaseEvent
 	now := e.now()
 	e.mu.Lock()
-	for i, a := range batch {
-		l := a.Lease
-		if l.state != registered {
-			continue // released or ended meanwhile: the answer has no object any more
+	for i, request := range batch {
+		lease := request.Lease
+		if lease.state != registered {
+			continue // released or ended meanwhile: the reply has no meaning any more
 		}
-		l.inFlight = false
-		why := err
+		lease.inFlight = false
+		reason := err
 		switch {
 		case err != nil:
 		case verdicts[i] >= 1:
-			e.renewedOrSeen(a, verdicts[i], sent, now)
+			e.recordHeld(request, verdicts[i], sent, now)
 		case verdicts[i] == notKnown:
-			why = errKey
+			reason = errKey
 		case verdicts[i] == denied:
-			why = errDenied
+			reason = errDenied
 		default:
-			e.remove(l)
-			why = lossOf(verdicts[i])
-			lost = append(lost, event{l, why})
+			e.remove(lease)
+			reason = lossOf(verdicts[i])
+			lost = append(lost, leaseEvent{lease, reason})
 		}
-		if l.state == registered {
-			if why != nil {
-				l.retry(now.Add(retryPause(l.term())), a.length)
-				l.unanswered = l.unanswered || a.length > 0 // see Retake
+		if lease.state == registered {
+			if reason != nil {
+				lease.retry(now.Add(retryPause(lease.serverLength())), request.length)
+				lease.raiseUnanswered = lease.raiseUnanswered || request.length > 0 // see Retake
 			}
-			l.schedule()
-			heap.Fix(&e.due, int(l.index))
-			e.wakeBy(l.next)
+			lease.schedule()
+			heap.Fix(&e.leases, int(lease.index))
+			e.wakeBy(lease.nextEvent)
 		}
-		if a.length > 0 || why != nil { // a look that finds nothing amiss is not a renewal
-			events = append(events, event{l, why})
+		if request.length > 0 || reason != nil { // a look without a loss is not a renewal
+			events = append(events, leaseEvent{lease, reason})
 		}
 	}
 	e.mu.Unlock()
-	e.end("redlatch: hold lost: the server no longer knows it", lost)
-	for _, ev := range events {
-		e.renewed(e.Values(ev.lease), ev.lease.Name, ev.err)
+	e.notifyEnded("redlatch: hold lost: the server no longer knows it", lost)
+	for _, event := range events {
+		e.onRenewed(e.Values(event.lease), event.lease.Name, event.err)
 	}
 }
 
-// late takes in what a call said that had been given up: its leases may be under way again, or answered since. What is
-// true then is true all the same: a renewal counts from its own send, and what is not held will not be held again.
+// recordLateReply records the reply of a call that had been given up: its leases may be under way again, or answered
+// since. The reply is valid all the same: a renewal counts from its own send, and a lease that is not held will not be
+// held again.
 //
 //	engine                                  server
 //	renews a, at s                          is slow
-//	gives up, asks anew
+//	gives up, requests anew
 //	                                        runs the first call: a is held, from then on for a lease
 //	the first reply: a is safe until
 //	  s + lease - margin
 //	the second reply: a is safe until later
 //
-// (TestLateReply_TwoSends_CountsFromItsOwn) It may come before answer knows that the call was given up: then the
-// lease is renewed once more than it had to be.
-func (e *Engine) late(batch []asked, verdicts []int64, sent time.Time) {
-	var lost, events []event
+// (TestLateReply_TwoSends_CountsFromItsOwn) The reply may come before recordReply knows that the call was given up.
+// Then the lease is renewed once more than necessary.
+func (e *Engine) recordLateReply(batch []leaseRequest, verdicts []int64, sent time.Time) {
+	var lost, events []leaseEvent
 	now := e.now()
 	e.mu.Lock()
-	for i, a := range batch {
-		l, v := a.Lease, verdicts[i]
+	for i, request := range batch {
+		lease, verdict := request.Lease, verdicts[i]
 		switch {
-		case l.state != registered || v == notKnown || v == denied:
+		case lease.state != registered || verdict == notKnown || verdict == denied:
 			continue
-		case v < 1:
-			e.remove(l)
-			lost = append(lost, event{l, lossOf(v)})
-			events = append(events, event{l, lossOf(v)})
+		case verdict < 1:
+			e.remove(lease)
+			lost = append(lost, leaseEvent{lease, lossOf(verdict)})
+			events = append(events, leaseEvent{lease, lossOf(verdict)})
 			continue
-		case l.retrying && !l.inFlight: // nothing has been sent since
-			e.renewedOrSeen(a, v, sent, now)
-		case a.length > 0: // the schedule is that of the call that was sent since
-			e.trust(l, sent, a.length)
+		case lease.retrying && !lease.inFlight: // no call was sent since
+			e.recordHeld(request, verdict, sent, now)
+		case request.length > 0: // the schedule follows the call that was sent since
+			e.extendTrust(lease, sent, request.length)
 		}
-		l.schedule()
-		heap.Fix(&e.due, int(l.index))
-		e.wakeBy(l.next)
-		if a.length > 0 {
-			events = append(events, event{l, nil})
+		lease.schedule()
+		heap.Fix(&e.leases, int(lease.index))
+		e.wakeBy(lease.nextEvent)
+		if request.length > 0 {
+			events = append(events, leaseEvent{lease, nil})
 		}
 	}
 	e.mu.Unlock()
-	e.end("redlatch: hold lost: the server no longer knows it", lost)
-	for _, ev := range events {
-		e.renewed(e.Values(ev.lease), ev.lease.Name, ev.err)
+	e.notifyEnded("redlatch: hold lost: the server no longer knows it", lost)
+	for _, event := range events {
+		e.onRenewed(e.Values(event.lease), event.lease.Name, event.err)
 	}
 }
 
-// renewedOrSeen takes in that the server has renewed the lease, or seen it. Called with mu held.
-func (e *Engine) renewedOrSeen(a asked, verdict int64, sent time.Time, now instant) {
-	l := a.Lease
-	l.retrying = false
+// recordHeld records that the server has renewed the lease, or found it held. Called with mu held.
+func (e *Engine) recordHeld(request leaseRequest, verdict int64, sent time.Time, now instant) {
+	lease := request.Lease
+	lease.retrying = false
 	switch {
-	case a.length > 0:
-		l.short = 0
-		l.plan(now)
-		e.trust(l, sent, a.length)
-	case a.length == howLong:
-		e.applyServerLease(l, sent, time.Duration(verdict-1)*time.Millisecond, now)
+	case request.length > 0:
+		lease.shortLength = 0
+		lease.planRenewal(now)
+		e.extendTrust(lease, sent, request.length)
+	case request.length == readOnly:
+		e.applyServerLease(lease, sent, time.Duration(verdict-1)*time.Millisecond, now)
 	}
-	if e.at(sent).Before(e.woke) {
-		l.renewAt, l.checkAt = now, now
-	} else if l.doubted() {
-		l.checkAt = now // it has a lease beyond that of its renewals
+	if e.at(sent).Before(e.wokeAt) {
+		lease.renewAt, lease.checkAt = now, now
+	} else if lease.isUncertain() {
+		lease.checkAt = now // the server has a longer lease than that of the renewals
 	}
 }
 
-// retryPause is short, because a third of the lease is all there is before the next scheduled try, and long enough not
-// to flood a server that refuses at once.
+// retryPause is short, because a third of the lease is all the time before the next scheduled attempt. It is long
+// enough not to flood a server that refuses at once.
 func retryPause(length time.Duration) time.Duration {
 	return min(max(length/60, time.Millisecond), 250*time.Millisecond)
 }

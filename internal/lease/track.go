@@ -12,24 +12,24 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// tracker keeps one connection on which the server remembers which keys the renewals read, and says so when one of them
+// tracker keeps one connection on which the server remembers the keys that renewals read, and reports when one of them
 // is changed or removed (server-assisted client-side caching: CLIENT TRACKING OPTIN NOLOOP). The connection is its own
-// for two reasons. Its own writes must not count (NOLOOP); on the user's connection that would make cached reads
-// stale. And a client that observes invalidations pipelines on every connection, which makes each single call slower.
+// for two reasons. Its own writes must not count (NOLOOP); on the user's connection that would make cached reads stale.
+// And a client that observes invalidations pipelines on every connection, which makes each single call slower.
 //
 // A key is tracked by renewing its lease here: CLIENT CACHING YES, then the script. The script ends with a read of the
 // key, because with NOLOOP the connection's own write drops the key from tracking. So keeping a key tracked costs
 // nothing beyond the renewals that are needed anyway; a hold older than trackAfter is looked at once for it.
 //
-// In a Cluster every node would need such a connection, and the tracker a way to follow moving slots. So there the keys
-// are tracked on the client's own connections, if its invalidations are observed. The client's own renewals count
+// In a Cluster every node would need such a connection, and the tracker would have to follow moving slots. So there the
+// keys are tracked on the client's own connections, if its invalidations are observed. The client's own renewals count
 // there: each causes one look, which writes nothing and so causes no other.
 //
-// An invalidation is a hint, never proof. The leases of that key are looked at, which also finds out that a lease was
-// shortened (see applyServerLease). A lost connection has all leases looked at, which has their keys tracked on the
-// next one.
+// An invalidation is a hint, never proof. The leases of that key are looked at, which also finds a lease that was
+// shortened (see applyServerLease). After a lost connection all leases are looked at, so that their keys are tracked on
+// the next connection.
 type tracker struct {
-	e      *Engine
+	engine *Engine
 	client rueidis.Client
 	start  sync.Once
 
@@ -38,16 +38,17 @@ type tracker struct {
 }
 
 const (
-	// trackAfter is the age from which a hold's key is tracked: a shorter hold costs no call for it.
+	// trackAfter is the age from which on a hold's key is tracked: a shorter hold costs no call for it.
 	trackAfter = 50 * time.Millisecond
 	// trackSetup bounds the one exchange that switches tracking on.
 	trackSetup = 5 * time.Second
-	// trackTries is after how many times in a row a server does not track that answers, but not this.
-	trackTries = 3
+	// maxTrackFailures is the number of failures in a row after which a server counts as one without tracking. A failure
+	// counts only if the server answers other commands.
+	maxTrackFailures = 3
 )
 
-// lacks are what the server is known to lack.
-func (t *tracker) lacks() *errs.Lacks { return t.e.runner.Lacks }
+// lacks returns the list of commands that the server is known to refuse.
+func (t *tracker) lacks() *errs.Lacks { return t.engine.runner.Lacks }
 
 // current returns the connection, or nil while there is no connection. The first call starts making it.
 func (t *tracker) current() rueidis.DedicatedClient {
@@ -57,58 +58,58 @@ func (t *tracker) current() rueidis.DedicatedClient {
 	return t.conn
 }
 
-// run keeps the connection until the engine stops. Stop does not wait for it: in rueidis neither dialling nor closing
-// heeds a context, and a silent server holds both up for seconds, which would be added to those of Close. run ends by
-// itself when they do, and closes what it has (TestStop_ConnectionNotThereYet_DoesNotWait).
+// run keeps the connection until the engine stops. Stop does not wait for it: in rueidis neither a dial nor a close
+// takes a context, and a silent server holds both up for seconds, which would be added to those of Close. run ends by
+// itself when they do, and closes its connection (TestStop_ConnectionNotThereYet_DoesNotWait).
 //
-// An old or restricted server does not track: then a loss is noticed by renewals alone. The server says so by an error;
-// or a proxy closes the connection, or does not answer, at a command that it does not know. An outage does that too, at
-// any command. So it counts only where the server has just answered another command on that connection, and if that
-// comes several times in a row:
+// An old or restricted server does not track: then only renewals notice a loss. The server says so by an error, or a
+// proxy closes the connection, or does not answer, at a command that it does not know. An outage has the same effect at
+// any command. So a failure counts only if the server has just answered another command on that connection, and only
+// several failures in a row mean that it does not track:
 //
 //	tracker                      server
 //	PING ----------------------> PONG
-//	CLIENT TRACKING -----------> ends: once
-//	PING ----------------------> (an outage: nothing)    none; the count begins anew
+//	CLIENT TRACKING -----------> ends: the first failure
+//	PING ----------------------> (an outage: nothing)    no failure; the count begins anew
 func (t *tracker) run() {
-	unanswered := 0
-	for failures := 0; t.e.ctx.Err() == nil && !t.lacks().Has(errs.LackTracking); failures++ {
-		up, deaf, err := t.serve()
+	trackFailures := 0
+	for failures := 0; t.engine.ctx.Err() == nil && !t.lacks().Has(errs.LackTracking); failures++ {
+		connected, refused, err := t.serve()
 		switch {
-		case up:
-			failures, unanswered = 0, 0
-		case !deaf:
-			unanswered = 0
+		case connected:
+			failures, trackFailures = 0, 0
+		case !refused:
+			trackFailures = 0
 		default:
-			if unanswered++; unanswered == trackTries {
+			if trackFailures++; trackFailures == maxTrackFailures {
 				t.lacks().Add(errs.LackTracking, err)
 			}
 		}
-		script.Pause(t.e.ctx, 4*script.Backoff(failures))
+		script.Pause(t.engine.ctx, 4*script.Backoff(failures))
 	}
 }
 
-// serve keeps one connection until it is lost. up: it was there. deaf: the server answers, but not to this, for which
-// err is the reason.
-func (t *tracker) serve() (up, deaf bool, err error) {
+// serve keeps one connection until it is lost. connected reports that it tracked keys. refused reports that the server
+// answers PING, but failed at CLIENT TRACKING with err.
+func (t *tracker) serve() (connected, refused bool, err error) {
 	conn, release := t.client.Dedicate()
 	defer func() {
 		conn.Close()
 		release()
 	}()
-	if t.e.ctx.Err() != nil {
+	if t.engine.ctx.Err() != nil {
 		return false, false, nil
 	}
 	lost := conn.SetOnInvalidations(func(msgs []rueidis.RedisMessage) {
 		var keys []string
-		for _, m := range msgs {
-			if key, err := m.ToString(); err == nil {
+		for _, msg := range msgs {
+			if key, err := msg.ToString(); err == nil {
 				keys = append(keys, key)
 			}
 		}
-		t.e.invalidated(keys)
+		t.engine.invalidated(keys)
 	})
-	ctx, cancel := context.WithTimeout(t.e.ctx, trackSetup)
+	ctx, cancel := context.WithTimeout(t.engine.ctx, trackSetup)
 	defer cancel()
 	if conn.Do(ctx, conn.B().Ping().Build()).NonRedisError() != nil {
 		return false, false, nil
@@ -121,15 +122,15 @@ func (t *tracker) serve() (up, deaf bool, err error) {
 		return false, false, nil
 	}
 	if err != nil {
-		return false, t.e.ctx.Err() == nil, err
+		return false, t.engine.ctx.Err() == nil, err
 	}
 	t.mu.Lock()
 	t.conn = conn
 	t.mu.Unlock()
-	t.e.CheckAll() // holds of before are not tracked here yet, and the loss of one may have gone unnoticed
+	t.engine.CheckAll() // earlier holds are not tracked here yet, and their loss may have gone unnoticed
 	select {
 	case <-lost: //nolint:errcheck // lost, whatever the error
-	case <-t.e.ctx.Done():
+	case <-t.engine.ctx.Done():
 	}
 	t.mu.Lock()
 	t.conn = nil
@@ -137,12 +138,12 @@ func (t *tracker) serve() (up, deaf bool, err error) {
 	return true, false, nil
 }
 
-// tracks reports whether keys are tracked here at all.
+// tracks reports whether the engine tracks keys at all.
 func (e *Engine) tracks() bool {
 	return (e.watched || e.tracker != nil) && !e.runner.Lacks.Has(errs.LackTracking)
 }
 
-// tracked returns the connection on which renewals have their keys tracked, or nil.
+// tracked returns the connection on which renewals make the server track their keys, or nil.
 func (e *Engine) tracked() script.Conn {
 	if !e.tracks() {
 		return nil
@@ -158,7 +159,7 @@ func (e *Engine) tracked() script.Conn {
 	return nil
 }
 
-// invalidated is called when something has happened to these keys or, if nil, to any.
+// invalidated is called when these keys were changed or removed or, if nil, when any may have been.
 func (e *Engine) invalidated(keys []string) {
 	if keys == nil {
 		e.CheckAll()
@@ -168,40 +169,40 @@ func (e *Engine) invalidated(keys []string) {
 	}
 }
 
-// Check has the leases on key asked about at once: something has happened to it.
+// Check makes the leases of key due for a look at once, because the key may have changed.
 func (e *Engine) Check(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
-	for l := e.entries[e.entry(key)]; l != nil; l = l.sibling {
-		if l.Untracked {
+	for lease := e.entries[e.entry(key)]; lease != nil; lease = lease.sibling {
+		if lease.Untracked {
 			continue
 		}
-		l.checkAt = now
-		l.schedule()
-		heap.Fix(&e.due, int(l.index))
-		e.wakeBy(l.next)
+		lease.checkAt = now
+		lease.schedule()
+		heap.Fix(&e.leases, int(lease.index))
+		e.wakeBy(lease.nextEvent)
 	}
 }
 
-// CheckAll has all leases looked at, without the leases that are too young to have been looked at yet.
+// CheckAll makes all leases due for a look, except leases that are too young to have been looked at yet.
 //
-// Age alone would not tell which leases are too young: a lease may be looked at a little before it is trackAfter old,
+// Age alone does not show which leases are too young: a lease may be looked at a little before it is trackAfter old,
 // together with others. If that was before the connection was there, or the key was flushed in the rest of that time,
 // it is not tracked now (TestHint_Everything_CoversALeaseCheckedEarly).
 func (e *Engine) CheckAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
-	for _, l := range e.due {
-		if first := l.start.Add(trackAfter); l.Untracked || l.checkAt == first {
+	for _, lease := range e.leases {
+		if first := lease.start.Add(trackAfter); lease.Untracked || lease.checkAt == first {
 			continue
 		}
-		l.checkAt = now
-		l.schedule()
+		lease.checkAt = now
+		lease.schedule()
 	}
-	heap.Init(&e.due)
-	if len(e.due) > 0 {
-		e.wakeBy(e.due[0].next)
+	heap.Init(&e.leases)
+	if len(e.leases) > 0 {
+		e.wakeBy(e.leases[0].nextEvent)
 	}
 }

@@ -6,49 +6,49 @@ import (
 	"time"
 )
 
-// The functions below are for people who look at a client. They go through all leases a few at a time, so that no lease
-// has to wait for its renewal.
+// The functions below are for the debug page. They read all leases in parts, so that no lease has to wait for its
+// renewal.
 
-// viewed is how many leases are looked at before others may take the mutex.
-const viewed = 1024
+// viewPart is the number of leases that are read before the mutex is released.
+const viewPart = 1024
 
-// View is a lease as it was at one moment.
+// View is the state of a lease at one moment.
 type View struct {
 	Held    bool          // registered: not removed, and not lost
 	Since   time.Time     // when it was granted
 	Until   time.Time     // see Engine.Until
-	Renewed time.Time     // when its last confirmation was taken in, be it that of the grant
+	Renewed time.Time     // when its last confirmation was recorded, or that of the grant
 	Length  time.Duration // of the renewals
-	Trust   time.Duration // how long it is trusted after a heartbeat; 0: there are none
-	Auto    bool          // renewed
+	Trust   time.Duration // how long it is trusted after a heartbeat; 0: without heartbeats
+	Auto    bool          // the lease is renewed
 	Failing bool          // the last renewal, or the last look, failed
 	MaxHold time.Time     // when MaxHold ends it; zero: never
 }
 
-// View looks at leases, which have been registered.
+// View returns the state of leases that have been registered.
 func (e *Engine) View(leases []*Lease) []View {
 	views := make([]View, 0, len(leases))
-	e.inParts(leases, func(l *Lease) {
-		v := View{Held: l.state == registered, Since: e.time(l.start), Until: e.until(l), Renewed: e.time(l.confirmedAt),
-			Length: l.length,
-			Auto:   l.auto > 0, Failing: l.retrying}
-		if e.heart != nil && l.group != beatless {
-			v.Trust = e.heart.trust()
+	e.forEach(leases, func(lease *Lease) {
+		view := View{Held: lease.state == registered, Since: e.time(lease.start), Until: e.until(lease),
+			Renewed: e.time(lease.confirmedAt), Length: lease.length,
+			Auto: lease.autoHandles > 0, Failing: lease.retrying}
+		if e.heartbeats != nil && lease.group != noGroup {
+			view.Trust = e.heartbeats.trustPeriod()
 		}
-		if !l.maxAt.IsZero() {
-			v.MaxHold = e.time(l.maxAt)
+		if !lease.maxAt.IsZero() {
+			view.MaxHold = e.time(lease.maxAt)
 		}
-		views = append(views, v)
+		views = append(views, view)
 	})
 	return views
 }
 
-// inParts calls f for all of the leases, with mu held.
-func (e *Engine) inParts(leases []*Lease, f func(l *Lease)) {
-	for part := range slices.Chunk(leases, viewed) {
+// forEach calls visit for all leases, with mu held.
+func (e *Engine) forEach(leases []*Lease, visit func(lease *Lease)) {
+	for part := range slices.Chunk(leases, viewPart) {
 		e.mu.Lock()
-		for _, l := range part {
-			f(l)
+		for _, lease := range part {
+			visit(lease)
 		}
 		e.mu.Unlock()
 	}
@@ -56,21 +56,21 @@ func (e *Engine) inParts(leases []*Lease, f func(l *Lease)) {
 
 // Oldest sorts leases that have been registered, in the order of their grants.
 func (e *Engine) Oldest(leases []*Lease) {
-	slices.SortFunc(leases, func(a, b *Lease) int { // neither changes once a lease is registered
-		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.Owner, b.Owner))
+	slices.SortFunc(leases, func(first, second *Lease) int { // neither changes once a lease is registered
+		return cmp.Or(cmp.Compare(first.start, second.start), cmp.Compare(first.Owner, second.Owner))
 	})
 }
 
-// State is what a watchdog was doing at one moment.
+// State is the state of a watchdog at one moment.
 type State struct {
 	Leases  int // registered
 	Auto    int // of these, leases that are renewed
 	Failing int // of these, leases whose last renewal or look failed
 	Calls   int // renewal calls under way
-	// Tracking says whether the server tells of keys that were deleted or overwritten: "on", "off", or "connecting".
+	// Tracking is "on" if the server reports keys that were deleted or overwritten; otherwise "off", or "connecting".
 	Tracking string
-	// Heartbeat is the interval of heartbeats; 0: there are none. Beaten is when the last one was sent that was confirmed;
-	// zero: none was. Missed: the last one was not confirmed.
+	// Heartbeat is the interval of heartbeats; 0: there are none. Beaten is when the last confirmed heartbeat was sent;
+	// zero: none was. Missed is set if the last heartbeat was not confirmed.
 	Heartbeat time.Duration
 	Beaten    time.Time
 	Missed    bool
@@ -78,52 +78,52 @@ type State struct {
 	Slept time.Time
 }
 
-// State looks at the watchdog.
+// State returns the state of the watchdog.
 func (e *Engine) State() State {
-	s := State{Calls: len(e.flight), Tracking: "off"}
+	state := State{Calls: len(e.callPlaces), Tracking: "off"}
 	if e.tracks() {
-		s.Tracking = "on"
-		if t := e.tracker; t != nil {
-			t.mu.Lock()
-			if t.conn == nil {
-				s.Tracking = "connecting"
+		state.Tracking = "on"
+		if tracker := e.tracker; tracker != nil {
+			tracker.mu.Lock()
+			if tracker.conn == nil {
+				state.Tracking = "connecting"
 			}
-			t.mu.Unlock()
+			tracker.mu.Unlock()
 		}
 	}
-	e.inParts(e.All(), func(l *Lease) {
-		if l.state != registered {
+	e.forEach(e.All(), func(lease *Lease) {
+		if lease.state != registered {
 			return
 		}
-		s.Leases++
-		if l.auto > 0 {
-			s.Auto++
+		state.Leases++
+		if lease.autoHandles > 0 {
+			state.Auto++
 		}
-		if l.retrying {
-			s.Failing++
+		if lease.retrying {
+			state.Failing++
 		}
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.woke.IsZero() {
-		s.Slept = e.time(e.woke)
+	if !e.wokeAt.IsZero() {
+		state.Slept = e.time(e.wokeAt)
 	}
-	if e.heart != nil && e.heart.Trust > 0 {
-		e.heartState(&s)
+	if e.heartbeats != nil && e.heartbeats.Trust > 0 {
+		e.fillHeartbeats(&state)
 	}
-	return s
+	return state
 }
 
-// heartState sets the fields of s on heartbeats. Called with mu held.
-func (e *Engine) heartState(s *State) {
-	s.Heartbeat = e.heart.Interval
-	for i := range e.heart.parts {
-		p := &e.heart.parts[i]
-		if !p.beat.IsZero() {
-			if beaten := e.time(p.beat); beaten.After(s.Beaten) {
-				s.Beaten = beaten
+// fillHeartbeats sets the fields of state on heartbeats. Called with mu held.
+func (e *Engine) fillHeartbeats(state *State) {
+	state.Heartbeat = e.heartbeats.Interval
+	for i := range e.heartbeats.groups {
+		group := &e.heartbeats.groups[i]
+		if !group.lastSentAt.IsZero() {
+			if beaten := e.time(group.lastSentAt); beaten.After(state.Beaten) {
+				state.Beaten = beaten
 			}
 		}
-		s.Missed = s.Missed || p.failed && p.leases > 0
+		state.Missed = state.Missed || group.lastFailed && group.leases > 0
 	}
 }
