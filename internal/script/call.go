@@ -15,7 +15,7 @@ type Call struct {
 	// Command, if set, makes a command that only reads, which is sent in place of the script; the script's name still
 	// stands in errors (see Plain). Every attempt calls Command, and its commands are never recycled (see send). rueidis
 	// repeats such a command by itself when its connection is lost, so the call is not made in place.
-	Command func(b rueidis.Builder) rueidis.Completed
+	Command func(builder rueidis.Builder) rueidis.Completed
 	// Cached, if CachedFor is set, is a pinned command that is read through the client's cache in place of the script, and
 	// kept there for that long.
 	Cached    rueidis.Cacheable
@@ -57,13 +57,13 @@ func (c *Call) fitsInPlace() bool {
 }
 
 // command is the script by its hash, or its text, or the plain command.
-func (c *Call) command(b rueidis.Builder) rueidis.Completed {
+func (c *Call) command(builder rueidis.Builder) rueidis.Completed {
 	if c.Script.plain != "" {
-		return b.Arbitrary(c.Script.plain).Keys(c.Keys...).Args(c.Args...).Build()
+		return builder.Arbitrary(c.Script.plain).Keys(c.Keys...).Args(c.Args...).Build()
 	}
-	n, sent := int64(len(c.Keys)), c.Script.sent()
+	length, sent := int64(len(c.Keys)), c.Script.sent()
 	if c.byText {
-		return b.Eval().Script(sent.src).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
+		return builder.Eval().Script(sent.src).Numkeys(length).Key(c.Keys...).Arg(c.Args...).Build()
 	}
-	return b.Evalsha().Sha1(sent.sha).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
+	return builder.Evalsha().Sha1(sent.sha).Numkeys(length).Key(c.Keys...).Arg(c.Args...).Build()
 }

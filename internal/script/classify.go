@@ -32,7 +32,7 @@ var refusals = []string{
 // at a connection's start, with the server's text in front: also for the refusal of a busy server, which answers HELLO.
 func passing(err error) bool {
 	text := err.Error()
-	return slices.ContainsFunc(refusals, func(p string) bool { return strings.HasPrefix(text, p) })
+	return slices.ContainsFunc(refusals, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
 // saysBusy reports whether the server refused a command because it is busy with a script.
@@ -78,18 +78,18 @@ func classify(err error) outcome {
 }
 
 // wrap turns the error of an attempt into what callers see.
-func wrap(c Call, err error) error {
+func wrap(call Call, err error) error {
 	if err == nil {
 		return nil
 	}
 	kind := errs.ErrUnavailable
-	switch f := classify(err); {
-	case f == unknown && !c.onlyReads():
+	switch result := classify(err); {
+	case result == unknown && !call.onlyReads():
 		kind = errs.ErrUnknownOutcome
-	case f == answered:
-		return answeredError(c.Script, c.Keys[0], err)
+	case result == answered:
+		return answeredError(call.Script, call.Keys[0], err)
 	}
-	return fmt.Errorf("%w: %s on %q: %w", kind, c.Script.name, c.Keys[0], err)
+	return fmt.Errorf("%w: %s on %q: %w", kind, call.Script.name, call.Keys[0], err)
 }
 
 // Explain classifies an error of a command that did not go through a Runner.
@@ -101,16 +101,16 @@ func Explain(command string, err error) error {
 // command.
 func (s *Script) Refusal(key, text string) error { return answeredError(s, key, errors.New(text)) }
 
-func answeredError(s *Script, key string, err error) error {
-	why, kind := refusal(s.src(), err)
+func answeredError(script *Script, key string, err error) error {
+	why, kind := refusal(script.src(), err)
 	err = plainly(err)
 	switch {
 	case kind != nil:
-		return fmt.Errorf("%w: %s on %q: %s: %w", kind, s.name, key, why, err)
+		return fmt.Errorf("%w: %s on %q: %s: %w", kind, script.name, key, why, err)
 	case unreadable(err):
-		return fmt.Errorf("%w: %s on %q: %w", errs.ErrWrongType, s.name, key, err)
+		return fmt.Errorf("%w: %s on %q: %w", errs.ErrWrongType, script.name, key, err)
 	}
-	return fmt.Errorf("%s on %q: %w", s.name, key, err)
+	return fmt.Errorf("%s on %q: %w", script.name, key, err)
 }
 
 // raised is an error that a script ended with. Its text leaves out the name and the line of the script, which the
@@ -152,9 +152,9 @@ func unreadable(err error) bool {
 	if strings.Contains(text, "WRONGTYPE") {
 		return true
 	}
-	var r *raised
-	return errors.As(err, &r) && (r.lua || slices.ContainsFunc(unreadableTexts, func(s string) bool {
-		return strings.Contains(text, s)
+	var luaErr *raised
+	return errors.As(err, &luaErr) && (luaErr.lua || slices.ContainsFunc(unreadableTexts, func(part string) bool {
+		return strings.Contains(text, part)
 	}))
 }
 
@@ -176,16 +176,16 @@ func Unsure(err error) error {
 	if !errors.Is(err, errs.ErrUnavailable) {
 		return err
 	}
-	u := unsureError{text: errs.ErrUnknownOutcome.Error() + ": an earlier request may have run: " + err.Error(),
+	unsure := unsureError{text: errs.ErrUnknownOutcome.Error() + ": an earlier request may have run: " + err.Error(),
 		is: []error{errs.ErrUnknownOutcome}}
 	if list, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range list.Unwrap() {
 			if !errors.Is(e, errs.ErrUnavailable) {
-				u.is = append(u.is, e)
+				unsure.is = append(unsure.is, e)
 			}
 		}
 	}
-	return u
+	return unsure
 }
 
 type unsureError struct {
@@ -197,12 +197,12 @@ func (e unsureError) Error() string   { return e.text }
 func (e unsureError) Unwrap() []error { return e.is }
 
 // Integer reads a reply that is one number. The name what stands in the error of another reply (see Unexpected).
-func Integer(what string, m rueidis.RedisMessage) (int64, error) {
-	n, err := m.AsInt64()
+func Integer(what string, message rueidis.RedisMessage) (int64, error) {
+	number, err := message.AsInt64()
 	if err != nil {
 		return 0, Unexpected(what, nil, err)
 	}
-	return n, nil
+	return number, nil
 }
 
 // Unexpected is the error of a reply that a script does not return. err is the error of reading the reply; nil: reading

@@ -68,14 +68,14 @@ func (c *Clock) Trip(key string) time.Duration {
 // At returns the server's time at the monotonic instant t, in ms, or 0 if nothing is known of that server yet. The
 // estimate errs to the early side, by at most the round trip of the sample (TestClock_Estimate_IsNeverLate). A request
 // that names it as its not-after may run for the rest of that millisecond: see LastRun.
-func (c *Clock) At(key string, t time.Time) int64 {
+func (c *Clock) At(key string, moment time.Time) int64 {
 	c.mu.Lock()
 	sample, known := c.samples[c.slot(key)]
 	c.mu.Unlock()
 	if !known {
 		return 0
 	}
-	later := t.Sub(sample.At)
+	later := moment.Sub(sample.At)
 	if later < 0 { // a sample came while t was computed; division rounds towards zero, and that is the late side then
 		later -= time.Millisecond - 1
 	}
@@ -93,11 +93,11 @@ const near = time.Second
 // Leaves returns 0, so that no instant is sent, in three cases: t is zero, which is never; t is more than a second
 // away; or nothing is known of that server yet. Few waiters with that much patience leave, and a server whose clock is
 // stepped forward must not take all waiters for gone.
-func (c *Clock) Leaves(key string, t time.Time) int64 {
-	if t.IsZero() || time.Until(t) > near {
+func (c *Clock) Leaves(key string, moment time.Time) int64 {
+	if moment.IsZero() || time.Until(moment) > near {
 		return 0
 	}
-	return c.At(key, t)
+	return c.At(key, moment)
 }
 
 // tick is the unit of the server's time where instants are compared: whole milliseconds. A hold that lasts until an

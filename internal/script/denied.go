@@ -51,8 +51,8 @@ func refusal(src string, err error) (why string, kind error) {
 // BrokenOff reports whether err denies a command inside a script. The writes of the script before that command stand. A
 // call that was denied as a whole has done nothing.
 func BrokenOff(err error) bool {
-	var r *raised
-	return errors.Is(err, errs.ErrDenied) && errors.As(err, &r)
+	var luaErr *raised
+	return errors.Is(err, errs.ErrDenied) && errors.As(err, &luaErr)
 }
 
 // noRight are the texts by which a server says that a right is missing, for a command or for one inside a script. The
@@ -78,17 +78,17 @@ func lazily(text string) func() *regexp.Regexp {
 // missing returns the right that is missing, in the words of ACL SETUSER, as far as the error tells. Old servers name
 // the line of the script, not the command that it may not run, and no line if the script itself replies with the error.
 func missing(src, text string) (right string, denied bool) {
-	if !slices.ContainsFunc(noRight, func(s string) bool { return strings.Contains(text, s) }) {
+	if !slices.ContainsFunc(noRight, func(part string) bool { return strings.Contains(text, part) }) {
 		return "", false
 	}
-	if m := quotedCommand().FindStringSubmatch(text); m != nil {
-		return "+" + strings.ToLower(m[1]), true
+	if match := quotedCommand().FindStringSubmatch(text); match != nil {
+		return "+" + strings.ToLower(match[1]), true
 	}
 	line := ""
-	if m := scriptLine().FindStringSubmatch(text); m != nil {
-		n, _ := strconv.Atoi(m[1])
-		if lines := strings.Split(src, "\n"); n >= 1 && n <= len(lines) {
-			line = lines[n-1]
+	if match := scriptLine().FindStringSubmatch(text); match != nil {
+		index, _ := strconv.Atoi(match[1])
+		if lines := strings.Split(src, "\n"); index >= 1 && index <= len(lines) {
+			line = lines[index-1]
 		}
 	}
 	of := called(line)
@@ -110,8 +110,8 @@ func missing(src, text string) (right string, denied bool) {
 // called are the rights to the commands in a script, or in a line of it.
 func called(src string) string {
 	var commands []string
-	for _, c := range calledCommand().FindAllStringSubmatch(src, -1) {
-		if name := "+" + strings.ToLower(c[1]+c[2]); !slices.Contains(commands, name) {
+	for _, match := range calledCommand().FindAllStringSubmatch(src, -1) {
+		if name := "+" + strings.ToLower(match[1]+match[2]); !slices.Contains(commands, name) {
 			commands = append(commands, name)
 		}
 	}

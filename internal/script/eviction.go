@@ -27,8 +27,8 @@ func (r *Runner) EvictionPolicy(ctx context.Context) string {
 // or no node says its policy before ctx ends. err is a refusal to say it, or the reason why no node answered.
 func EvictionPolicy(ctx context.Context, client rueidis.Client) (policy string, err error) {
 	silent := eachInfo(ctx, client, []string{"memory"}, func(info map[string]string, refusal error) bool {
-		if p := info["maxmemory_policy"]; refusal == nil && p != "noeviction" {
-			policy = p
+		if value := info["maxmemory_policy"]; refusal == nil && value != "noeviction" {
+			policy = value
 		} else if refusal != nil {
 			err = refusal
 		}
@@ -70,7 +70,7 @@ func Forgetful(ctx context.Context, client rueidis.Client) (found *Setting, err 
 // connection of its own: two calls at a time make rueidis pipeline on a connection from then on, which is slower for a
 // single caller.
 func eachInfo(ctx context.Context, client rueidis.Client, sections []string,
-	f func(info map[string]string, refusal error) bool) (silent error) {
+	visit func(info map[string]string, refusal error) bool) (silent error) {
 	answered := false
 	for _, node := range client.Nodes() {
 		if ctx.Err() != nil {
@@ -91,7 +91,7 @@ func eachInfo(ctx context.Context, client rueidis.Client, sections []string,
 				info[name] = value
 			}
 		}
-		if !f(info, err) {
+		if !visit(info, err) {
 			break
 		}
 	}

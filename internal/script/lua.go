@@ -71,8 +71,8 @@ func Compose(files fs.FS, file string) (string, error) {
 		after = body
 	}
 	var parts []part
-	for _, l := range libs {
-		parts = append(parts, l.parts...)
+	for _, lib := range libs {
+		parts = append(parts, lib.parts...)
 	}
 	return head + strings.Join(pick(parts, after), "") + after, nil
 }
@@ -91,15 +91,15 @@ type part struct {
 
 // cutHeader splits a text after its leading comment.
 func cutHeader(text string) (head, rest string) {
-	n := 0
-	for strings.HasPrefix(text[n:], "--") && !strings.HasPrefix(text[n:], marker) {
-		end := strings.IndexByte(text[n:], '\n')
+	length := 0
+	for strings.HasPrefix(text[length:], "--") && !strings.HasPrefix(text[length:], marker) {
+		end := strings.IndexByte(text[length:], '\n')
 		if end < 0 {
 			return text, ""
 		}
-		n += end + 1
+		length += end + 1
 	}
-	return text[:n], text[n:]
+	return text[:length], text[length:]
 }
 
 // declared are the libraries that a header says are used.
@@ -115,7 +115,7 @@ func declared(head string) []string {
 // resolve adds to found the libraries that a header declares, each after those that it uses itself.
 func resolve(files fs.FS, of, head string, found []library) ([]library, error) {
 	for _, name := range declared(head) {
-		if slices.ContainsFunc(found, func(l library) bool { return l.name == name }) {
+		if slices.ContainsFunc(found, func(lib library) bool { return lib.name == name }) {
 			continue
 		}
 		text, err := fs.ReadFile(files, "lua/lib/"+name+".lua")
@@ -160,15 +160,15 @@ func defined(line string) (names []string) {
 	if !found {
 		return nil
 	}
-	if f, found := strings.CutPrefix(rest, "function "); found {
-		return []string{f[:wordEnd(f, 0)]}
+	if function, found := strings.CutPrefix(rest, "function "); found {
+		return []string{function[:wordEnd(function, 0)]}
 	}
 	for more := true; more; rest, more = strings.CutPrefix(rest, ", ") {
-		n := wordEnd(rest, 0)
-		if n == 0 {
+		length := wordEnd(rest, 0)
+		if length == 0 {
 			break
 		}
-		names, rest = append(names, rest[:n]), rest[n:]
+		names, rest = append(names, rest[:length]), rest[length:]
 	}
 	return names
 }
@@ -177,29 +177,29 @@ func defined(line string) (names []string) {
 // define the same name. A part that only one part with the marker uses stands inside that part, at the marker.
 func pick(parts []part, text string) (texts []string) {
 	of := map[string]int{}
-	for i, p := range parts {
-		for _, name := range p.names {
-			of[name] = i
+	for index, piece := range parts {
+		for _, name := range piece.names {
+			of[name] = index
 		}
 	}
 	all := used(parts, of, text, -1)
 	put := slices.Clone(parts)
-	for i := range put { // a function stands after what it uses, so what is within it is put together before it is
-		before, after, marked := strings.Cut(put[i].text, "\n"+marker)
-		if !all[i] || !marked {
+	for index := range put { // a function stands after what it uses, so what is within it is put together before it is
+		before, after, marked := strings.Cut(put[index].text, "\n"+marker)
+		if !all[index] || !marked {
 			continue
 		}
-		without, inside := used(parts, of, text, i), ""
-		for j := range i {
+		without, inside := used(parts, of, text, index), ""
+		for j := range index {
 			if all[j] && !without[j] {
 				all[j], inside = false, inside+put[j].text
 			}
 		}
-		put[i].text = before + "\n" + inside + after
+		put[index].text = before + "\n" + inside + after
 	}
-	for i, p := range put {
-		if all[i] {
-			texts = append(texts, p.text)
+	for index, piece := range put {
+		if all[index] {
+			texts = append(texts, piece.text)
 		}
 	}
 	return texts
@@ -212,10 +212,10 @@ func used(parts []part, of map[string]int, text string, but int) []bool {
 	for todo := []string{text}; len(todo) > 0; {
 		text, todo = todo[0], todo[1:]
 		for name := range identifiers(text) {
-			if i, found := of[name]; found && !taken[i] {
-				taken[i] = true
-				if i != but {
-					todo = append(todo, parts[i].text)
+			if index, found := of[name]; found && !taken[index] {
+				taken[index] = true
+				if index != but {
+					todo = append(todo, parts[index].text)
 				}
 			}
 		}
@@ -230,51 +230,53 @@ func identifiers(text string) iter.Seq[string] {
 }
 
 func eachIdentifier(text string, yield func(string) bool) {
-	for i := 0; i < len(text); {
-		from := i
-		switch c := text[i]; {
-		case c == '-' && strings.HasPrefix(text[i:], "--"):
-			if i = strings.IndexByte(text[from:], '\n') + from; i < from {
+	for index := 0; index < len(text); {
+		from := index
+		switch char := text[index]; {
+		case char == '-' && strings.HasPrefix(text[index:], "--"):
+			if index = strings.IndexByte(text[from:], '\n') + from; index < from {
 				return
 			}
-		case c == '\'' || c == '"':
-			i = stringEnd(text, i)
-		case c == '.' && strings.HasPrefix(text[i:], ".."):
-			i += len("..")
-		case c == '.' || c == ':':
-			if i++; i < len(text) && isWord(text[i]) {
-				i = wordEnd(text, i)
+		case char == '\'' || char == '"':
+			index = stringEnd(text, index)
+		case char == '.' && strings.HasPrefix(text[index:], ".."):
+			index += len("..")
+		case char == '.' || char == ':':
+			if index++; index < len(text) && isWord(text[index]) {
+				index = wordEnd(text, index)
 			}
-		case isWord(c):
-			if i = wordEnd(text, i); !yield(text[from:i]) {
+		case isWord(char):
+			if index = wordEnd(text, index); !yield(text[from:index]) {
 				return
 			}
 		default:
-			i++
+			index++
 		}
 	}
 }
 
-func isWord(c byte) bool { return c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' }
+func isWord(char byte) bool {
+	return char == '_' || 'a' <= char|0x20 && char|0x20 <= 'z' || '0' <= char && char <= '9'
+}
 
 // wordEnd is where the word that begins at i ends.
-func wordEnd(text string, i int) int {
-	for i < len(text) && isWord(text[i]) {
-		i++
+func wordEnd(text string, index int) int {
+	for index < len(text) && isWord(text[index]) {
+		index++
 	}
-	return i
+	return index
 }
 
 // stringEnd is where the string ends whose first quote is at i.
-func stringEnd(text string, i int) int {
-	quote := text[i]
-	for i++; i < len(text); i++ {
-		switch text[i] {
+func stringEnd(text string, index int) int {
+	quote := text[index]
+	for index++; index < len(text); index++ {
+		switch text[index] {
 		case '\\':
-			i++
+			index++
 		case quote:
-			return i + 1
+			return index + 1
 		}
 	}
-	return i
+	return index
 }

@@ -13,16 +13,17 @@ import (
 
 // Do repeats the call until it is answered, with growing pauses, while that is safe and ctx lasts; each attempt gets
 // at most the call timeout. ctx should have a deadline. The error is ErrUnknownOutcome if any attempt may have run.
-func (r *Runner) Do(ctx context.Context, c Call) (reply rueidis.RedisMessage, err error) {
-	return r.DoWithin(ctx, c, 0, nil)
+func (r *Runner) Do(ctx context.Context, call Call) (reply rueidis.RedisMessage, err error) {
+	return r.DoWithin(ctx, call, 0, nil)
 }
 
 // DoWithin is Do that ends after bound, with cause why, if bound is not 0. A bound is at least the call timeout, so the
 // first attempt, which is the only one of nearly every call, needs no context of its own.
-func (r *Runner) DoWithin(ctx context.Context, c Call, bound time.Duration, why error) (rueidis.RedisMessage, error) {
+func (r *Runner) DoWithin(ctx context.Context, call Call, bound time.Duration,
+	why error) (rueidis.RedisMessage, error) {
 	start := r.elapsed()
-	c.start = start
-	reply, err := r.Attempt(ctx, c)
+	call.start = start
+	reply, err := r.Attempt(ctx, call)
 	if err == nil || !NotAnswered(err) {
 		return reply, err
 	}
@@ -31,15 +32,15 @@ func (r *Runner) DoWithin(ctx context.Context, c Call, bound time.Duration, why 
 		ctx, cancel = context.WithDeadlineCause(ctx, r.base.Add(start+bound), why)
 		defer cancel()
 	}
-	c.start = 0
-	return r.repeat(ctx, c, err)
+	call.start = 0
+	return r.repeat(ctx, call, err)
 }
 
 // repeat is what Do does after a first attempt that failed.
-func (r *Runner) repeat(ctx context.Context, c Call, first error) (reply rueidis.RedisMessage, err error) {
-	_, err = Repeat(ctx, c.Once, func() (err error) {
+func (r *Runner) repeat(ctx context.Context, call Call, first error) (reply rueidis.RedisMessage, err error) {
+	_, err = Repeat(ctx, call.Once, func() (err error) {
 		if err, first = first, nil; err == nil {
-			reply, err = r.Attempt(ctx, c)
+			reply, err = r.Attempt(ctx, call)
 		}
 		return err
 	})
@@ -52,7 +53,7 @@ func (r *Runner) repeat(ctx context.Context, c Call, first error) (reply rueidis
 // out of time says nothing of the server, so the error is that of the try before.
 func Repeat(ctx context.Context, once bool, try func() error) (unsure bool, err error) {
 	var before error
-	for n := 0; ; n++ {
+	for attempt := 0; ; attempt++ {
 		if err = try(); err == nil || !NotAnswered(err) {
 			return unsure, err
 		}
@@ -62,7 +63,7 @@ func Repeat(ctx context.Context, once bool, try func() error) (unsure bool, err 
 			err = before
 		}
 		before = err
-		if unknown && once || ctx.Err() != nil || !Pause(ctx, Backoff(n)) {
+		if unknown && once || ctx.Err() != nil || !Pause(ctx, Backoff(attempt)) {
 			if unsure {
 				err = Unsure(err)
 			}
@@ -73,14 +74,14 @@ func Repeat(ctx context.Context, once bool, try func() error) (unsure bool, err 
 
 // Backoff is the pause after the n-th failed attempt in a row: 2 ms doubled to 256 ms, half of it random, so that
 // the clients of a server that comes back do not arrive together.
-func Backoff(n int) time.Duration {
-	longest := 2 * time.Millisecond << min(n, 7)
+func Backoff(attempt int) time.Duration {
+	longest := 2 * time.Millisecond << min(attempt, 7)
 	return longest/2 + rand.N(longest/2)
 }
 
 // Pause waits for d and reports whether ctx lasted that long.
-func Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
+func Pause(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -35,7 +35,7 @@ type Runner struct {
 
 // NewRunner returns a runner whose single attempts last at most callTimeout.
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
-	r := &Runner{
+	runner := &Runner{
 		client: client, cluster: client.Mode() == rueidis.ClientModeCluster, timeout: callTimeout, late: errCallTimeout,
 		base: time.Now(), replies: make([]lastReply, spans(client)), dials: new(errs.Dials),
 		timers: sync.Pool{New: func() any {
@@ -45,8 +45,8 @@ func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 		}},
 		Lacks: errs.NewLacks(slog.New(slog.DiscardHandler)),
 	}
-	r.Clock = newClock(r.Apart)
-	return r
+	runner.Clock = newClock(runner.Apart)
+	return runner
 }
 
 // Late sets the error of a call without a reply in time, where the time is not that of Options.CallTimeout.
@@ -67,20 +67,20 @@ func (r *Runner) Dials() int64 { return r.dials.Begun() }
 // In general the call gets a goroutine of its own (see inFlight). The two switches of goroutines cost more than all
 // else that is added to a call. A server that replied a moment ago has no full ring, so then the call is made in place
 // if ctx leaves it its whole call timeout.
-func (r *Runner) Attempt(ctx context.Context, c Call) (reply rueidis.RedisMessage, err error) {
-	start := c.start
+func (r *Runner) Attempt(ctx context.Context, call Call) (reply rueidis.RedisMessage, err error) {
+	start := call.start
 	if start == 0 {
 		start = r.elapsed()
 	}
-	last, dials := r.lastReply(c.Keys[0]), r.dials.Begun()
+	last, dials := r.lastReply(call.Keys[0]), r.dials.Begun()
 	limit := r.base.Add(start + r.timeout)
 	switch {
 	case ctx.Err() != nil:
-		err = gaveUp{r.explained(c, errs.Cut(errs.Ended(ctx))), false}
-	case c.fitsInPlace() && last.isFresh(start, dials) && outlasts(ctx, limit):
-		reply, err = r.inPlace(ctx, c, limit)
+		err = gaveUp{r.explained(call, errs.Cut(errs.Ended(ctx))), false}
+	case call.fitsInPlace() && last.isFresh(start, dials) && outlasts(ctx, limit):
+		reply, err = r.inPlace(ctx, call, limit)
 	default:
-		reply, err = r.inFlight(ctx, c)
+		reply, err = r.inFlight(ctx, call)
 	}
 	if err == nil {
 		last.record(r.elapsed(), dials)
@@ -89,7 +89,7 @@ func (r *Runner) Attempt(ctx context.Context, c Call) (reply rueidis.RedisMessag
 	if classify(err) == answered {
 		last.record(r.elapsed(), dials)
 	}
-	if err = r.refusedSlots(c.Keys, err, wrap(c, err)); c.Once {
+	if err = r.refusedSlots(call.Keys, err, wrap(call, err)); call.Once {
 		err = errs.Once(err)
 	}
 	return reply, err
@@ -112,9 +112,9 @@ func outlasts(ctx context.Context, limit time.Time) bool {
 // Hooks around the client see its context, and may derive others that outlast the call. So it is one of package
 // context, made anew for each call and never used again, though that costs a timer
 // (TestInPlace_HookDerivesContexts_TheyEndWithTheCall).
-func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time) (rueidis.RedisMessage, error) {
+func (r *Runner) inPlace(ctx context.Context, call Call, limit time.Time) (rueidis.RedisMessage, error) {
 	bounded, done := context.WithDeadline(ctx, limit)
-	result, _ := r.send(bounded, c)
+	result, _ := r.send(bounded, call)
 	done()
 	reply, err := result.ToMessage()
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -133,16 +133,16 @@ func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time) (rueidis.
 // rueidis also drops a reply that comes late, so that a grant which arrives after the caller has left would never be
 // released. So the flight gets a deadline far away, and the caller leaves when its own patience ends
 // (TestAttempt_RingFull_LeavesInTime, TestAttempt_NotPipelining_ObeysCancellation).
-func (r *Runner) inFlight(ctx context.Context, c Call) (rueidis.RedisMessage, error) {
-	f := &flight{r: r, values: ctx, call: c, done: make(chan struct{})}
-	go f.run()
+func (r *Runner) inFlight(ctx context.Context, call Call) (rueidis.RedisMessage, error) {
+	current := &flight{r: r, values: ctx, call: call, done: make(chan struct{})}
+	go current.run()
 	timer := r.timers.Get().(*time.Timer)
-	if !c.Patient {
+	if !call.Patient {
 		timer.Reset(r.timeout)
 	}
 	var why error
 	select {
-	case <-f.done:
+	case <-current.done:
 	case <-ctx.Done():
 		why = errs.Cut(errs.Ended(ctx))
 	case <-timer.C:
@@ -151,26 +151,26 @@ func (r *Runner) inFlight(ctx context.Context, c Call) (rueidis.RedisMessage, er
 	timer.Stop()
 	r.timers.Put(timer)
 	if why != nil {
-		why = r.explained(c, why)
-		if f.state.CompareAndSwap(boarding, abandoned) {
+		why = r.explained(call, why)
+		if current.state.CompareAndSwap(boarding, abandoned) {
 			return rueidis.RedisMessage{}, gaveUp{why, false}
 		}
-		if f.state.CompareAndSwap(flying, abandoned) {
+		if current.state.CompareAndSwap(flying, abandoned) {
 			return rueidis.RedisMessage{}, gaveUp{why, true}
 		}
 	}
-	<-f.done
-	reply, err := f.result.ToMessage()
+	<-current.done
+	reply, err := current.result.ToMessage()
 	if err == nil {
-		err = f.unmet
+		err = current.unmet
 	}
 	return reply, err
 }
 
 // explained adds to why the reason why no connection could be made. rueidis repeats a read by itself, without a word,
 // for as long as it may.
-func (r *Runner) explained(c Call, why error) error {
-	if failure := r.dials.Failure(); failure != nil && c.repeats() {
+func (r *Runner) explained(call Call, why error) error {
+	if failure := r.dials.Failure(); failure != nil && call.repeats() {
 		return fmt.Errorf("%w: %w", why, failure)
 	}
 	return why

@@ -11,26 +11,26 @@ import (
 
 // send sends the call, once unless a refusal proves that nothing has run. unmet is why the replicas have not confirmed
 // a call that was answered.
-func (r *Runner) send(ctx context.Context, c Call) (result rueidis.RedisResult, unmet error) {
-	c.byText = c.byText || r.Lacks.Has(errs.LackEvalsha)
+func (r *Runner) send(ctx context.Context, call Call) (result rueidis.RedisResult, unmet error) {
+	call.byText = call.byText || r.Lacks.Has(errs.LackEvalsha)
 	switch {
-	case c.CachedFor > 0:
-		return r.client.DoCache(ctx, c.Cached, c.CachedFor), nil
-	case c.Command != nil:
+	case call.CachedFor > 0:
+		return r.client.DoCache(ctx, call.Cached, call.CachedFor), nil
+	case call.Command != nil:
 		// A command that only reads is pinned, so that rueidis (1.0.79) does not recycle it. rueidis itself sends such a
 		// command again, on another connection, when its own ends. It would recycle the command when the other connection
 		// answers, while the writer of the ended connection may still be reading its words, and would write words of the next
 		// command that is built (TestRead_RepeatedByRueidis_IsNotRecycled). Other commands and scripts are never sent again
 		// so.
-		return r.client.Do(ctx, c.Command(r.client.B()).Pin()), nil
-	case c.Tracked == nil && c.Replicas == 0:
-		result = r.client.Do(ctx, c.command(r.client.B()))
-	case c.Replicas > 0 && r.cluster:
-		result, unmet = r.sendToPrimary(ctx, c)
-	case c.Tracked != nil:
-		result, unmet = r.sendOn(ctx, c.Tracked, c, c.Tracked.B().ClientCaching().Yes().Build())
+		return r.client.Do(ctx, call.Command(r.client.B()).Pin()), nil
+	case call.Tracked == nil && call.Replicas == 0:
+		result = r.client.Do(ctx, call.command(r.client.B()))
+	case call.Replicas > 0 && r.cluster:
+		result, unmet = r.sendToPrimary(ctx, call)
+	case call.Tracked != nil:
+		result, unmet = r.sendOn(ctx, call.Tracked, call, call.Tracked.B().ClientCaching().Yes().Build())
 	default:
-		result, unmet = r.sendOn(ctx, r.client, c)
+		result, unmet = r.sendOn(ctx, r.client, call)
 	}
 	if result.Error() == nil {
 		return result, unmet
@@ -38,15 +38,15 @@ func (r *Runner) send(ctx context.Context, c Call) (result rueidis.RedisResult, 
 	// EVALSHA, and the text itself only after an error that proves that nothing ran: an EVAL after any other would be a
 	// second run (TestRunner_ScriptFlushed_SendsTheTextOnce).
 	refusal, refused := rueidis.IsRedisErr(result.Error())
-	if !refused || c.byText || c.Script.plain != "" {
+	if !refused || call.byText || call.Script.plain != "" {
 		return result, nil
 	}
-	c.byText = true
+	call.byText = true
 	switch {
 	case refusal.IsNoScript():
-		return r.send(ctx, c)
+		return r.send(ctx, call)
 	case noEvalsha(refusal): // and EVAL is perhaps allowed
-		again, unmet := r.send(ctx, c)
+		again, unmet := r.send(ctx, call)
 		if !Unsupported(again.Error()) {
 			r.Lacks.Add(errs.LackEvalsha, refusal)
 			return again, unmet
@@ -61,7 +61,7 @@ const redirects = 3
 // sendToPrimary is send for a call that replicas are to confirm, in a Cluster. There rueidis follows MOVED and ASK with
 // the script alone: the WAIT is answered by the node where nothing was written. (At an ASK rueidis panics.) So the
 // redirections are followed here, each time with both.
-func (r *Runner) sendToPrimary(ctx context.Context, c Call) (result rueidis.RedisResult, unmet error) {
+func (r *Runner) sendToPrimary(ctx context.Context, call Call) (result rueidis.RedisResult, unmet error) {
 	conn, release := r.client.Dedicate() // a dedicated connection follows no redirection
 	busy := false
 	defer func() {
@@ -71,10 +71,10 @@ func (r *Runner) sendToPrimary(ctx context.Context, c Call) (result rueidis.Redi
 		release()
 	}()
 	var before []rueidis.Completed
-	if c.Tracked != nil {
+	if call.Tracked != nil {
 		before = append(before, conn.B().ClientCaching().Yes().Build())
 	}
-	result, unmet = r.sendOn(ctx, conn, c, before...)
+	result, unmet = r.sendOn(ctx, conn, call, before...)
 	busy = saysBusy(result.Error()) || saysBusy(unmet)
 	for range redirects {
 		refusal, refused := rueidis.IsRedisErr(result.Error())
@@ -93,41 +93,41 @@ func (r *Runner) sendToPrimary(ctx context.Context, c Call) (result rueidis.Redi
 		if !moved {
 			before = append(before, node.B().Asking().Build())
 		}
-		result, unmet = r.sendOn(ctx, node, c, before...)
+		result, unmet = r.sendOn(ctx, node, call, before...)
 	}
 	return result, unmet
 }
 
 // sendOn sends the script on one connection, after a command on which it depends, if there is one, and before WAIT, if
 // replicas are to confirm it: WAIT counts what its own connection wrote.
-func (r *Runner) sendOn(ctx context.Context, conn Conn, c Call,
+func (r *Runner) sendOn(ctx context.Context, conn Conn, call Call,
 	before ...rueidis.Completed) (result rueidis.RedisResult, unmet error) {
-	commands := append(before, c.command(conn.B()))
-	if c.Replicas > 0 {
+	commands := append(before, call.command(conn.B()))
+	if call.Replicas > 0 {
 		commands = append(commands,
-			conn.B().Wait().Numreplicas(int64(c.Replicas)).Timeout(millis(c.ReplicasWait)).Build())
+			conn.B().Wait().Numreplicas(int64(call.Replicas)).Timeout(millis(call.ReplicasWait)).Build())
 	}
 	results := conn.DoMulti(ctx, commands...)
-	if c.Tracked != nil && len(before) > 0 && Unsupported(results[0].Error()) { // CLIENT CACHING
+	if call.Tracked != nil && len(before) > 0 && Unsupported(results[0].Error()) { // CLIENT CACHING
 		r.Lacks.Add(errs.LackTracking, results[0].Error())
 	}
-	if c.Replicas > 0 {
-		unmet = r.unmet(c, results[len(before)+1])
+	if call.Replicas > 0 {
+		unmet = r.unmet(call, results[len(before)+1])
 	}
 	return results[len(before)], unmet
 }
 
 // unmet is why replicas have not confirmed a call, by the reply to its WAIT.
-func (r *Runner) unmet(c Call, wait rueidis.RedisResult) error {
+func (r *Runner) unmet(call Call, wait rueidis.RedisResult) error {
 	switch confirmed, err := wait.AsInt64(); {
 	case Unsupported(err):
 		r.Lacks.Add(errs.LackWait, err)
-		return fmt.Errorf("%w: %w", errs.ErrNotReplicated, NotConfirmed(c.Replicas, err))
+		return fmt.Errorf("%w: %w", errs.ErrNotReplicated, NotConfirmed(call.Replicas, err))
 	case err != nil:
 		return fmt.Errorf("%w: WAIT: %w", errs.ErrNotReplicated, err)
-	case confirmed < int64(c.Replicas):
-		return fmt.Errorf("%w: %d of %d replicas confirmed within %v", errs.ErrNotReplicated, confirmed, c.Replicas,
-			c.ReplicasWait)
+	case confirmed < int64(call.Replicas):
+		return fmt.Errorf("%w: %d of %d replicas confirmed within %v", errs.ErrNotReplicated, confirmed, call.Replicas,
+			call.ReplicasWait)
 	}
 	return nil
 }

@@ -53,8 +53,8 @@ func (e acrossSlots) Unwrap() error { return e.error }
 // AcrossSlots reports whether a call was refused because its keys are of several slots. Nothing has run, and the same
 // in parts of one slot each is not refused for that.
 func AcrossSlots(err error) bool {
-	var e acrossSlots
-	return errors.As(err, &e)
+	var refused acrossSlots
+	return errors.As(err, &refused)
 }
 
 // refusedSlots returns the error err of a call with these keys as acrossSlots, if the server's answer refuses the call

@@ -56,33 +56,33 @@ type Timed[R Reply] struct {
 
 // Run makes the call. The reply is valid if the error is nil, and with IsUnreplicated. ErrUnavailable: the request came
 // too late, or Send said so. Other errors are those of Send and Decode.
-func (t *Timed[R]) Run(ctx context.Context, r *Runner) (reply R, err error) {
+func (t *Timed[R]) Run(ctx context.Context, runner *Runner) (reply R, err error) {
 	for again := false; ; again = true {
 		sent := time.Now()
-		end := t.notAfter(ctx, r, sent)
-		notAfter := r.Clock.At(t.Key, end)
+		end := t.notAfter(ctx, runner, sent)
+		notAfter := runner.Clock.At(t.Key, end)
 		if t.Runs = end.Sub(sent); notAfter == 0 {
-			t.Runs = t.giveUp(r)
+			t.Runs = t.giveUp(runner)
 		}
-		m, err := t.Send(ctx, sent, notAfter)
+		message, err := t.Send(ctx, sent, notAfter)
 		received := time.Now()
 		if err != nil && !IsUnreplicated(err) {
 			return reply, err
 		}
-		got, bad := t.Decode(m)
+		got, bad := t.Decode(message)
 		if bad != nil {
 			return reply, bad
 		}
 		server, late := got.Clock()
 		if !late {
-			r.Clock.Learn(t.Key, server, sent, received)
+			runner.Clock.Learn(t.Key, server, sent, received)
 			return got, err
 		}
-		r.Clock.Relearn(t.Key, server, sent, received)
+		runner.Clock.Relearn(t.Key, server, sent, received)
 		if again {
 			// A copy of the key: the error would keep t, and with it Send, on the heap in every call.
 			why := errTooLate
-			if d, ok := ctx.Deadline(); ok && d.Before(sent.Add(r.timeout)) { // for that caller
+			if deadline, ok := ctx.Deadline(); ok && deadline.Before(sent.Add(runner.timeout)) { // for that caller
 				why = errs.Cut(why)
 			}
 			return reply, fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, strings.Clone(t.Key), why)
@@ -95,17 +95,17 @@ var errTooLate = errors.New("the request reached the server too late")
 // notAfter is the instant at which the caller gives up on a request sent at sent. Clock.At turns it into the server's
 // time and rounds it down: a request is refused a moment too soon, never granted after its caller left, but for the
 // rest of a millisecond (see LastRun).
-func (t *Timed[R]) notAfter(ctx context.Context, r *Runner, sent time.Time) time.Time {
-	end := sent.Add(t.giveUp(r))
-	if d, ok := ctx.Deadline(); ok && d.Add(t.Beyond).Before(end) {
-		return d.Add(t.Beyond)
+func (t *Timed[R]) notAfter(ctx context.Context, runner *Runner, sent time.Time) time.Time {
+	end := sent.Add(t.giveUp(runner))
+	if deadline, ok := ctx.Deadline(); ok && deadline.Add(t.Beyond).Before(end) {
+		return deadline.Add(t.Beyond)
 	}
 	return end
 }
 
-func (t *Timed[R]) giveUp(r *Runner) time.Duration {
+func (t *Timed[R]) giveUp(runner *Runner) time.Duration {
 	if t.GiveUp == 0 {
-		return r.timeout
+		return runner.timeout
 	}
 	return t.GiveUp
 }

@@ -11,9 +11,9 @@ func Duration(ms int64) time.Duration { return scaled(ms, time.Millisecond) }
 // Micros returns us as a time.Duration, the longest one if it does not fit.
 func Micros(us int64) time.Duration { return scaled(us, time.Microsecond) }
 
-func scaled(n int64, unit time.Duration) time.Duration {
+func scaled(number int64, unit time.Duration) time.Duration {
 	most := int64(1<<63-1) / int64(unit)
-	return time.Duration(max(-most, min(most, n))) * unit
+	return time.Duration(max(-most, min(most, number))) * unit
 }
 
 // Millis returns d as an argument of a script: in whole milliseconds, rounded up. Durations are leases, the ends of
@@ -24,7 +24,7 @@ func scaled(n int64, unit time.Duration) time.Duration {
 //   - and no bound becomes 0, which PEXPIRE takes for "now", WAIT for "forever" and scripts for "none".
 //
 // An instant after which a request is refused is rounded down instead (Clock.At, NotAfter).
-func Millis(d time.Duration) string { return strconv.FormatInt(millis(d), 10) }
+func Millis(duration time.Duration) string { return strconv.FormatInt(millis(duration), 10) }
 
 // AppendMillis appends Millis to text.
 func AppendMillis(text []byte, d time.Duration) []byte { return strconv.AppendInt(text, millis(d), 10) }
@@ -32,13 +32,13 @@ func AppendMillis(text []byte, d time.Duration) []byte { return strconv.AppendIn
 // NotAfter returns the instant at which the wait of a caller ends that still waits for d, in the server's ms, where
 // server is the time of its last reply. The server does nothing for a request with that instant later. The instant is
 // rounded down, and the server's time has gone on since the reply, so the instant is never later than the end of d.
-func NotAfter(server int64, d time.Duration) string {
-	return strconv.FormatInt(server+d.Milliseconds(), 10)
+func NotAfter(server int64, duration time.Duration) string {
+	return strconv.FormatInt(server+duration.Milliseconds(), 10)
 }
 
-func millis(d time.Duration) int64 {
-	ms := d.Milliseconds()
-	if d%time.Millisecond > 0 {
+func millis(duration time.Duration) int64 {
+	ms := duration.Milliseconds()
+	if duration%time.Millisecond > 0 {
 		ms++
 	}
 	return ms
