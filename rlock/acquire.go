@@ -99,12 +99,12 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto bo
 	if fresh && l.kind.tenures != nil && l.kind.tenures(c, t) {
 		one := &struct { // in one piece of memory
 			caller
-			asking
+			contender
 		}{caller: caller{l: l, ctx: ctx, began: began, terms: t, auto: auto}}
 		if t.wait != forever {
 			one.until = began.Add(t.wait)
 		}
-		if h, last, err := c.tenancies.acquire(&one.caller, &one.asking); !errors.Is(err, errAsked) {
+		if h, last, err := c.cohorts.acquire(&one.caller, &one.contender); !errors.Is(err, errAsked) {
 			return h, last, err
 		}
 	}
@@ -136,38 +136,28 @@ type acquisition struct {
 	label string
 	auto  bool // it is renewed
 
-	own   *owner
-	join  Owner  // of another process, to be joined
-	under *owner // of the write hold under which it reads
-	tries
-	won
-	waitState
-	*asks // of a request for a tenure
-}
+	own       *owner
+	join      Owner      // of another process, to be joined
+	under     *owner     // of the write hold under which it reads
+	contender *contender // whose it is; nil: it is for a call of its own
 
-// tries are what it has sent.
-type tries struct {
-	sent  time.Time // of the try that was granted, or the last
-	since time.Time // the owner may hold the lock from here on: before that the server said that it does not
-	runs  time.Time // until when the last try may run, if it was not answered
-	// unanswered: some try was sent and not answered, and may take the lock up to this instant
-	unanswered time.Time
+	// What it has sent.
+	sent       time.Time // of the try that was granted, or the last
+	since      time.Time // the owner may hold the lock from here on: before that the server said that it does not
+	runs       time.Time // until when the last try may run, if it was not answered
+	unanswered time.Time // until when some try that was sent and not answered may take the lock
 	sends      int32     // how many
 	from       *owner    // whose hold the next one takes over: see transfer.go
 	room       [6]string // for the arguments of the first, here to be one piece of memory
-}
 
-// won is what it was granted.
-type won struct {
+	// What it was granted.
 	written time.Duration // the lease that the server wrote when it handed the lock over
 	token   int64         // fencing token
 	handed  bool          // by the server, from its queue
 	moved   bool          // by another owner of this process
 	inQueue bool          // by a call that could not take it out of the queue
-}
 
-// waitState is what it has while it waits.
-type waitState struct {
+	// What it has while it waits.
 	entry   string    // in the queue on the server, once it was asked for
 	leaves  time.Time // when its caller gives up; zero: not known
 	seen    seen
@@ -175,29 +165,14 @@ type waitState struct {
 	watched bool // the holder's heartbeats are looked at
 }
 
-// asks is what a request for a tenure has besides.
-type asks struct {
-	of           *tenancy // whose
-	after        *handOn  // the release of the last tenure, which its first try makes
-	again        int      // how often it asked again soon
-	once         bool     // it has one turn
-	othersWaited bool     // others may have waited when it was granted
-	// Of readers:
-	joined *owner        // the tenure that does for this one: it asked under it
-	admit  time.Duration // after tenancies.base: until when others may join what was granted
-}
-
-// isCurrent reports whether it is the request of its tenancy, or only what is left of one. Called with mu held.
-func (a *acquisition) isCurrent() bool { return a.of.asks != nil && &a.of.asks.a == a }
-
 // asksFor is the lease for which it asks.
 func (a *acquisition) asksFor() time.Duration { return cmp.Or(a.short, a.lease) }
 
 func (a *acquisition) newOwner() *owner {
 	own := a.l.newOwner(a.ctx, a.lease, a.label)
 	own.under = a.under
-	if a.asks != nil {
-		own.Follow(a.once)
+	if a.contender != nil {
+		own.Follow(a.l.kind.together)
 	}
 	return own
 }

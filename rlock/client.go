@@ -29,7 +29,7 @@ type Client struct {
 	hashOver       int
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
-	tenancies      tenancies
+	cohorts        cohorts
 	looks
 	voter
 }
@@ -87,7 +87,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout)
 	c.opts, c.runner, c.engine, c.waiters = s.Options, s.Runner, s.Engine, s.Waiters
 	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock"}
-	c.tenancies.base = s.Base
+	c.cohorts.base = s.Base
 	c.coalescer = newCoalescer(c)
 	if o.Liveness {
 		c.monitor = newMonitor(c)

@@ -67,7 +67,7 @@ type kind struct {
 	queueEntry func(a *acquisition, poll, first time.Duration) string
 	// request completes the request of one that waits for itself; nil: nothing is missing.
 	request func(l *single, owner string, r *wait.Request)
-	// tenures reports whether a caller shares the tenures of its process (see tenancy.go), and tenure is how long one
+	// tenures reports whether a caller shares the tenures of its process (see cohort.go), and tenure is how long one
 	// lasts; nil: none does, and tenureTime.
 	tenures  func(c *Client, t terms) bool
 	tenure   func(l *single) time.Duration

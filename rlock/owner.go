@@ -26,7 +26,7 @@ type owner struct {
 	lock  *single
 	under *owner // of the write hold under which it reads
 	token int64  // set before the first handle is made; 0: none
-	// after tenancies.base: no turn of the tenure begins later, as this owner or another. Guarded by tenancies.mu
+	// after cohorts.base: no turn of the tenure begins later, as this owner or another. Guarded by cohorts.mu
 	until time.Duration
 	keep  atomic.Int64 // ns after its client's base: no release before; see UnlockAfter
 }
@@ -128,7 +128,7 @@ func (o *owner) Object() any { return o.lock }
 // Send implements session.Resource: it sends the release once.
 //
 //   - Before the time of UnlockAfter it has the lock end at that time (keep.lua), and waiters look (look.lua).
-//   - The first time the release of a tenure asks for the next one, if callers wait (tenancy.go). A later try may be
+//   - The first time the release of a tenure asks for the next one, if callers wait (cohort.go). A later try may be
 //     the second run of the first: the lease of the next tenure counts from the first send, so a grant by a later run
 //     would be trusted for too long. It names no owner.
 //   - Otherwise it removes the owner. The script hands the lock over, or publishes the release.
@@ -150,7 +150,7 @@ func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 			l.runLook(ctx)
 		}
 	case !again && o.Follows():
-		status, err = c.tenancies.release(ctx, o)
+		status, err = c.cohorts.release(ctx, o)
 	default:
 		status, err = l.runRelease(ctx, o.Lease.Owner, o.Entry())
 	}

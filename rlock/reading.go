@@ -77,18 +77,18 @@ func (t terms) shares(c *Client) bool { return t.lease == 0 && t.label == "" && 
 func (x *caller) shares() bool { return x.l.kind.together && x.terms.shares(x.l.c) }
 
 // joins has a reader join the tenure of its process, if it may without a call. Called with mu held.
-func (s *tenancies) joins(y *tenancy) bool {
+func (s *cohorts) joins(y *cohort) bool {
 	if y.own == nil || s.now() >= y.until {
 		return false
 	}
-	if w := s.of[tenancyKey{y.l.key, rwWrite}]; w != nil && w.asks != nil {
+	if w := s.of[cohortKey{y.l.key, rwWrite}]; w != nil && w.contender != nil {
 		return false
 	}
 	return s.enter(y.own)
 }
 
 // enter counts a reader in among those of own. It reports false if that is over.
-func (s *tenancies) enter(own *owner) bool {
+func (s *cohorts) enter(own *owner) bool {
 	c := own.lock.c
 	if c.engine.Over(&own.Lease) != nil {
 		return false
@@ -97,7 +97,7 @@ func (s *tenancies) enter(own *owner) bool {
 		return false
 	}
 	if !c.engine.Auto(&own.Lease, c.opts.WatchdogTimeout) {
-		c.session.Finish(func() { own.Retreat(time.Time{}) }) // it may be the last, and tell the tenancy: mu is held
+		c.session.Finish(func() { own.Retreat(time.Time{}) }) // it may be the last, and tell the cohort: mu is held
 		return false
 	}
 	return true
@@ -105,7 +105,7 @@ func (s *tenancies) enter(own *owner) bool {
 
 // read has all readers in line read: by the tenure that was granted, of which one reader is counted in, or beside it.
 // shared: those that share a hold can have it. Called with mu held.
-func (s *tenancies) read(y *tenancy, own *owner, shared bool) {
+func (s *cohorts) read(y *cohort, own *owner, shared bool) {
 	var beside []*caller
 	entered, over := 1, false // the one that is counted in is the first reader's
 	for x := y.callers.First(); x != nil && !over; {
@@ -130,13 +130,13 @@ func (s *tenancies) read(y *tenancy, own *owner, shared bool) {
 	case len(beside) > 0:
 		s.rejoin(beside)
 	}
-	if y.callers.First() != nil && y.asks == nil { // it is over, or they are too many for one call
+	if y.callers.First() != nil && y.contender == nil { // it is over, or they are too many for one call
 		s.next(y)
 	}
 }
 
 // readBeside has readers read as owners of their own, beside one that reads and is counted in for this call.
-func (s *tenancies) readBeside(own *owner, readers []*caller) {
+func (s *cohorts) readBeside(own *owner, readers []*caller) {
 	l, c := own.lock, own.lock.c
 	all := make([]*owner, len(readers))
 	shortest := readers[0].lease()
@@ -187,7 +187,7 @@ func (s *tenancies) readBeside(own *owner, readers []*caller) {
 }
 
 // letIn gives a reader the hold that it was granted, or has that released if it has left.
-func (s *tenancies) letIn(x *caller, own *owner, sent time.Time) {
+func (s *cohorts) letIn(x *caller, own *owner, sent time.Time) {
 	c := own.lock.c
 	err := own.Keep(c.engine.Add(&own.Lease, sent, sent, x.lease(), x.auto, c.opts.MaxHold), time.Time{}, "")
 	s.mu.Lock()
@@ -204,9 +204,9 @@ func (s *tenancies) letIn(x *caller, own *owner, sent time.Time) {
 }
 
 // rejoin puts readers back into the line, before those that came later. Called with mu held.
-func (s *tenancies) rejoin(readers []*caller) {
+func (s *cohorts) rejoin(readers []*caller) {
 	l := readers[0].l
-	y := s.of[tenancyKey{l.key, l.kind}]
+	y := s.of[cohortKey{l.key, l.kind}]
 	if y == nil {
 		y = s.open(l)
 		y.seen = readers[0].seen
@@ -216,33 +216,29 @@ func (s *tenancies) rejoin(readers []*caller) {
 			y.join(x, true)
 		}
 	}
-	if y.asks == nil {
+	if y.contender == nil {
 		s.next(y)
 	}
 }
 
 // under is the tenure under which a reader asks; nil: none.
-func (s *tenancies) under(a *acquisition) *owner {
-	if a.asks == nil || !a.l.kind.together {
+func (s *cohorts) under(q *contender) *owner {
+	if !q.l.kind.together || q.caller != nil && !q.caller.shares() {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	y := a.of
-	if q := y.asks; q != nil && q.x != nil && !q.x.shares() {
-		return nil
+	if own := q.of.own; own != nil && own.Lasts() && q.l.c.engine.Over(&own.Lease) == nil {
+		return own
 	}
-	if y.asks == nil || y.own == nil || !y.own.Lasts() || a.l.c.engine.Over(&y.own.Lease) != nil {
-		return nil
-	}
-	return y.own
+	return nil
 }
 
 // window notes for how long others may join what was granted to a reader by the call that it sent last. It is four
 // round trips: a reader of four then waits for an answer, however far the server is, and a writer waits little longer.
 func (a *acquisition) window(unclaimed bool, received time.Time) {
-	if a.asks != nil && a.l.kind.together && unclaimed {
-		a.admit = a.sent.Add(min(max(4*received.Sub(a.sent), leastWindow), mostWindow)).Sub(a.l.c.tenancies.base)
+	if a.contender != nil && a.l.kind.together && unclaimed {
+		a.contender.admit = a.sent.Add(min(max(4*received.Sub(a.sent), leastWindow), mostWindow)).Sub(a.l.c.cohorts.base)
 	}
 }
 

@@ -64,7 +64,7 @@ func (c *Client) shortLease() time.Duration {
 }
 
 // suits has a caller have what own holds, without a call. It reports false if that cannot be. Called with mu held.
-func (s *tenancies) suits(own *owner, x *caller) bool {
+func (s *cohorts) suits(own *owner, x *caller) bool {
 	c := own.lock.c
 	if !own.hasLabel(x.terms.label) || own.lock.kind.confirms && own.Turn() > 0 {
 		return false
@@ -73,13 +73,13 @@ func (s *tenancies) suits(own *owner, x *caller) bool {
 }
 
 // transfer has a new owner take over what the tenure holds, on the terms of the first in line. Called with mu held.
-func (s *tenancies) transfer(y *tenancy) {
+func (s *cohorts) transfer(y *cohort) {
 	from := y.own
 	y.own = nil
 	_ = from.lock.c.engine.Remove(&from.Lease) // before it is sent: see package lease
 	q := y.begin(y.callers.First(), nil)
-	q.a.from = from
-	q.a.own.Continue(from.Turn())
+	q.from = from
+	q.own.Continue(from.Turn())
 	s.run(q)
 }
 

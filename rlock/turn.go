@@ -9,10 +9,10 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// How a caller waits for its turn, takes it, and gives it to the next: see tenancy.go.
+// How a caller waits for its turn, takes it, and gives it to the next: see cohort.go.
 
 // give gives a caller its turn. Called with mu held.
-func (s *tenancies) give(y *tenancy, x *caller, by time.Duration) {
+func (s *cohorts) give(y *cohort, x *caller, by time.Duration) {
 	x.serve(y.own, by, nil)
 	if y.callers.First() == nil && !y.l.kind.together {
 		s.drop(y)
@@ -25,21 +25,21 @@ func (x *caller) serve(own *owner, by time.Duration, err error) {
 		x.y.part(x)
 	}
 	x.own, x.by, x.err = own, by, err
-	x.w.Wake()
+	x.wait.Wake()
 }
 
 // await waits until the caller has its turn, or an error, or is out of patience.
-func (s *tenancies) await(x *caller) (gaveUp error) {
+func (s *cohorts) await(x *caller) (gaveUp error) {
 	s.mu.Lock()
 	if x.own == nil && x.err == nil {
 		s.mu.Unlock()
-		gaveUp = x.w.Await()
+		gaveUp = x.wait.Await()
 		s.mu.Lock()
 		x.reported = true
 	}
 	defer s.mu.Unlock()
-	x.w.Leave()
-	x.w = nil
+	x.wait.Leave()
+	x.wait = nil
 	y := x.y
 	switch {
 	case x.own != nil || x.err != nil:
@@ -49,12 +49,12 @@ func (s *tenancies) await(x *caller) (gaveUp error) {
 		return gaveUp
 	}
 	y.part(x)
-	switch q := y.asks; {
+	switch q := y.contender; {
 	case y.callers.First() != nil:
 	case q == nil:
 		s.drop(y)
-	case q.w != nil:
-		q.w.Wake() // it withdraws the request
+	case q.wait != nil:
+		q.wait.Wake() // it withdraws the request
 	}
 	return gaveUp
 }
@@ -69,7 +69,7 @@ func (s *tenancies) await(x *caller) (gaveUp error) {
 //	                                wakes: takes its turn
 //
 // So B looks at the clock by itself (rule 2).
-func (s *tenancies) take(x *caller) (*Hold, error) {
+func (s *cohorts) take(x *caller) (*Hold, error) {
 	c, own := x.l.c, x.own
 	if err := c.waiters.Ended(x.ctx); err != nil {
 		own.Decline()
@@ -92,10 +92,10 @@ func (s *tenancies) take(x *caller) (*Hold, error) {
 // Next implements session.Follower: a turn has ended, and another caller has the tenure if it may.
 func (o *owner) Next(known bool) bool {
 	c := o.lock.c
-	s := &c.tenancies
+	s := &c.cohorts
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	y := s.tenancyOf(o)
+	y := s.cohortOf(o)
 	if y == nil || !y.waits() || o.keep.Load() != 0 || !c.engine.Lasting(&o.Lease) {
 		return false
 	}
@@ -115,27 +115,27 @@ func (o *owner) Next(known bool) bool {
 
 // Gone implements session.Follower.
 func (o *owner) Gone() {
-	s := &o.lock.c.tenancies
+	s := &o.lock.c.cohorts
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone(o)
 }
 
 // gone is Gone, called with mu held.
-func (s *tenancies) gone(o *owner) {
-	if y := s.tenancyOf(o); y != nil {
+func (s *cohorts) gone(o *owner) {
+	if y := s.cohortOf(o); y != nil {
 		y.own = nil
-		if y.asks == nil {
+		if y.contender == nil {
 			s.next(y)
 		}
 	}
 }
 
 // release ends a tenure on the server. If callers wait, the call asks for the next tenure, too.
-func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error) {
+func (s *cohorts) release(ctx context.Context, o *owner) (releaseStatus, error) {
 	l := o.lock
 	s.mu.Lock()
-	y := s.tenancyOf(o)
+	y := s.cohortOf(o)
 	if y != nil && (!y.waits() || l.kind.together) { // readers have asked already
 		s.gone(o)
 		y = nil
@@ -147,12 +147,11 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 	y.own = nil
 	q := y.begin(y.callers.First(), nil)
 	q.forAnyone()
-	h := &handOn{own: o, done: make(chan handedOn, 1)}
-	q.a.after = h
+	q.after, q.released = o, make(chan released, 1)
 	s.run(q)
 	s.mu.Unlock()
 	select {
-	case r := <-h.done:
+	case r := <-q.released:
 		return r.status, r.err
 	case <-ctx.Done():
 		return 0, fmt.Errorf("%w: release of %q: %w", errs.ErrUnknownOutcome, l.name, errs.Cut(errs.Ended(ctx)))

@@ -22,7 +22,7 @@ func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
 	}
 	poll := min(c.opts.PollCap, wait.MaxPoll)
 	first := min(a.lease, c.shortLease())
-	if a.asks != nil {
+	if a.contender != nil {
 		first = c.firstLease()
 	}
 	if crowd && a.l.kind.rarely && c.monitor == nil { // with Liveness each heartbeat needs an answer: see refused
@@ -39,7 +39,7 @@ func (a *acquisition) Taken(g wait.Grant) bool {
 	switch {
 	case a.l.c.opts.MinReplicas > 0, a.l.kind.confirms:
 		return false // the acquire itself confirms: it finds its own field, and mints the token for a holder that is there
-	case a.asks == nil && !a.auto && g.Ticket > 0 && g.Lease >= a.lease:
+	case a.contender == nil && !a.auto && g.Ticket > 0 && g.Lease >= a.lease:
 		return false // a lease that is not raised later is to be all there from now on
 	case !a.l.c.engine.Trusted(a.l.key, g.Sent):
 		return false
@@ -59,28 +59,19 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 	if after.After(a.unanswered) {
 		a.unanswered = after
 	}
-	if a.asks != nil {
-		s := &a.l.c.tenancies
+	if q := a.contender; q != nil {
+		s := &a.l.c.cohorts
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if a.isCurrent() {
-			a.of.seen.unsure = true
+		if q.of.contender == q {
+			q.of.seen.unsure = true
 		}
 	}
 }
 
 // Ask implements wait.Taker: it asks the server once.
 func (a *acquisition) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
-	if a.asks == nil {
-		return a.ask(ctx, entry)
-	}
-	if err := a.l.c.tenancies.goesOn(a); err != nil {
-		return wait.Answer{}, err
-	}
-	if a.after != nil {
-		return a.askAfter(ctx, entry)
-	}
-	return a.askUnder(ctx, entry, a.l.c.tenancies.under(a))
+	return a.ask(ctx, entry, nil)
 }
 
 // requestFailed notes until when a request that failed with err may still take something.
@@ -93,12 +84,9 @@ func (a *acquisition) requestFailed(err error, received time.Time) {
 	}
 }
 
-func (a *acquisition) ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
-	return a.askUnder(ctx, entry, nil)
-}
-
-// askUnder is ask, for a reader whose process may have a tenure already: it asks whether that does for this one, too.
-func (a *acquisition) askUnder(ctx context.Context, entry *wait.QueueEntry, joined *owner) (wait.Answer, error) {
+// ask asks the server once. joined, if it is not nil, is the tenure that the process of a reader has already: the
+// request then asks whether that does for this reader, too.
+func (a *acquisition) ask(ctx context.Context, entry *wait.QueueEntry, joined *owner) (wait.Answer, error) {
 	c, placeless := a.l.c, false
 	timed := script.Timed[acquireReply]{
 		Key: a.l.key,
@@ -133,7 +121,7 @@ func (a *acquisition) askUnder(ctx context.Context, entry *wait.QueueEntry, join
 		c.run.Store(r.run)
 	}
 	if from != nil && r.status != acquireGranted {
-		return a.ask(ctx, entry)
+		return a.ask(ctx, entry, nil)
 	}
 	switch r.status {
 	case acquireGranted:
@@ -145,10 +133,10 @@ func (a *acquisition) askUnder(ctx context.Context, entry *wait.QueueEntry, join
 		}
 		return answer, err
 	case acquireShared:
-		if !c.tenancies.enter(joined) { // its last reader has left meanwhile
-			return a.ask(ctx, entry)
+		if !c.cohorts.enter(joined) { // its last reader has left meanwhile
+			return a.ask(ctx, entry, nil)
 		}
-		a.joined = joined
+		a.contender.joined = joined
 		a.window(true, received)
 		return wait.Answer{Granted: true}, nil
 	case acquireLost:
@@ -220,24 +208,24 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 
 // sees keeps what an answer said of the holder, for those that give up.
 func (a *acquisition) sees(now seen) {
-	if a.asks == nil {
+	if a.contender == nil {
 		a.seen = now
 		return
 	}
-	s := &a.l.c.tenancies
+	s, y := &a.l.c.cohorts, a.contender.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now.unsure = a.of.seen.unsure
-	a.of.seen = now
+	now.unsure = y.seen.unsure
+	y.seen = now
 	if a.l.kind.together {
-		a.of.until = 0 // others come first
+		y.until = 0 // others come first
 	}
 }
 
 // meets notes whether others may wait on the server for what was granted.
 func (a *acquisition) meets(others bool) {
-	if a.asks != nil {
-		a.othersWaited = others
+	if a.contender != nil {
+		a.contender.othersWaited = others
 	}
 }
 
@@ -250,52 +238,52 @@ func (a *acquisition) meets(others bool) {
 //	                                                                    the first request runs: granted
 //	                                    asks once more: granted
 func (a *acquisition) soon(now time.Time) time.Duration {
-	if a.asks == nil || !now.Before(script.LastRun(a.unanswered)) {
+	q := a.contender
+	if q == nil || !now.Before(script.LastRun(a.unanswered)) {
 		return 0
 	}
-	a.again++
-	return script.Backoff(min(2*a.again, 4))
+	q.again++
+	return script.Backoff(min(2*q.again, 4))
 }
 
 // askAfter is the first Ask of a request that follows a tenure: one call releases that, and names this owner, which is
 // granted the lock or put into the queue. Where that cannot be, because the process hears no grants yet, or does not
 // know the server's time, and for writers, whose turn among readers the release decides, these are two calls.
-func (a *acquisition) askAfter(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
-	h, l := a.after, a.l
-	a.after = nil
-	from, sent := h.own, time.Now()
+func (q *contender) askAfter(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
+	from, l, sent := q.after, q.l, time.Now()
+	q.after = nil
 	end := sent.Add(l.c.opts.CallTimeout)
 	notAfter := l.c.runner.Clock.At(l.key, end)
 	if entry == nil || notAfter == 0 || !l.kind.names {
 		status, err := l.runRelease(ctx, from.Lease.Owner, from.Entry())
-		h.done <- handedOn{status: status, err: err}
-		return a.ask(ctx, entry)
+		q.released <- released{status: status, err: err}
+		return q.ask(ctx, entry, nil)
 	}
 	r, err := l.sendRelease(ctx,
 		releaseRequest{owner: from.Lease.Owner, entry: from.Entry(), next: entry, notAfter: notAfter,
 			turns: from.Turn() + 1})
-	h.done <- handedOn{status: r.status, err: err}
-	a.sent = sent
+	q.released <- released{status: r.status, err: err}
+	q.sent = sent
 	switch {
 	case err != nil:
 		if errors.Is(err, errs.ErrUnknownOutcome) {
-			a.ReleaseLater(end)
+			q.ReleaseLater(end)
 		}
 		if !script.NotAnswered(err) {
-			return a.ask(ctx, entry)
+			return q.ask(ctx, entry, nil)
 		}
 		return wait.Answer{}, err
 	case r.outcome == 1 && (l.kind.confirms || l.c.opts.MinReplicas > 0): // see Taken
-		a.since = sent
+		q.since = sent
 	case r.outcome == 1:
-		answer, err := a.granted(time.Now())
-		a.handed, a.othersWaited = false, r.ticket != 0
+		answer, err := q.granted(time.Now())
+		q.handed, q.othersWaited = false, r.ticket != 0
 		return answer, err
 	case r.outcome == 2:
-		a.since = sent
+		q.since = sent
 		return wait.Answer{Left: -1, Ticket: r.ticket, Sent: sent}, nil
 	}
-	return a.ask(ctx, entry)
+	return q.ask(ctx, entry, nil)
 }
 
 // renamed gives back a grant that came too late, and goes on as another owner: the id of what was released is never

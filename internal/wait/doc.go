@@ -51,7 +51,7 @@
 // The rules are:
 //
 //  1. The queue holds one entry for each process and key, not for each waiter: the other callers wait for a turn
-//     inside the process (package rlock, tenancy.go). The order is exact among processes, and within each, but not
+//     inside the process (package rlock, cohort.go). The order is exact among processes, and within each, but not
 //     across all waiters. It is what makes a contended acquisition one call.
 //  2. A grant is trusted by the ticket that the last "held" answer named, and its lease counts from the send of that
 //     call: the grant was written after the call ran. A grant of which half of the lease is gone, one after a gap in
@@ -98,7 +98,7 @@
 // Where the callers of a process share what it has, one request waits for all of them ([Cohort]). The first caller
 // makes the first try ([Caller.Try]). If that is refused, a goroutine goes on ([Caller.Contend]), and no caller's
 // patience cuts it short. The callers wait to be woken ([Turn], [Caller.Await]); they come and go without a request.
-// See tenancy.go of package rlock.
+// See cohort.go of package rlock.
 //
 // The server's side of the queue is in the Lua of package rlock (lib/handover.lua, lib/fair.lua).
 package wait

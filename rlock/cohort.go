@@ -62,45 +62,46 @@ const (
 	// tenureTime and mostTurns bound how long a lock stays within a process.
 	tenureTime = 20 * time.Millisecond
 	mostTurns  = 32
-	// spareTenancies bounds how many are kept for the next locks.
-	spareTenancies = 64
+	// spareCohorts bounds how many are kept for the next locks.
+	spareCohorts = 64
 )
 
-// tenancies are those of a client.
-type tenancies struct {
+// cohorts are those of a client.
+type cohorts struct {
 	mu     sync.Mutex
 	base   time.Time
-	of     map[tenancyKey]*tenancy // of locks that callers wait for
-	free   []*tenancy              // for the next: most locks are held for a moment
-	passed int64                   // turns that followed another
+	of     map[cohortKey]*cohort // of locks that callers wait for
+	free   []*cohort             // for the next: most locks are held for a moment
+	passed int64                 // turns that followed another
 }
 
-type tenancyKey struct {
+type cohortKey struct {
 	key  string
 	kind *kind // Reentrant and Fenced locks of one name have each their own, and wait for each other on the server
 }
 
-// tenancy is what a client has of one lock that callers wait for: it holds it (own), or it asks (asks); for reading, it
-// may ask while it holds. Guarded by tenancies.mu. A lock that is held, and has no waiter here, has none,
-// unless it is for reading: it must cost little, and the watchdog's map finds its owner (attach).
-type tenancy struct {
-	l       *single
-	callers wait.List[*caller] // those that wait for their turns
-	turns   int32              // how many may follow the one that runs; negative: any number. Kept during a transfer
-	until   time.Duration      // after tenancies.base; none begins later, or none joins those that read
-	own     *owner
-	asks    *asking
-	seen    seen // by the request, for callers that give up
+// cohort is the callers of a client for one lock, with what the client has of the lock: it holds the lock (own), or
+// requests it (contender); for reading, both may be the case. Guarded by cohorts.mu. A lock that is held, and has no
+// waiter here, has no cohort, unless it is for reading: it must cost little, and the watchdog's map finds its owner
+// (attach).
+type cohort struct {
+	l         *single
+	callers   wait.List[*caller] // that wait for their turns
+	turns     int32              // how many may follow; negative: any number. Kept during a transfer
+	until     time.Duration      // after cohorts.base; none begins later, or none joins those that read
+	own       *owner
+	contender *contender
+	seen      seen // by the contender, for callers that give up
 }
 
-func (y *tenancy) key() tenancyKey { return tenancyKey{y.l.key, y.l.kind} }
+func (y *cohort) key() cohortKey { return cohortKey{y.l.key, y.l.kind} }
 
 // waits reports whether callers wait, and not only for the end of a client that was closed.
-func (y *tenancy) waits() bool {
+func (y *cohort) waits() bool {
 	return y.callers.First() != nil && y.l.c.waiters.Ended(context.Background()) == nil
 }
 
-// caller is one call that waits for its turn. Guarded by tenancies.mu from join on.
+// caller is one call that waits for its turn. Guarded by cohorts.mu from join on.
 type caller struct {
 	wait.Links[*caller]
 	l        *single
@@ -109,8 +110,8 @@ type caller struct {
 	until    time.Time // when it gives up; zero: only ctx says
 	terms    terms
 	auto     bool
-	y        *tenancy // in whose line it is; nil: in none
-	w        *wait.Caller
+	y        *cohort // in whose line it is; nil: in none
+	wait     *wait.Caller
 	reported bool          // an observer was told that it waits
 	left     bool          // it gave up while it was asked for beside others: see reading.go
 	own      *owner        // it has the turn
@@ -122,29 +123,31 @@ type caller struct {
 // lease is what the caller was promised, in full.
 func (x *caller) lease() time.Duration { return cmp.Or(x.terms.lease, x.l.c.opts.WatchdogTimeout) }
 
-// asking is one request for a tenure.
-type asking struct {
-	a    acquisition
-	asks asks
-	w    *wait.Caller // nil: it was granted
-	x    *caller      // on whose terms, if they are those of a caller
-	once bool         // it is one try, for a caller that does not wait
+// contender is one request for a tenure, with an owner of its own.
+type contender struct {
+	acquisition
+	of     *cohort
+	wait   *wait.Caller // nil: it was granted
+	caller *caller      // on whose terms, if they are those of a caller
+
+	after        *owner        // of the last tenure, which the first request releases
+	released     chan released // receives the result of that
+	again        int           // how often it asked again soon
+	othersWaited bool          // others may have waited when it was granted
+	// Of readers:
+	joined *owner        // the tenure that does for this one: it asked under it
+	admit  time.Duration // after cohorts.base: until when others may join what was granted
 }
 
-// handOn is the release of a tenure that is made with the request for the next.
-type handOn struct {
-	own  *owner
-	done chan handedOn
-}
-
-type handedOn struct {
+// released is the result of a release of a tenure that is made with the request for the next.
+type released struct {
 	status releaseStatus
 	err    error
 }
 
 // acquire waits for a turn, and makes its hold. room is for the request of the first caller, to be one piece of memory
 // with it.
-func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err error) {
+func (s *cohorts) acquire(x *caller, room *contender) (h *Hold, last seen, err error) {
 	for front := false; ; front = true {
 		if err = s.takeTurn(x, room, front); err != nil {
 			return nil, x.seen, err
@@ -157,9 +160,9 @@ func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err er
 }
 
 // takeTurn waits until x has its turn, first of those that wait if front.
-func (s *tenancies) takeTurn(x *caller, room *asking, front bool) error {
+func (s *cohorts) takeTurn(x *caller, room *contender, front bool) error {
 	s.mu.Lock()
-	y := s.of[tenancyKey{x.l.key, x.l.kind}]
+	y := s.of[cohortKey{x.l.key, x.l.kind}]
 	if y == nil {
 		y = s.attach(x.l)
 	}
@@ -167,11 +170,11 @@ func (s *tenancies) takeTurn(x *caller, room *asking, front bool) error {
 		y = s.open(x.l)
 	}
 	switch {
-	case y.asks == nil && x.shares() && s.joins(y):
+	case y.contender == nil && x.shares() && s.joins(y):
 		x.own, x.by, x.err = y.own, 0, nil
 		s.mu.Unlock()
 		return nil
-	case y.asks == nil && (y.own == nil || x.l.kind.together):
+	case y.contender == nil && (y.own == nil || x.l.kind.together):
 		q := y.begin(x, room)
 		y.join(x, false)
 		q.enter(x.ctx)
@@ -193,15 +196,15 @@ func (s *tenancies) takeTurn(x *caller, room *asking, front bool) error {
 // errAsked: another caller asks at this moment, so one that does not wait asks for itself.
 var errAsked = errors.New("another caller asks")
 
-// open makes the tenancy of a lock. Called with mu held.
-func (s *tenancies) open(l *single) (y *tenancy) {
+// open makes the cohort of a lock. Called with mu held.
+func (s *cohorts) open(l *single) (y *cohort) {
 	if n := len(s.free); n > 0 {
 		y, s.free = s.free[n-1], s.free[:n-1]
 	} else {
-		y = &tenancy{}
+		y = &cohort{}
 	}
 	if s.of == nil {
-		s.of = map[tenancyKey]*tenancy{}
+		s.of = map[cohortKey]*cohort{}
 	}
 	y.l = l
 	s.of[y.key()] = y
@@ -216,13 +219,13 @@ func (l *single) tenure() time.Duration {
 	return tenureTime
 }
 
-// attach makes the tenancy of a lock that this process holds, and has no waiter for; nil: it does not hold it. Called
+// attach makes the cohort of a lock that this process holds, and has no waiter for; nil: it does not hold it. Called
 // with mu held.
 //
-// An owner that is on its way out is either found, and tells the tenancy when it is (release, Gone), or is not found
+// An owner that is on its way out is either found, and tells the cohort when it is (release, Gone), or is not found
 // any more: the session takes it out of the watchdog before it sends the release, and ends a holding before it calls
 // Gone, which waits for mu.
-func (s *tenancies) attach(l *single) *tenancy {
+func (s *cohorts) attach(l *single) *cohort {
 	if l.kind.together {
 		return nil
 	}
@@ -239,37 +242,37 @@ func (s *tenancies) attach(l *single) *tenancy {
 }
 
 // has says that own is that of the tenure. Called with mu held.
-func (y *tenancy) has(own *owner, turns int32, until time.Duration) {
-	y.asks, y.own, y.turns, y.until = nil, own, turns, until
+func (y *cohort) has(own *owner, turns int32, until time.Duration) {
+	y.contender, y.own, y.turns, y.until = nil, own, turns, until
 	own.until = until
 }
 
-// tenancyOf is the tenancy of which own is the tenure; nil: there is none. Called with mu held.
-func (s *tenancies) tenancyOf(own *owner) *tenancy {
-	y := s.of[tenancyKey{own.lock.key, own.lock.kind}]
+// cohortOf is the cohort of which own is the tenure; nil: there is none. Called with mu held.
+func (s *cohorts) cohortOf(own *owner) *cohort {
+	y := s.of[cohortKey{own.lock.key, own.lock.kind}]
 	if y == nil || y.own != own {
 		return nil
 	}
 	return y
 }
 
-// drop ends a tenancy without waiters. Called with mu held.
-func (s *tenancies) drop(y *tenancy) {
+// drop ends a cohort without waiters. Called with mu held.
+func (s *cohorts) drop(y *cohort) {
 	if own := y.own; own != nil && y.turns >= 0 { // others wait on the server, and callers come later than they
 		own.BarNext()
 	}
 	delete(s.of, y.key())
-	*y = tenancy{}
-	if len(s.free) < spareTenancies {
+	*y = cohort{}
+	if len(s.free) < spareCohorts {
 		s.free = append(s.free, y)
 	}
 }
 
 // join puts a caller into the line: behind the others, or before them.
-func (y *tenancy) join(x *caller, front bool) {
+func (y *cohort) join(x *caller, front bool) {
 	x.y, x.own, x.err = y, nil, nil
 	y.callers.Add(x, front)
-	if x.w != nil { // a reader that left the line for a call which did not let it in
+	if x.wait != nil { // a reader that left the line for a call which did not let it in
 		return
 	}
 	l := x.l
@@ -278,46 +281,44 @@ func (y *tenancy) join(x *caller, front bool) {
 	if y.own != nil && !l.kind.together {
 		r.FreeBy = l.c.engine.Until(&y.own.Lease)
 	}
-	x.w = l.c.waiters.Enter(x.ctx, r)
+	x.wait = l.c.waiters.Enter(x.ctx, r)
 }
 
 // part takes a caller out of the line.
-func (y *tenancy) part(x *caller) {
+func (y *cohort) part(x *caller) {
 	y.callers.Remove(x)
 	x.y, x.seen = nil, y.seen
 }
 
 // begin makes the request for the first in the line. It asks when run, or askHere, is called.
-func (y *tenancy) begin(x *caller, q *asking) *asking {
+func (y *cohort) begin(x *caller, q *contender) *contender {
 	if q == nil {
-		q = &asking{}
+		q = &contender{}
 	}
 	y.seen = seen{}
-	q.x, q.once = x, x.terms.wait == 0
-	q.asks = asks{of: y}
-	q.a = acquisition{l: x.l, ctx: x.ctx, began: time.Now(), auto: x.auto, lease: x.lease(), label: x.terms.label,
-		asks: &q.asks}
-	q.a.patient = !q.once
-	q.a.once = x.l.kind.together
-	q.a.own = q.a.newOwner()
-	y.asks = q
+	q.of, q.caller = y, x
+	q.acquisition = acquisition{l: x.l, ctx: x.ctx, began: time.Now(), auto: x.auto, lease: x.lease(),
+		label: x.terms.label, contender: q}
+	q.patient = x.terms.wait != 0
+	q.own = q.newOwner()
+	y.contender = q
 	return q
 }
 
 // enter begins the wait of the request. A request that is made once has no place in the server's queue.
-func (q *asking) enter(ctx context.Context) {
-	l := q.a.l
-	r := wait.Request{Name: l.name, Of: l, Began: q.a.began, QueueKey: l.key, Manner: l.kind.title, Channel: l.channel,
-		Mode: wait.Cohort, Taker: &q.a}
-	if !q.once {
+func (q *contender) enter(ctx context.Context) {
+	l := q.l
+	r := wait.Request{Name: l.name, Of: l, Began: q.began, QueueKey: l.key, Manner: l.kind.title, Channel: l.channel,
+		Mode: wait.Cohort, Taker: q}
+	if q.patient {
 		r.Grants = l.grantsHere()
 	}
-	q.w = l.c.waiters.Enter(ctx, r)
+	q.wait = l.c.waiters.Enter(ctx, r)
 }
 
 // askHere makes the first request on the goroutine of the first caller. If it is refused, another goroutine goes on.
-func (s *tenancies) askHere(x *caller, q *asking) {
-	done, err := q.w.Try(x.until)
+func (s *cohorts) askHere(x *caller, q *contender) {
+	done, err := q.wait.Try(x.until)
 	switch {
 	case !done:
 		s.run(q)
@@ -332,23 +333,23 @@ func (s *tenancies) askHere(x *caller, q *asking) {
 }
 
 // run has a goroutine ask, for whoever is first in line when it is granted.
-func (s *tenancies) run(q *asking) {
-	ctx := context.WithoutCancel(q.a.ctx)
-	if q.w == nil {
+func (s *cohorts) run(q *contender) {
+	ctx := context.WithoutCancel(q.ctx)
+	if q.wait == nil {
 		q.enter(ctx)
 	}
-	q.a.l.c.session.Finish(func() { s.finish(q, q.w.Contend(ctx)) })
+	q.l.c.session.Finish(func() { s.finish(q, q.wait.Contend(ctx)) })
 }
 
 // forAnyone has the request be on the terms that all callers can be given. Not called while an Ask is under way.
-func (q *asking) forAnyone() {
-	c := q.a.l.c
-	q.x, q.a.lease, q.a.short, q.a.auto = nil, c.opts.WatchdogTimeout, c.firstLease(), true
-	c.engine.Longest(&q.a.own.Lease, q.a.lease)
+func (q *contender) forAnyone() {
+	c := q.l.c
+	q.caller, q.lease, q.short, q.auto = nil, c.opts.WatchdogTimeout, c.firstLease(), true
+	c.engine.Longest(&q.own.Lease, q.lease)
 }
 
 // next asks for the next tenure, if anybody waits for it. Called with mu held.
-func (s *tenancies) next(y *tenancy) {
+func (s *cohorts) next(y *cohort) {
 	switch {
 	case y.waits():
 		q := y.begin(y.callers.First(), nil)
@@ -362,42 +363,47 @@ func (s *tenancies) next(y *tenancy) {
 // errWithdrawn: no caller waits for the request any more.
 var errWithdrawn = errors.New("no caller waits")
 
-// goesOn returns errWithdrawn if no caller waits for the request. A request that ends another owner is made all the
-// same. After the caller has left on whose terms the request began, the request is on the terms of all.
-func (s *tenancies) goesOn(a *acquisition) error {
+// Ask implements wait.Taker. It returns errWithdrawn if no caller waits for the request. A request that ends another
+// owner is made all the same. After the caller has left on whose terms the request began, the request is on the terms
+// of all.
+func (q *contender) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
+	s, y := &q.l.c.cohorts, q.of
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	q := a.of.asks
+	isWanted := y.callers.First() != nil
+	hasLeft := q.caller != nil && q.caller.y != y
+	s.mu.Unlock()
 	switch {
-	case a.after != nil || a.from != nil:
-	case a.of.callers.First() == nil:
-		return errWithdrawn
-	case q.x != nil && q.x.y != a.of:
+	case q.after != nil:
+		return q.askAfter(ctx, entry)
+	case q.from != nil:
+	case !isWanted:
+		return wait.Answer{}, errWithdrawn
+	case hasLeft:
 		q.forAnyone()
 	}
-	return nil
+	return q.ask(ctx, entry, s.under(q))
 }
 
 // finish takes in how the wait of a request has ended.
-func (s *tenancies) finish(q *asking, err error) {
+func (s *cohorts) finish(q *contender, err error) {
 	if err != nil {
 		s.failed(q, err)
 		return
 	}
-	if q.a.handed { // with the first lease, whoever asked
+	if q.handed { // with the first lease, whoever asked
 		q.forAnyone()
 	}
-	y, own := q.a.of, q.a.own
+	y, own := q.of, q.own
 	s.mu.Lock()
-	q.w.Leave()
-	q.w = nil
+	q.wait.Leave()
+	q.wait = nil
 	s.mu.Unlock()
-	q.a.waited()
-	if q.a.joined != nil {
-		own = q.a.joined
-		q.a.own.Abandon(q.a.unanswered, q.a.entry)
+	q.waited()
+	if q.joined != nil {
+		own = q.joined
+		q.own.Abandon(q.unanswered, q.entry)
 	} else {
-		err = q.a.keep()
+		err = q.keep()
 	}
 	s.mu.Lock()
 	if err == nil && y.callers.First() != nil {
@@ -405,7 +411,7 @@ func (s *tenancies) finish(q *asking, err error) {
 		s.mu.Unlock()
 		return
 	}
-	y.asks = nil // not to be used, or all have left
+	y.contender = nil // not to be used, or all have left
 	s.next(y)
 	s.mu.Unlock()
 	if err == nil {
@@ -421,50 +427,50 @@ func (s *tenancies) finish(q *asking, err error) {
 //	                     wakes: goes on for that caller
 //
 // So the process keeps its place in the server's queue though there was a moment without callers.
-func (s *tenancies) failed(q *asking, err error) {
-	y, withdrawn := q.a.of, errors.Is(err, errWithdrawn)
+func (s *cohorts) failed(q *contender, err error) {
+	y, withdrawn := q.of, errors.Is(err, errWithdrawn)
 	s.mu.Lock()
-	if withdrawn && y.waits() && !q.once {
+	if withdrawn && y.waits() && q.patient {
 		s.run(q)
 		s.mu.Unlock()
 		return
 	}
-	y.asks = nil
+	y.contender = nil
 	for x := y.callers.First(); x != nil && !withdrawn; x = y.callers.First() {
 		x.serve(nil, 0, err)
 	}
 	s.next(y)
 	s.mu.Unlock()
-	q.w.Leave()
-	q.a.waited()
-	_ = q.a.failed(err) // for what it gives back: no caller waits for the error
+	q.wait.Leave()
+	q.waited()
+	_ = q.failed(err) // for what it gives back: no caller waits for the error
 }
 
 // granted gives the tenure to the callers in line. Called with mu held.
-func (s *tenancies) granted(q *asking, own *owner) {
-	y := q.a.of
+func (s *cohorts) granted(q *contender, own *owner) {
+	y := q.of
 	x := y.callers.First()
-	if q.a.l.kind.together && x == q.x && !x.shares() {
-		y.asks = nil
+	if q.l.kind.together && x == q.caller && !x.shares() {
+		y.contender = nil
 		x.serve(own, 0, nil)
 		s.next(y)
 		return
 	}
-	turns, until := int32(-1), s.now()+q.a.l.tenure()
+	turns, until := int32(-1), s.now()+q.l.tenure()
 	switch {
-	case q.a.l.kind.together:
-		until = q.a.admit
-	case q.a.moved: // the tenure goes on
+	case q.l.kind.together:
+		until = q.admit
+	case q.moved: // the tenure goes on
 		turns, until = y.turns, y.until
 		s.passed++
-	case q.a.othersWaited:
+	case q.othersWaited:
 		turns = min(y.callers.Len()-1, mostTurns)
 	}
 	y.has(own, turns, until)
 	switch {
-	case q.a.l.kind.together:
-		s.read(y, own, q.x == nil || q.x.shares())
-	case x == q.x, s.suits(own, x): // or it was asked for on the terms of x
+	case q.l.kind.together:
+		s.read(y, own, q.caller == nil || q.caller.shares())
+	case x == q.caller, s.suits(own, x): // or it was asked for on the terms of x
 		s.give(y, x, 0)
 	default:
 		s.transfer(y)
@@ -472,10 +478,10 @@ func (s *tenancies) granted(q *asking, own *owner) {
 }
 
 // now is after base, and never 0.
-func (s *tenancies) now() time.Duration { return time.Since(s.base) + 1 }
+func (s *cohorts) now() time.Duration { return time.Since(s.base) + 1 }
 
 // count returns how many turns followed another.
-func (s *tenancies) count() int64 {
+func (s *cohorts) count() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.passed
