@@ -50,7 +50,7 @@ func (q *Waiters) isCrowd() bool { return len(q.localQueues) > crowdSize }
 
 // sleepsOn reports whether the waiter, whose poll is due, sleeps on for another PollCap.
 func (w *Caller) sleepsOn() bool {
-	if !w.hears() || w.placeless || w.untold || w.failure != nil || w.left() == 0 {
+	if !w.hears() || w.answer.Ticket == 0 || w.isUntold() || w.failure != nil || w.left() == 0 {
 		return false
 	}
 	w.q.mu.Lock()

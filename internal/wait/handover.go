@@ -78,9 +78,6 @@ func (w *Caller) learn(a Answer, err error) {
 	if w.entry == nil {
 		return
 	}
-	if err == nil {
-		w.placeless = a.Ticket == 0
-	}
 	w.q.mu.Lock()
 	defer w.q.mu.Unlock()
 	switch {

@@ -131,7 +131,7 @@ func (w *Caller) ask() (answer Answer, err error) {
 
 // noteRefusal takes in the refusal of a try that began then.
 func (w *Caller) noteRefusal(answer Answer, began time.Time) {
-	w.everAnswered, w.failures, w.untold = true, 0, answer.Foreign || answer.Unpublished
+	w.everAnswered, w.failures = true, 0
 	if w.silence = time.Since(began); !w.silentSince.IsZero() {
 		w.silence, w.silentSince = time.Since(w.silentSince), time.Time{}
 	}
@@ -167,7 +167,7 @@ func (w *Caller) sleepTime() time.Duration {
 	if w.entry != nil || w.r.Own { // in a queue on the server, ours or Redisson's
 		d = min(d, MaxPoll)
 	}
-	if w.hears() && w.placeless { // the key's slot is being migrated, and no release is published meanwhile
+	if w.hears() && w.answer.Ticket == 0 { // the key's slot is being migrated, and no release is published meanwhile
 		d /= placelessPolls
 	}
 	left := w.left()
@@ -180,6 +180,9 @@ func (w *Caller) sleepTime() time.Duration {
 	}
 	return d
 }
+
+// isUntold reports whether, by the last answer, no grant says when the holder is through.
+func (w *Caller) isUntold() bool { return w.answer.Foreign || w.answer.Unpublished }
 
 // left is what is left of the holder's lease by the last answer; negative: unknown.
 func (w *Caller) left() time.Duration {

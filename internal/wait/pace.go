@@ -28,12 +28,6 @@ type pace struct {
 	turns  []*Caller     // that wait for their turn, first come first
 }
 
-// pacing is a waiter's part in it. Guarded by Waiters.mu.
-type pacing struct {
-	turn chan struct{} // closed when it is to ask
-	asks bool          // it counts in pace.asking
-}
-
 // lastBounds are the bounds of the local queues that have ended, by a hash of the key; 0: not known. Keys come and go,
 // and a wrong bound costs a few requests only.
 type lastBounds [64]int

@@ -12,9 +12,13 @@ import (
 
 // Waiters holds all that wait in one client. It is safe for concurrent use.
 type Waiters struct {
-	hubs
+	hub     *pubsub.Hub
+	inner   accessor.Hub[*pubsub.Subscription] // of hub
 	pollCap time.Duration
-	tells
+
+	// What the observer gets.
+	woken func(ctx context.Context, name string, byMessage bool)
+	waits func(ctx context.Context, name string)
 	// Unclaimed, if set, is called with the owner of a grant, or of a place in the server's queue, for which no waiter is
 	// there: it has left, and what it has left behind is to be released now. (Or it holds what was granted.) It is set
 	// before the first wait, and must not block, nor call the Waiters.
@@ -25,40 +29,21 @@ type Waiters struct {
 	cancel  context.CancelCauseFunc
 
 	mu          sync.Mutex
+	calls       List[*call]            // all that wait
 	localQueues map[string]*localQueue // by key; see localQueue.next
-	hearings
-	bounds    lastBounds
-	handOvers int64 // waits that a release has ended
+	bounds      lastBounds
+	handOvers   int64 // waits that a release has ended
 
-	calls List[*call] // all that wait
-	spares
-}
-
-// spares are what most waits need for a moment only, kept for the next. Guarded by Waiters.mu.
-type spares struct {
-	freeQueues  []*localQueue
-	freeCallers []*Caller
-}
-
-type hubs struct {
-	hub   *pubsub.Hub
-	inner accessor.Hub[*pubsub.Subscription] // of hub
-}
-
-// tells are what the observer gets.
-type tells struct {
-	woken func(ctx context.Context, name string, byMessage bool)
-	waits func(ctx context.Context, name string)
-}
-
-// hearings are how a process hears of grants, and who may get one. Guarded by Waiters.mu.
-type hearings struct {
-	byOwner   map[string]*Caller            // by owner: the waiters that may be granted unasked
+	// How the process hears of grants, and who may get one. Guarded by mu.
+	byOwner   map[string]*Caller            // by owner: the callers that may be granted unasked
 	grantSubs map[string]*grantSubscription // by channel
 	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants
-	// by kind of channel to which the user has no right: no new SUBSCRIBE before this
-	denied map[string]time.Time
-	gap    time.Time // when grants were last missed
+	denied    map[string]time.Time          // by kind of channel to which the user has no right: no new SUBSCRIBE before
+	gap       time.Time                     // when grants were last missed
+
+	// What most waits need for a moment only, kept for the next. Guarded by mu.
+	freeQueues  []*localQueue
+	freeCallers []*Caller
 }
 
 // spare bounds how many of each are kept.
@@ -69,9 +54,8 @@ const spare = 128
 func NewWaiters(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool),
 	waits func(ctx context.Context, name string)) *Waiters {
 	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](hub)
-	q := &Waiters{hubs: hubs{hub, inner}, pollCap: pollCap, tells: tells{woken, waits},
-		localQueues: map[string]*localQueue{}}
-	q.hearings = hearings{byOwner: map[string]*Caller{}, grantSubs: map[string]*grantSubscription{},
+	q := &Waiters{hub: hub, inner: inner, pollCap: pollCap, woken: woken, waits: waits,
+		localQueues: map[string]*localQueue{}, byOwner: map[string]*Caller{}, grantSubs: map[string]*grantSubscription{},
 		listens: map[string]*listening{}, denied: map[string]time.Time{}}
 	if q.woken == nil {
 		q.woken = func(context.Context, string, bool) {}

@@ -10,80 +10,61 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// Caller is one call that waits, or the contender of a cohort. What only some ways to wait need is in types of its own.
+// Caller is one call that waits, or the contender of a cohort.
 type Caller struct {
-	q          *Waiters
-	r          Request
-	localQueue *localQueue
-	call       call
-	endurance
-	findings
-	listener
-	queueState
-	member
-	pacing
+	q        *Waiters
+	r        Request
+	call     call
 	wakeup   chan struct{}
 	reported bool // Waiters.waits was called
 	head     bool // it contends, and is not alone
 	granted  bool
-}
 
-// endurance is for how long it waits.
-type endurance struct {
+	// For how long it waits.
 	ctx     context.Context // the caller's
 	waitCtx context.Context // ctx, Until and the queue's end together; made when first needed
 	stop    []func()
-}
 
-// findings are what its tries have found.
-type findings struct {
+	// What its tries have found.
+	tries        int
+	answer       Answer        // to the last
 	known        time.Duration // what was left of the holder's lease at asked; negative: unknown
 	asked        time.Time     // when it was last answered
-	tries        int
-	answer       Answer        // to the last try
 	failure      error         // why the last try failed; nil if it was answered
 	failures     int           // tries in a row that failed
 	silentSince  time.Time     // when the first of these was sent
 	silence      time.Duration // how long the last answer took, with the tries before it that failed
 	everAnswered bool          // some try was answered
-	untold       bool          // by the last answer: no grant says when the holder is through
-	refused      bool          // some try was refused: the waiter counts in localQueue.refused
-}
+	refused      bool          // some try was refused: the caller counts in localQueue.refused
 
-// listener is how it hears of releases, where these name no waiter.
-type listener struct {
+	// How it hears of releases, where these name no waiter.
 	sub      *pubsub.Subscription
-	refusals int // refusals in a row of a subscription that may soon be granted
-	// With Request.OnMessage:
-	incoming <-chan struct{} // receives a value when messages have come
-	answered bool            // one of them has ended the wait
-}
+	refusals int             // refusals in a row of a subscription that may soon be granted
+	incoming <-chan struct{} // with Request.OnMessage: receives a value when messages have come
+	answered bool            // likewise: one of them has ended the wait
 
-// queueState is its place in the server's queue, from which releases hand over. Guarded by Waiters.mu from register on.
-type queueState struct {
+	// Its place in the server's queue, from which releases hand over. Guarded by Waiters.mu from register on.
 	entry      *QueueEntry // nil, or &entryValue
 	entryValue QueueEntry
 	grantSub   *grantSubscription
 	grant      *Grant
 	ticket     int64     // that the newest answer named
 	held       time.Time // when the call was sent that got this answer
-	queued     bool      // a call was sent that may have put this waiter into the server's queue
+	queued     bool      // a call was sent that may have put this caller into the server's queue
 	named      bool      // a release has made it the holder
-	// placeless: the last answer named no place. It is the waiter's own, and guarded by nothing.
-	placeless bool
-}
 
-// member is its place in a localQueue. Guarded by Waiters.mu.
-type member struct {
+	// Its place in a local queue. Guarded by Waiters.mu.
 	Links[*Caller]
-	subscribed bool // a message says that a release has come: it needs no wake-up
-
-	requester Requester // its Taker; nil unless it is one
-	state     memberState
-	wanted    bool // it is in queueRequests.wanted
-	told      bool // it was refused, or others wait before it
-	done      bool // an answer that another goroutine read has ended its wait, with err
-	err       error
+	localQueue *localQueue
+	subscribed bool          // a message says that a release has come: it needs no wake-up
+	turn       chan struct{} // of a Paced caller: closed when it is to ask
+	asks       bool          // likewise: it counts in pace.asking
+	requester  Requester     // its Taker; nil unless it is one
+	state      memberState
+	wanted     bool // it is in queueRequests.wanted
+	told       bool // it was refused, or others wait before it
+	done       bool // an answer that another goroutine read has ended its wait, with err
+	err        error
 }
 
 // memberState is the state of a waiter with a Requester.
