@@ -260,8 +260,7 @@ func (w *Caller) Try(until time.Time) (done bool, err error) {
 // Contend makes requests for a cohort until one is granted, or fails. Only the end of the Waiters makes it give up:
 // each reply is read.
 func (w *Caller) Contend(ctx context.Context) error {
-	w.endWaitContext()
-	w.ctx, w.r.Until = ctx, time.Time{}
+	w.ctx, w.waitCtx, w.r.Until = ctx, w.q.ctx, time.Time{}
 	err := w.contend()
 	w.granted = err == nil
 	return err
