@@ -1,23 +1,24 @@
--- Take permits for several waiters of one process, for each all or none; and serve those that wait.
+-- Take permits for several waiters of one process, for each all or none, and serve the queue.
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] the record of a latch of that name  KEYS[5] queue
 -- ARGV[1] capacity, then a colon and its revision if it has one: see revise  ARGV[2] not after, server ms (0: any time)  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] 1: shared with Redisson, the capacity on the server counts, and the keys have no end
 -- ARGV[6] channels of grants, without the process  ARGV[7] the process
--- ARGV[8] 1: a request that cannot be served gets a place in the queue; 0: none does, and none is served after one that was not
+-- ARGV[8] 1: a request that cannot be served is queued; 0: it is not, and no request is served after a refused one
 -- ARGV[9…] entry and lease in ms of each
--- Reply: server ms, one integer: the one that was asked for was granted, and no other was served. Otherwise {status, server ms, capacity, ms until enough leases are over for the first that was not served (-1: not known), ms after
---   which to ask for the first in line (-1: another process does), 1 if Redisson may release some, for each: -1
---   granted, -2 more than there are in all, -3 to ask again, 0 not served, or the ticket of its place; then lease and base of others of this process
---   that were served}. status: 1 done; 2 too late, and 3 the capacity differs: nothing done, and nothing is said of each
--- Twice: permits that are out already are not taken again, their lease is only ever raised, and an entry keeps its ticket. What a
---   run served for others of the process is found by those when they ask.
--- A waiter is asked for in every poll, and one call is for 128 of up to 1,000 permits each: so of each the first id alone is looked for,
--- and the others if that is out. If it was released by itself meanwhile, of an acquisition whose reply was lost, the others may be out
--- still: what is taken then is what put_out finds missing. And once 1,000 permits were looked at or written, what is out is to ask again, and
--- what is not stands in the queue.
+-- Reply: server ms, one integer: the only request was granted, and no other was served. Otherwise {status, server ms, capacity, ms
+--   until enough leases are over for the first request that was not served (-1: not known), ms after which to send a request for the
+--   first in the queue (-1: another process does), 1 if Redisson may release permits, for each request: -1 granted, -2 more than the
+--   total, -3 to be repeated, 0 not served, or the ticket of its entry; then lease and base of other waiters of this process that were
+--   served}. status: 1 done; 2 too late, and 3 the capacity differs: nothing done, and the reply has no results of requests
+-- Twice: permits that are held already are not taken again, their lease is only ever raised, and an entry keeps its ticket. Other waiters
+--   of the process that a run served find their permits when they poll.
+-- Every poll has a request for each waiter, and one call has 128 requests for up to 1,000 permits each. So only the first id of each is
+-- read, and the others if it is held. If it was released by itself meanwhile, after a lost reply, the others may still be held: put_out
+-- then takes those that are missing. After 1,000 permits were read or written, requests with held permits have to be repeated, and all
+-- others are queued.
 -- uses: ids, kind, queue, verbs
 local count, permits, notes, latch, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
--- The common case makes no function, so it says itself what clock, late and elapsed say.
+-- The common case makes no function, so it repeats the code of clock, late and elapsed.
 local time = redis.call('TIME')
 local now, notafter = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[2])
 if notafter > 0 and now > notafter then
@@ -34,12 +35,12 @@ if notafter == 0 then
   redis.call('ZMSCORE', permits, '')
 end
 local there = redis.call('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
-local bare = there % 3 == 0 -- neither of the last two: 6 are the permits, 3 the notes
--- The common case: one permit, of those that are free. All is looked at before anything is written, and whatever is
--- not plain is left to what follows, which looks anew. So a run that breaks off here has done no more than one that breaks off there:
---   first run: ZADD, INCRBY, its reply is lost     second run: its id is out, ZADD NX adds nothing, so what follows raises its lease
--- Of a semaphore that was resized, or has a revision, the capacity is in the notes. Its keys are kept for seven days and a minute. Here
--- they are left to have seven days and what remains of that minute, and what follows prolongs them, once a minute.
+local bare = there % 3 == 0 -- neither latch nor queue exists: permits count 6, notes 3
+-- The common case: one permit, and one is free. All keys are read before the first write, and any other case is left to the code
+-- below, which reads anew. So a run that breaks off here has done no more than a run that breaks off there:
+--   first run: ZADD, INCRBY, its reply is lost     second run: its id is held, ZADD NX adds nothing, so the code below raises its lease
+-- If a semaphore was resized, or has a revision, its capacity is in the notes, and its keys are kept for seven days and a minute. The
+-- common case leaves them seven days and the rest of that minute, and the code below prolongs them, once a minute.
 local base, label = string.match(bare and #ARGV == 10 and ARGV[9] or '', '^1 n 1 %d+ %d+ %d+ %S+ %S+ (.............)(.*)$')
 if label then
   local text = redis.call('GET', count)

@@ -1,8 +1,8 @@
--- All that a party does at a barrier, except to renew its lease: arrive, look, trip, leave. Any client may ask for the state.
--- They are one script because each must first see whether a party's lease has ended.
+-- The verbs of a party at a barrier, except the renewal of its lease: arrive, look, trip, leave. Any client may read the state. They
+-- are one script because each must first check whether a party's lease has ended.
 --
--- KEYS[1] a hash: id (of this life of the key), gen (the generation that gathers), parties, n (how many have arrived),
---   act (the last arriver, while it acts), lease (the longest of theirs, ms), soon (no lease ends before this),
+-- KEYS[1] a hash: id (of this life of the key), gen (the generation that gathers), parties, n (the number of arrivals),
+--   act (the last arriver, while it acts), lease (the longest lease of a party, ms), soon (no lease ends before this),
 --   m:<party> (in gen) -> end of its lease, with "?" until the party has shown that it knows of its arrival,
 --   r:<party> -> "<till> <generation>": it arrived in that generation, which is over, and may not know of its arrival,
 --   b:<generation> -> till: that generation broke. A generation that is over without this mark has tripped.
@@ -10,14 +10,14 @@
 -- ARGV[7] not after, server ms (0: any time)  ARGV[8] how long an idle barrier is kept, ms  ARGV[9] channel
 -- ARGV[10] PUBLISH or SPUBLISH  ARGV[11] 1: a request of this party to arrive may still come
 -- The end of a generation is published as "<id> <generation> tripped", or broken. A generation ends once, and
---   no id is used again, so the message says all that a look would.
+--   no id is used again, so the message replaces a look.
 -- Reply {status, id, generation, arrived, ms, server ms, parties}: 0 waiting, ms until a lease may end; 1 arrived
---   last, acts now; 2 too late, nothing done; 3 full, the last arriver acts; 4 gathers another number of parties;
+--   last, acts now; 2 too late, nothing done; 3 full, the last arriver acts; 4 waits for another number of parties;
 --   5 the generation tripped; 6 it broke; 7 the party or the barrier is not known
 -- Twice: an arrival is known by its party, during its generation (m:) and, if its reply may have been lost, after it
 --   (r:). A generation that is over stays as it ended, so a second trip or leave does nothing. Marks are kept for one lease:
 --   a party that has not renewed for a lease gives up by its own clock and does not ask any more.
---   What is known of a party stays as long as a request of it to arrive may come (ARGV[11]); the last leave takes it away:
+--   The marks of a party stay as long as a request of it to arrive may come (ARGV[11]); the last leave removes them:
 --     arrive, no reply; arrive again, as the last; trip      B, C of three parties arrive in the next generation
 --     the first arrive comes: without its r: it would be the third there, and B and C would go
 --     (TestArrival_PartyGone_DoesNotCount)

@@ -1,17 +1,17 @@
--- The common case of acquire and release, for one permit each of many semaphores of one server in one call. One that meets anything
--- else is to ask alone: nothing has been done for it. What cannot be looked at (of another type, no right) is left alone, too, and the
--- lone call says what is wrong.
+-- The common case of acquire and release, for one permit each of many semaphores of one server in one call. In any other case a request
+-- has to be sent alone, and nothing has been done for it. A key that cannot be read (another type, no right) is another case, too: the
+-- single call returns the error.
 -- KEYS of each semaphore, five: count, permits, notes, the record of a latch of that name, queue
 -- ARGV[1] PUBLISH or SPUBLISH, then for each permit: its semaphore, from 0; base of 13 bytes, and its label; lease in ms or '' to release;
 --   not after in server ms (0: any time) or the channel of a release; the capacity, then a colon and its revision if it has one, and a star
 --   before it if that of the server counts (shared with Redisson)
--- Reply {server ms, and for each 1 done, 0 ask alone}
--- Twice: a permit that is out, or is out no more, has to ask alone, and learns that from a script that may run twice.
+-- Reply {server ms, and for each 1 done, 0 to be sent alone}
+-- Twice: the second run replies 0 for a permit that is held already, or released already. The single call is a script that may run twice.
 -- uses: clock, integer, send
 local now = clock()
 local out, known, texts, described = {now}, {}, {}, {}
 local function written(n) -- most permits of a call have the same lease
-  local key = n + 0.5 -- no index of an array: the Lua of a test's server would make one with so many places
+  local key = n + 0.5 -- a fraction, so that the Lua of a test's server makes no array of that size
   if not texts[key] then
     texts[key] = string.format('%.0f', n)
   end
@@ -22,7 +22,7 @@ local function describe(capacity)
   return {shared = star ~= '', wanted = wanted, revision = revision ~= '' and revision or nil}
 end
 
--- Reports whether the capacity is as the caller has it, or the server's counts: as acquire.lua.
+-- Reports whether the capacity is the caller's, or the server's counts, as in acquire.lua.
 local function fits(s, d)
   if s.revised == nil then -- no notes
     return not d.revision and (d.shared or s.available + s.out == tonumber(d.wanted))
@@ -40,7 +40,7 @@ for a = 2, #ARGV, 5 do
   local at, id, label, lease, last, capacity = tonumber(ARGV[a]) * 5, string.sub(ARGV[a + 1], 1, 13) .. '\0\0\0', string.sub(ARGV[a + 1], 14), ARGV[a + 2], ARGV[a + 3], ARGV[a + 4]
   local count, permits, notes, latch, queue = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5]
   local s, done = known[at], 0
-  if not s then -- each semaphore is looked at once: nothing runs at the same time
+  if not s then -- each semaphore is read once, because nothing else runs meanwhile
     s = {}
     known[at] = s
     if lease ~= '' then
@@ -107,13 +107,13 @@ for a = 2, #ARGV, 5 do
           redis.pcall('PEXPIRE', notes, written(ms + 1))
           s.last = ms + 1
         end
-      else -- no right to it, or no number
+      else -- no right, or not a number
         redis.pcall('ZREM', permits, id)
         s.plain = false
       end
     end
   elseif s.plain and s.counted then
-    -- The count comes first: of a release that is refused there, nothing has been done.
+    -- The count comes first: if it is refused, nothing of the release has been done.
     local available = redis.pcall('INCRBY', count, '1')
     if type(available) ~= 'number' then
       s.plain = false

@@ -7,11 +7,11 @@
 --   3 the key holds no integer, nothing done; 4 the latch expired
 -- Twice: with a participant a second run of the same call finds the call's id and counts nothing, also if the latch has
 --   been opened and set again since. Without one it counts again, and is sent once.
--- A user who lacks a right counts nothing, and leaves a record that is as good:
---   * What keeps the record for longer, or sweeps it, comes before the count.
+-- A user who lacks a right counts nothing, and leaves a valid record:
+--   * The commands that prolong the record, or sweep it, come before the count.
 --   * If the participant is refused by the record, the count is raised again.
---   * The rights to open the latch are tried on the permits, which are not there (see lib/kind.lua). Of an open latch the count cannot
---     come back, and a count of 0 that stays could not be set.
+--   * The rights to open the latch are tried on the key of the permits, which does not exist (see lib/kind.lua). An open latch cannot
+--     get its count back, and a count of 0 that stays could not be set again.
 -- uses: integer, kind, record, wake
 local key, record, permits = KEYS[1], KEYS[2], KEYS[3]
 local participant, call, keep, rest, channel, publish = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]

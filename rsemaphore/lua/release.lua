@@ -1,14 +1,15 @@
--- Give permits back, and hand them to those that wait.
+-- Give permits back, and hand them over to waiters.
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] queue
 -- ARGV[1] an owner; or ids, 16 bytes each without anything between  ARGV[2] 0: of an owner; -1: ids, only if all are held  ARGV[3] channel
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channels of grants, without the process  ARGV[6] the process
 -- ARGV[7] the owner's entry, if it may be in the queue; or ''
--- ARGV[8…] owner and entry of others that leave, too: each may have been granted what it asked for, or stand in the queue, or neither.
---   Of what they had the reply says nothing. So those that leave a queue together are one call, and none of them is served on the way
--- Reply: 1, one integer: the one permit was held, and the queue is empty. Otherwise {how many of them were held, their leases not over (-1: not all, nothing given back), ms after which to ask for the
---   first in line (-1: another process does), lease and base of those of this process that were served}
--- Twice: an id that is not out is not given back. Ids are never used again. What the first run served for this process is found
---   by those when they ask.
+-- ARGV[8…] owner and entry of other callers that leave: each may have been granted its permits, or be queued, or neither. The reply
+--   does not count their permits. Callers that leave a queue together share a call, so that none of them is served meanwhile
+-- Reply: 1, one integer: the only permit was held, and the queue is empty. Otherwise {the number of permits that were held, with leases
+--   that are not over (-1: not all, nothing given back), ms after which to send a request for the first in the queue (-1: another
+--   process does), lease and base of waiters of this process that were served}
+-- Twice: an id that is not held is not given back. Ids are never used again. Waiters of this process that the first run served find
+--   their permits when they poll.
 -- uses: ids, queue, verbs
 local count, permits, notes, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- The common case: one permit, where no lease is over and the queue is empty. It makes no function, so it says itself what clock, elapsed,

@@ -1,20 +1,20 @@
--- The store of a Semaphore: an id for each permit that is out, in three keys. lib/verbs.lua says what a store is.
---   count    how many permits are available: a string, Redisson's. With the permits that are out it adds up to the capacity.
---   permits  the permits that are out: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's. FOREVER: no end.
+-- The store of a Semaphore: an id for each permit that is held, in three keys. lib/verbs.lua describes stores.
+--   count    the number of available permits: a string, Redisson's. Available and held permits add up to the capacity.
+--   permits  the permits that are held: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's. FOREVER: no end.
 --   notes    ours, often absent: a hash, "keep", "capacity" and "before" ("<call> <capacity>") after a resize, id -> label.
 -- uses: clock, integer
 
 local FOREVER = 922337203685477
 
--- Permits of this library that were acquired together have 13 bytes in common, their base, and are numbered in the last three of
--- their ids: so a request names 1,000 of them by the base and their number.
+-- Permits of this library that were acquired together share the first 13 bytes of their ids, their base. The last three
+-- bytes are their number. So a request names 1,000 permits by the base and the number.
 
--- Returns id i of a base, from 0.
+-- Returns the id with number i of a base; i counts from 0.
 local function id_of(base, i)
   return base .. string.char(math.floor(i / 65536), math.floor(i / 256) % 256, i % 256)
 end
 
--- Returns the ids from first on, 1,000 at most, of n with that base.
+-- Returns the ids of n permits of a base from first on, 1,000 at most.
 local function ids_of(base, n, first)
   local list = {}
   for i = first or 0, math.min(n, (first or 0) + 1000) - 1 do
@@ -28,11 +28,12 @@ local function read_owner(owner)
   return string.sub(owner, 1, 13), tonumber(string.sub(owner, 14))
 end
 
--- Where permits are written and taken back, what the notes do not take is not a reason to fail: they are a key of another type then. They only
--- inform, and a script that broke off there would have changed the permits, and not the count: permits that no one has and no one gets,
--- or more of them than there are.
+-- Scripts that write permits or take them back go on if the notes refuse a command, because the notes only inform: the
+-- key is of another type then. A script that stopped there would have changed the permits and not the count. Then some
+-- permits would be lost, or there would be too many.
 
--- Writes n permits of a base, with a label if there is one. The lease of one that is out is only ever raised. Returns how many were not out.
+-- Writes n permits of a base, with a label if there is one. The lease of a held permit is only ever raised. Returns how
+-- many permits were not held before.
 local function put_out(permits, notes, base, n, till, label)
   local new = 0
   for first = 0, n - 1, 1000 do
@@ -51,7 +52,7 @@ local function put_out(permits, notes, base, n, till, label)
   return new
 end
 
--- Takes permits out by their ids, 1,000 at most. Returns how many there were.
+-- Removes permits by their ids, 1,000 at most. Returns how many were held.
 local function take_out(permits, notes, ids)
   local gone = redis.call('ZREM', permits, unpack(ids))
   if gone > 0 then
@@ -60,8 +61,8 @@ local function take_out(permits, notes, ids)
   return gone
 end
 
--- Reports whether permits are out that are not of this library: no script hands those over. Of many, some are looked at. Ours have
--- version 8 in their 7th byte, as a connection id has, and a low number at the end.
+-- Reports whether permits are held that are not of this library: no script hands those over. If there are many, it
+-- reads 16. Our ids have version 8 in their 7th byte, as a connection id has, and a low number at the end.
 local function foreign(permits)
   for _, from in ipairs({0, -8}) do
     for _, id in ipairs(redis.call('ZRANGE', permits, from, from + 7)) do
@@ -78,9 +79,9 @@ local function stored(count)
   return whole(redis.call('GET', count), 'count of a semaphore')
 end
 
--- Gives back permits whose lease is over, 1,000 at most, and returns how many they were. So a script is short however many a process
--- leaves that dies. No request is for more than 1,000. What is left over counts as out until the next script, and a waiter for it is
--- notified to ask at once: ends_for finds ends that have passed.
+-- Gives back permits whose lease is over, 1,000 at most, and returns their number. So a script is short however many
+-- permits a dead process leaves. No request is for more than 1,000. The others count as held until the next script, and
+-- a waiter for them is told to send it at once: ends_for finds ends that have passed.
 local function prune(count, permits, notes, now)
   local dead = redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
   if #dead == 0 then
@@ -103,15 +104,16 @@ local function prune(count, permits, notes, now)
   return #dead
 end
 
--- Returns what the count of a resized semaphore lacks of the capacity in the notes, negative if it has too much. It lacks some
--- if the permits alone were deleted, or if another program wrote the count. Only the set says which permits are out, so the
--- count follows from the set and the capacity (TestResize_PermitsDeleted_AllAreFree). A count with an end is
--- ours alone. A count without an end may be Redisson's, which sets and adds permits without the notes. Nothing else tells the
--- capacity then, so the count stands and the result is 0 (TestSharedSemaphore_AnyWriter_ServersCapacityCounts).
+-- Returns by how much the count of a resized semaphore is less than the capacity in the notes requires; negative if it
+-- is more. It is less if the permits alone were deleted, or if another program wrote the count. Only the set knows the
+-- held permits, so the count follows from the set and the capacity (TestResize_PermitsDeleted_AllAreFree). A count with
+-- an end is ours alone. A count without an end may be Redisson's, which sets and adds permits without the notes. Then
+-- the capacity is known from nothing else, so the count stands and the result is 0
+-- (TestSharedSemaphore_AnyWriter_ServersCapacityCounts).
 --
--- The holders whose permits were deleted learn of it at their next renewal, which finds no id. A release of theirs that
--- comes after the count was corrected removes no id and adds nothing. A second run of their acquisition takes permits anew, if
--- enough are there. Redisson's own scripts change count and set in one step, so neither is ever seen half done.
+-- The holders whose permits were deleted learn of it at their next renewal, which finds no id. Their release after the
+-- correction of the count removes no id and adds nothing. A second run of their acquisition takes permits anew, if
+-- enough are free. Redisson's own scripts change count and set in one step, so no script sees only one of the changes.
 local function lacking(count, resized, available, out)
   if not resized or redis.call('PTTL', count) < 0 then
     return 0
@@ -119,8 +121,8 @@ local function lacking(count, resized, available, out)
   return resized - out - available
 end
 
--- Makes the keys last for at least ms. A count without an end was made so by Redisson, or to be shared with it,
--- and stays so. The notes always have an end.
+-- Makes the keys last for at least ms. A count without an end was made by Redisson, or for use with it, and keeps no
+-- end. The notes always have an end.
 local function prolong(count, permits, notes, now, ms)
   local left, ours, noted = redis.call('PTTL', count), redis.call('PTTL', permits), redis.call('PTTL', notes)
   if left >= 0 and left < ms then
@@ -129,7 +131,7 @@ local function prolong(count, permits, notes, now, ms)
   local need = math.max(left, ms)
   if ours >= 0 and ours < need then
     redis.call('PEXPIRE', permits, need)
-  elseif ours == -1 and left >= 0 then -- just made; or the count is younger, and what is out may last longer
+  elseif ours == -1 and left >= 0 then -- just made; or the count is younger, and held permits may last longer
     local till = tonumber(redis.call('ZRANGE', permits, -1, -1, 'WITHSCORES')[2])
     if till < FOREVER then
       redis.call('PEXPIRE', permits, math.max(need, till - now + 1))
@@ -140,11 +142,12 @@ local function prolong(count, permits, notes, now, ms)
   end
 end
 
--- The part of the store that only looks.
+-- The part of the store that only reads.
 local function ids_view(now, count, permits, notes)
   local view = {now = now, key = permits}
 
-  -- The capacity, nil if nothing is known of it, and how many are out, those left out whose leases are over.
+  -- Returns the capacity, nil if it is not known, and the number of held permits, without permits whose leases are
+  -- over.
   function view.look()
     local available = stored(count)
     local over, out = redis.call('ZCOUNT', permits, '-inf', elapsed(now)), redis.call('ZCARD', permits)
@@ -168,17 +171,17 @@ local function ids_leases(now, count, permits, notes)
   local leases = {now = now, key = permits, record = notes, forever = FOREVER}
   function leases.member(id) return id end
   function leases.members(owner) return ids_of(read_owner(owner)) end
-  function leases.recorded() return 1 end -- whatever is among the leases is out
+  function leases.recorded() return 1 end -- all ids in the leases are held
   function leases.prolong(ms) prolong(count, permits, notes, now, ms) end
   return leases
 end
 
--- The store. shared: with Redisson, so the capacity on the server counts, and the keys have no end.
+-- The store. shared: used with Redisson, so the capacity on the server counts, and the keys have no end.
 local function ids_store(now, count, permits, notes, shared)
   local store = {now = now, record = notes, resized = shared, keep = 0, largest = 2147483647, most = 1000}
-  local written -- what the count says, nil: there is none
-  local out     -- permits that are out, also those whose leases are over and that are not pruned yet
-  local sure = false -- that the user may change the count
+  local written -- the stored count; nil: there is none
+  local out     -- the number of held permits, including permits that are over and not pruned yet
+  local sure = false -- whether the user is known to have the right to change the count
 
   function store.open(capacity)
     written = stored(count)
@@ -193,16 +196,17 @@ local function ids_store(now, count, permits, notes, shared)
       local lacks = lacking(count, resized, written, out)
       if lacks ~= 0 then
         written = redis.call('INCRBY', count, digits(lacks))
-        store.freed = store.freed + math.max(0, lacks) -- waiters are notified of these as well
+        store.freed = store.freed + math.max(0, lacks) -- waiters are notified of these, too
       end
     end
-    -- Without a count it was never used, or expired, or was deleted: the permits that are out stay out.
+    -- Without a count the semaphore was never used, or expired, or was deleted: held permits stay held.
     store.available = written or (resized or capacity) - out
     store.total = store.available + out
   end
 
-  -- Ends the script if the user may not change the count, which is written when permits have been handed out: they would be out, and
-  -- not counted. INCRBY without a number writes nothing. It fails after the server has looked at the right.
+  -- Ends the script if the user may not change the count. The count is written after permits were granted: they would
+  -- be held and not counted. INCRBY without a number writes nothing, and fails only after the server has checked the
+  -- right.
   function store.check()
     local counts = written and not sure and redis.pcall('INCRBY', count, '')
     if type(counts) == 'table' and not string.find(counts.err, 'integer', 1, true) then
@@ -221,8 +225,8 @@ local function ids_store(now, count, permits, notes, shared)
     store.freed = store.freed + math.max(0, more)
   end
 
-  -- An acquisition may be out in part: of one whose reply was lost some ids may have been released by themselves. So what was not out
-  -- is counted, and not n.
+  -- An acquisition may be held in part: if its reply was lost, some ids may have been released by themselves. So put
+  -- counts only the permits that were not held, and not n.
   function store.put(base, n, till, label)
     store.check()
     store.available = store.available - put_out(permits, notes, base, n, till, label)
@@ -243,7 +247,7 @@ local function ids_store(now, count, permits, notes, shared)
         there, lower = there + 1, lower or tonumber(score) < till
       end
     end
-    if there < n then -- part of them was deleted: they are taken anew, all or none
+    if there < n then -- a part was released: they are taken anew, all or none
       store.check()
       store.take(base, n)
     elseif lower or label ~= '' then
@@ -276,7 +280,7 @@ local function ids_store(now, count, permits, notes, shared)
     if kept < 0 and held < asked then
       return -1
     end
-    local back = #gone > 0 and take_out(permits, notes, gone) or 0 -- also what is over, if it is not pruned yet
+    local back = #gone > 0 and take_out(permits, notes, gone) or 0 -- also permits that are over and not pruned yet
     if back > 0 and available then
       available = redis.pcall('INCRBY', count, back)
       if type(available) == 'table' then -- as in the common case
@@ -289,12 +293,12 @@ local function ids_store(now, count, permits, notes, shared)
       written, sure = available + store.freed - back, store.freed > 0
       store.total = lined and written + redis.call('ZCARD', permits)
     end
-    -- A count that is gone is made anew by the next acquisition: made here it would have no end, and be too small.
+    -- A missing count is made by the next acquisition: made here it would have no end, and be too small.
     store.available = written or store.freed
     return held
   end
 
-  -- Reports whether Redisson may release some, of which no script hears.
+  -- Reports whether Redisson may release permits, of which no script learns.
   function store.foreign()
     return redis.call('PTTL', count) == -1 or foreign(permits)
   end

@@ -1,50 +1,50 @@
--- What each verb of a semaphore does. A store knows how the server keeps the permits that are out:
+-- The verbs of a semaphore. A store is one layout of the held permits on the server:
 --   ids.lua      an id for each permit, in Redisson's layout: a Semaphore
 --   weights.lua  a record for each acquisition, whatever its weight: a WeightedSemaphore
 --
 -- A script makes the store for its run. A store has
---   now, record            the server's ms; the hash with "keep", and "before", "added" and "revised" of a capacity that was set
---   largest, most          the largest capacity; how many permits one run may write
---   open(capacity)         reads the keys, and gives back the permits whose leases are over. capacity: of a semaphore that is not in use. It sets
---     total, available     how many permits there are in all, and how many are free: negative after a smaller capacity
---     freed                how many permits this run gave back: waiters are notified of them
+--   now, record            the server's ms; the hash with "keep", and after a resize or revision "before", "added" and "revised"
+--   largest, most          the largest capacity; the number of permits that one run may write
+--   open(capacity)         reads the keys, and gives back permits whose leases are over. capacity counts if the semaphore is not in use. It sets
+--     total, available     the total and the free number of permits; available is negative after a smaller capacity
+--     freed                the number of permits that this run gave back: waiters are notified of them
 --     resized, keep        whether the server's capacity counts, and for how many ms the keys are kept unused
 --   check()                ends the script if the user could not finish a put
 --   resize(capacity)       sets the capacity
---   known(base)            reports whether the first id of an acquisition is out
---   raise(base, n, till, label)  has a known acquisition last until till, or longer. False: only a part of it was out, and was taken back
+--   known(base)            reports whether the first id of an acquisition is held
+--   raise(base, n, till, label)  makes a known acquisition last until till, or longer. False: only a part of it was held, and was taken back
 --   put(base, n, till, label)    writes an acquisition that is granted
 --   take(base, n)                undoes put
---   ends(n, free)                ms until n permits are free, of which free are; -1: not known
+--   ends(n, free)                ms until n permits are free, if free of them are free now; -1: not known
 --   members(owner), member(id)   the members of the leases for an owner "<13 bytes><number>", and for an id of 16 bytes
---   give_back(members, asked, kept, lined)  gives members back. kept -1: only if the first asked of them are held; more than 0: all but
---                          kept of the first. Returns how many permits of the first asked were held (-1: not all, nothing was given back), or
---                          0 and an error. It reads the keys itself, and sets total only if it is needed: others are in the queue (lined)
+--   give_back(members, asked, kept, lined)  gives members back. kept -1: only if the first asked members are all held; more than 0: all
+--                          but kept of the first. Returns how many permits of the first asked members were held (-1: not all, nothing
+--                          was given back), or 0 and an error. It reads the keys itself. lined: others are in the queue, so it sets total
 --   back                   how many permits give_back returned, for Redisson's share of them; nil: Redisson has none
---   save(ms, least)        writes what is available, and has the keys last for ms, unless that is 0. A count made anew lasts for least ms
---   foreign()              reports whether permits may be given back by Redisson, of which no script hears
+--   save(ms, least)        writes the available number, and makes the keys last for ms, unless that is 0. A new count lasts for least ms
+--   foreign()              reports whether Redisson may give permits back, of which no script learns
 --
--- A run breaks off only where the server refuses a command: the user has no right to it, or memory is full. The next run finds
--- each store as it would be after a whole run:
---   acquire   check comes before the first put, so a put is counted by the save that follows. What was entered into the queue before stays
---             there, and its waiters are refused again or served.
+-- A run breaks off only if the server refuses a command: the user has no right to it, or memory is full. The next run finds
+-- each store as after a complete run:
+--   acquire   check comes before the first put, so the save that follows counts a put. Entries that were written into the queue before
+--             stay there, and their waiters are refused again or served.
 --   release   a member that was removed and not counted goes back into the leases with its lease over. The next open gives it back.
 --   resize    the capacity and "before" are one write, so a second run of the call, which finds "before", finds the capacity too.
 --             The count of ids follows, for which check has found the right; if it is missing it is made anew from the capacity.
 --   revise    as resize.
 -- uses: clock, entry, integer, queue, renewal, revision, serve, wake
 
--- Wakes those that wait and are in no queue. Redisson's waiters take an int.
+-- Wakes waiters that are in no queue. Redisson's waiters take an int.
 local function wake_others(store, q, channel)
   wake_for(q.publish, channel, math.min(store.available, 2147483647))
 end
 
--- Serves waiters, saves the store, and returns the reply, which is continued by ms after which to ask for the first in line (-1: another
--- process does), then lease and base of each waiter of the caller's process that was served. ms: how long the keys last if no waiter was
--- served.
+-- Serves waiters, saves the store, and returns the reply. It appends the ms after which to send a request for the first in the queue (-1:
+-- another process does), then lease and base of each waiter of the caller's process that was served. ms: how long the keys last if no
+-- waiter was served.
 --
 --   run 1: gives 2 back, serves B of this process; its reply is lost      run 2: gives nothing back, serves the next one only if permits are free
---   B is out, and its process does not know it: it asks for all of its waiters (wait.Waiters.PollAll), and finds B out under its base
+--   B is held, and its process does not know it: it polls for all of its waiters (wait.Waiters.PollAll), and finds B held under its base
 local function finish(store, q, channel, reply, lined, ms)
   local own, look, head, longest, java = {}, -1, nil, 0, false
   if lined and store.total then
@@ -63,12 +63,12 @@ local function finish(store, q, channel, reply, lined, ms)
   return reply
 end
 
--- See acquire.lua. lined: others are in the queue, perhaps.
+-- See acquire.lua. lined: others may be in the queue.
 --
 --   run 1: puts A; refuses B, which gets ticket 7; its reply is lost     run 2: A is known, its lease is only raised: -1
 --                                                                        B: enter finds the entry, and replies ticket 7 again
---   between the runs A was released, by id or as a whole                 run 2: A is not known. It is put again if enough is free. Its owner has a
---                                                                        pending release that follows, because its request was not answered
+--   between the runs A was released, by id or as a whole                 run 2: A is not known. It is put again if enough is free. Its owner has
+--                                                                        a pending release that follows, because its request got no reply
 local function acquire(store, q, lined)
   local now, channel, place = store.now, ARGV[3], ARGV[8] == '1'
   local wanted, revision = string.match(ARGV[1], '^(%d+):?(%d*)$')
@@ -89,7 +89,7 @@ local function acquire(store, q, lined)
     return {3, now, total, -1, -1, 0}
   end
   local own, look, head, longest = {}, -1, nil, 0
-  if lined and not place then -- a request without a place passes no waiter that can be served
+  if lined and not place then -- a request that does not queue goes before no waiter that can be served
     own, look, head, longest = serve(q, store)
   end
   local others = lined and reserved(q) or 0
@@ -145,8 +145,9 @@ local function acquire(store, q, lined)
   return reply
 end
 
--- See release.lua. lined: others are in the queue, perhaps. A second run finds no member of what the first gave back, so it counts nothing:
--- held is 0, and -1 if all had to be held. Of a part the second run finds that kept is not less than what is held.
+-- See release.lua. lined: others may be in the queue. A second run finds no member that the first gave back, so it
+-- counts nothing: held is 0, and -1 if all had to be held. For a part, the second run finds that kept is not less than
+-- the held number.
 local function release(store, q, lined)
   local kept, members = tonumber(ARGV[2]), nil
   if kept < 0 then
@@ -163,7 +164,7 @@ local function release(store, q, lined)
       members[#members + 1] = member
     end
   end
-  lined = lined and redis.pcall('ZCARD', q.key) -- of another type it prevents no release
+  lined = lined and redis.pcall('ZCARD', q.key) -- a queue of another type prevents no release
   lined = type(lined) == 'number' and lined > 0
   for i = 7, lined and #ARGV or 0, 2 do
     if ARGV[i] ~= '' then
@@ -180,8 +181,8 @@ local function release(store, q, lined)
   return finish(store, q, ARGV[3], {held}, lined, 0)
 end
 
--- See resize.lua. A second run finds its call in "before", or in "added" after another resize, and replies what the first did. It serves
--- no one: waiters that the first run served ask by themselves.
+-- See resize.lua. A second run finds its call in "before", or in "added" after another resize, and returns the first
+-- run's reply. It serves no waiter: waiters that the first run served poll by themselves.
 local function resize(store, q)
   local now, capacity, keep, call, relative = store.now, tonumber(ARGV[1]), tonumber(ARGV[3]), ARGV[8], ARGV[9] == '1'
   local noted = redis.call('HMGET', store.record, 'added', 'before')
@@ -219,7 +220,8 @@ local function resize(store, q)
   return finish(store, q, ARGV[5], {1, before, now}, lined, keep)
 end
 
--- See extend.lua. leases has the functions of a store that raise leases: key is the sorted set, recorded(member) 1 if a member counts.
+-- See extend.lua. leases is the part of a store that raises leases. key is its sorted set, and recorded(member) is 1 if
+-- a member counts.
 local function extend(leases)
   local now, lease, members = leases.now, tonumber(ARGV[1]), {}
   local keep = whole(redis.call('HGET', leases.record, 'keep'), 'time of a semaphore') or 0
@@ -242,8 +244,8 @@ local function extend(leases)
   return 1
 end
 
--- Renews the lease of an owner, if all members are out and not over. Returns the verdict, and whether the lease was raised. A second run, or
--- one that follows the release, raises nothing: XX adds no member, and GT lowers none.
+-- Renews the lease of an owner, if all members are held and not over. Returns the verdict, and whether the lease was
+-- raised. A second run, or a run after the release, raises nothing: XX adds no member, and GT lowers none.
 local function renew(leases, owner, lease)
   local now, lowest = leases.now, math.huge
   local members = leases.members(owner)
@@ -267,7 +269,7 @@ local function renew(leases, owner, lease)
     end
     redis.call('ZADD', leases.key, 'XX', 'GT', unpack(add))
   elseif lease > 0 then
-    -- Also where it changes nothing: replicas are asked to confirm what this connection wrote.
+    -- Even if it changes nothing: replicas only confirm writes of this connection.
     local left = redis.call('PTTL', leases.key)
     if left >= 0 then
       redis.call('PEXPIRE', leases.key, left)
@@ -276,8 +278,8 @@ local function renew(leases, owner, lease)
   return verdict(lease, -1, lowest < leases.forever and lowest or nil, now), raised
 end
 
--- Raises the lease of an owner at one key of its semaphore, while the slot is being migrated: see package lease. number: of that key, the
--- second is that of the leases. but: of one that is left to its end.
+-- Raises the lease of an owner at one key of its semaphore, while the slot is being migrated: see package lease. number
+-- is the number of that key; the second is that of the leases. but is the number of a key that keeps its end.
 local function renew_part(leases, owner, lease, number, but)
   local said = number == '2' and renew(leases, owner, lease) or 1
   local left = redis.call('PTTL', KEYS[1])
@@ -287,7 +289,7 @@ local function renew_part(leases, owner, lease, number, but)
   return {said}
 end
 
--- See renew.lua. of(now, …) makes the leases of one semaphore from its keys, of which there are each.
+-- See renew.lua. of(now, …) makes the leases of one semaphore from its keys; each is the number of keys of a semaphore.
 local function renew_all(now, each, of, but)
   if #KEYS == 1 then
     return renew_part(of(now, nil, KEYS[1]), ARGV[1], tonumber(ARGV[2]), ARGV[3], but)
@@ -305,8 +307,8 @@ local function renew_all(now, each, of, but)
   return replies
 end
 
--- See inspect.lua. view has the functions of a store that only look: look() returns the capacity, and how many permits are out, text(member)
--- "<number> <label>", id(member) the id.
+-- See inspect.lua. view is the part of a store that only reads: look() returns the capacity and the number of held
+-- permits, text(member) "<number> <label>", id(member) the id.
 local function inspect(view)
   local capacity, used = view.look()
   local reply = {digits(view.now), capacity and digits(capacity) or '', digits(used)}
@@ -317,7 +319,7 @@ local function inspect(view)
     local out = redis.call('ZRANGE', view.key, digits(view.now), '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1], 'WITHSCORES')
     for i = 1, #out, 2 do
       local text = view.text(out[i])
-      if text then -- else part of its record was deleted
+      if text then -- otherwise a part of its record was deleted
         add(view.id(out[i]), tonumber(out[i + 1]), text)
       end
     end

@@ -1,14 +1,14 @@
--- The store of a WeightedSemaphore: a record for each acquisition that is out, in two keys. lib/verbs.lua says what a store is.
---   main    a hash: "capacity"; "used", the sum of all that is out; after a resize "keep" and "before"
---           ("<call> <capacity>"); after a revision "keep" and "revised" ("<revision> <capacity>"); and of
---           each acquisition that is out: its base of 13 bytes -> "<weight> <label>"
+-- The store of a WeightedSemaphore: a record for each acquisition that is held, in two keys. lib/verbs.lua describes stores.
+--   main    a hash: "capacity"; "used", the sum of all held weights; after a resize "keep" and "before"
+--           ("<call> <capacity>"); after a revision "keep" and "revised" ("<revision> <capacity>"); and for
+--           each held acquisition: its base of 13 bytes -> "<weight> <label>"
 --   leases  a sorted set: base -> the end of its lease, server ms
--- A number may be up to 2^53-1, to which a double is exact. What is added up here never is more: the sum of what is out and what is
--- available is the capacity, and what has been given in excess by a smaller capacity is negative.
--- An acquisition is one field and one member whatever its weight, so nothing here takes longer for a large one.
+-- A number may be up to 2^53-1, to which a double is exact. No sum here is larger: used and available weight add up to the
+-- capacity, and after a smaller capacity the available weight is negative.
+-- An acquisition is one field and one member whatever its weight, so nothing here takes longer for a large weight.
 -- uses: clock, integer
 
--- Returns the weight and the label in a text of an acquisition; nil: there is none.
+-- Returns the weight and the label in the text of an acquisition; nil: there is no text.
 local function read_weight(text)
   if text then
     local n, label = string.match(text .. ' ', '^(%d+) (.-) ?$')
@@ -16,13 +16,13 @@ local function read_weight(text)
   end
 end
 
--- Returns the weight and the label of what is out under a base; nil: nothing is.
+-- Returns the weight and the label of the acquisition that is held under a base; nil: none is.
 local function weight_of(main, base)
   return read_weight(redis.call('HGET', main, base))
 end
 
--- Returns what stands in the leases for an id: its base. An acquisition has one id, the first of its base. Any other id is none's: itself
--- is no base.
+-- Returns the member of the leases for an id, its base. An acquisition has one id, the first of its base. Any other id
+-- belongs to no acquisition: it is returned itself, and is no base.
 local function base_of(id)
   return string.sub(id, 14) == '\0\0\0' and string.sub(id, 1, 13) or id
 end
@@ -37,11 +37,12 @@ local function keep_weights(main, leases, ms)
   end
 end
 
--- Gives acquisitions back, 1,000 at most, whether or not they are over. Returns how much that is, which "used" lacks then.
+-- Gives acquisitions back, 1,000 at most, whether or not they are over. Returns their weight, which is subtracted from
+-- "used".
 --
--- "used" is written here: a script that is broken off later would leave weights that are neither out nor free. ZREM comes first, because a
--- server without memory refuses HSET as the first write. Without a right the weights are out as before, and their leases over: a user who
--- has the right gives them back.
+-- "used" is written here, because a script that breaks off later would leave weights that are neither held nor free.
+-- ZREM comes first, because a server without memory refuses HSET as the first write. Without a right the weights stay
+-- held, and their leases are over: a user who has the right gives them back.
 local function give_back(main, leases, bases, used, now)
   local freed, back = 0, {}
   for i, text in ipairs(redis.call('HMGET', main, unpack(bases))) do
@@ -68,11 +69,13 @@ local function give_back(main, leases, bases, used, now)
   return freed
 end
 
--- Gives back what is over, 1,000 acquisitions at most: as prune of permits does. Returns the capacity (nil: the semaphore is not in use),
--- what is used, whether the server's capacity counts, how much was given back, and for how long the keys are kept unused.
+-- Gives back acquisitions that are over, 1,000 at most, as prune of permits does. Returns the capacity (nil: the
+-- semaphore is not in use), the used weight, whether the server's capacity counts, the weight that was given back, and
+-- the time for which the keys are kept unused.
 --
--- If only one of the keys was deleted, all is given back: what is out follows from both. Its holders find out at their next
--- renewal, which finds nothing. The leases may also be gone because the last of them is over, and main is kept after a resize.
+-- If only one of the keys was deleted, all is given back, because held acquisitions follow from both. Their holders
+-- find out at their next renewal, which finds nothing. The leases may also be missing because the last of them is over,
+-- and main is kept after a resize.
 local function weighed(main, leases, now)
   local noted = redis.call('HMGET', main, 'capacity', 'used', 'before', 'revised', 'keep')
   local keep, resized = whole(noted[5], 'time of a semaphore') or 0, (noted[3] or noted[4]) and true
@@ -102,12 +105,12 @@ local function weighed(main, leases, now)
   return capacity, used - freed, resized, freed, keep
 end
 
--- The part of the store that only looks.
+-- The part of the store that only reads.
 local function weights_view(now, main, leases)
   local view = {now = now, key = leases, member = base_of}
 
-  -- The capacity, nil if it is not in use, and how much is out, without up to 1,000 acquisitions whose leases are over. Of more the others
-  -- count as used, until calls have given them back: see weighed.
+  -- Returns the capacity, nil if the semaphore is not in use, and the held weight, without up to 1,000 acquisitions
+  -- whose leases are over. The others count as held until calls have given them back: see weighed.
   function view.look()
     local noted = redis.call('HMGET', main, 'capacity', 'used')
     local capacity, used = whole(noted[1], 'capacity of a semaphore'), whole(noted[2], 'use of a semaphore') or 0
@@ -125,7 +128,7 @@ local function weights_view(now, main, leases)
 
   function view.text(base)
     local text = redis.call('HGET', main, base)
-    read_weight(text) -- ends the script if it is no number
+    read_weight(text) -- ends the script if the weight is not a number
     return text
   end
 
@@ -157,7 +160,7 @@ local function weights_store(now, main, leases)
     end
   end
 
-  function store.check() end -- what is changed first is main, as in all that follows
+  function store.check() end -- every change begins with main, so a missing right is found before
 
   function store.resize(capacity)
     local more = capacity - store.total
@@ -165,21 +168,21 @@ local function weights_store(now, main, leases)
     store.freed = store.freed + math.max(0, more)
   end
 
-  -- A lease without a weight, where the second is refused, counts as nothing. A weight without a lease would be out for ever.
+  -- If HSET is refused, the lease without a weight counts as nothing. A weight without a lease would be held for ever.
   function store.put(base, n, till, label)
     redis.call('ZADD', leases, 'GT', digits(till), base)
     redis.call('HSET', main, base, digits(n) .. ' ' .. label)
     store.available = store.available - n
   end
 
-  function store.take(base, n) -- which was written just before
+  function store.take(base, n) -- put has just written it
     redis.call('HDEL', main, base)
     redis.call('ZREM', leases, base)
     store.available = store.available + n
   end
 
   function store.known(base)
-    return weight_of(main, base) ~= nil -- by HGET, which a release needs too: a user without that right is granted nothing
+    return weight_of(main, base) ~= nil -- by HGET, because a release needs that right, too: a user without it is granted nothing
   end
 
   -- The weight stays as it is: a part of it may have been released since.
@@ -188,7 +191,8 @@ local function weights_store(now, main, leases)
     return true
   end
 
-  -- It looks at 64 acquisitions. If it takes more, it is the end of the 64th: a call then finds those given back, and learns of the next.
+  -- Reads 64 acquisitions. If more are needed, the result is the end of the 64th: the next call then finds those given
+  -- back.
   function store.ends(n, free)
     local list = redis.call('ZRANGE', leases, 0, 63, 'WITHSCORES')
     for i = 1, #list, 2 do
@@ -220,7 +224,7 @@ local function weights_store(now, main, leases)
       return 0
     end
     local used, back = store.total - store.available, 0
-    if kept <= 0 then -- also what is over, if there was too much of that to give it back before
+    if kept <= 0 then -- also acquisitions that are over, if read could not give all of them back
       back = give_back(main, leases, bases, used, now)
     elseif kept < held then
       back = held - kept
