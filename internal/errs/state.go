@@ -15,7 +15,7 @@ type state struct {
 func (s *state) Error() string { return s.text }
 
 const (
-	rankLost     = iota // counts most, because the work may have run beside another owner's
+	rankLost = iota // counts most, because the work may have run beside another owner's
 	rankMaxHold
 	rankCanceled // the caller left; errors of the calls that were cut short say nothing
 	rankState    // all others, the outermost first
