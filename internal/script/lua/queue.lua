@@ -41,7 +41,7 @@
 
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 local WRITERS = 3000000000000000 -- more than a ticket, µs, until the year 2065; two of them are less than 2^53
-local INSTANT = 4000000000000
+local INSTANT = 4000000000000 -- more than an ms of the clock until the year 2096
 local OPEN = 5 -- for so many ms what is free is left to Redisson's waiters,
 local MOST_OPEN = 200 -- and for so many at most to anybody
 local JAVA_SHARE = 8 -- of so many releases one is theirs
