@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// acquisition is one call of Acquire. It is the wait.Requester of its waiter.
+// acquisition is one call of Acquire, and the wait.Requester of its waiter.
 type acquisition struct {
 	s      *Semaphore
 	n      int
@@ -22,28 +22,28 @@ type acquisition struct {
 	auto   bool
 	lease  time.Duration
 	waits  bool
-	leaves time.Time // when its caller gives up; zero: not known
+	leaves time.Time // when the caller gives up; zero: not known
 
 	p       *permit
-	text    string    // how the server knows it, as of standing; "": not made yet
-	entry   string    // the same, if it may be in the queue
+	text    string    // of the entry in the server's queue; "": not made yet
+	entry   string    // text, if the entry may be in the queue
 	rarely  bool      // the entry allows a poll every MaxPoll
 	sent    time.Time // the permits are held since then, at the earliest
 	written time.Duration
-	handed  bool // by a grant, with the lease written
-	// unanswered: some try was sent and not answered, and may take permits up to this instant
+	handed  bool // the permits were handed over, with the lease written
+	// unanswered is the last instant at which a request without a reply may take permits.
 	unanswered time.Time
-	since      time.Time               // the permits may be out since then: nothing that was sent before has made them so
-	watched    bool                    // their holders' heartbeats are looked at
-	tried      bool                    // some try was sent
-	room       [acquireArgs + 2]string // for the arguments of the first try, here to be one piece of memory
+	since      time.Time               // no request sent earlier has taken the permits
+	watched    bool                    // the monitor watches the heartbeats of the permits' holders
+	tried      bool                    // a request was sent
+	room       [acquireArgs + 2]string // for the arguments of the first request, to save an allocation
 }
 
-// Object is what it waits for, and Permits how many, for the debug page.
+// Object returns the semaphore, and Permits how many permits the call waits for. Both are for the debug page.
 func (a *acquisition) Object() any    { return described{a.s} }
 func (a *acquisition) Permits() int64 { return int64(a.n) }
 
-// poll is how often a process asks for its waiters, at least.
+// poll returns the longest time between two requests of a process for its waiters.
 func (c *Client) poll() time.Duration { return min(c.opts.PollCap, wait.MaxPoll) }
 
 // explain translates the end of a wait into the caller's error.
@@ -93,7 +93,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 		}
 	}
 	entry := a.entry
-	if a.unanswered.IsZero() { // no request is under way that could enter it
+	if a.unanswered.IsZero() { // no request is under way that could add the entry to the queue
 		entry = ""
 	}
 	h, err := a.p.Start(added, a.auto, a.unanswered, entry)
@@ -109,7 +109,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	return newPermitHandle(h), nil
 }
 
-// register has the lease of a permit that was granted watched. It reports whether it still runs.
+// register adds the lease of a granted permit to the watchdog, and reports whether the lease still runs.
 func (a *acquisition) register() (added bool) {
 	c := a.s.c
 	if a.handed {
@@ -124,7 +124,7 @@ func (a *acquisition) mintOrAbandon(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	_ = a.s.c.engine.Remove(&a.p.Lease) // whether it was lost by now or not, it is given back
+	_ = a.s.c.engine.Remove(&a.p.Lease) // the permit is released, lost or not
 	until := time.Now()
 	if a.unanswered.After(until) {
 		until = a.unanswered
@@ -133,11 +133,11 @@ func (a *acquisition) mintOrAbandon(ctx context.Context) error {
 	return err
 }
 
-// queueEntry is how the server knows the waiter.
+// queueEntry returns the waiter's entry in the server's queue.
 func (a *acquisition) queueEntry() wait.QueueEntry {
 	if c := a.s.c; a.text == "" {
-		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from others for a
-		// short time only. It leaves time for a renewal that gets no answer, and another.
+		// A hand-over writes a short lease, so that a waiter that is cut off keeps permits from others for a short time only.
+		// The lease leaves time for a renewal without a reply, and for another renewal.
 		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
 		entry := wait.Entry{Mode: wait.EntryPermits, Amount: a.n, First: first, Stale: 5 * c.poll() / 2,
 			LeavesAt: c.runner.Clock.Leaves(a.s.key, a.leaves), Process: c.session.ID, Rest: a.p.base() + a.s.label}
@@ -155,7 +155,7 @@ func (a *acquisition) queueEntry() wait.QueueEntry {
 
 // QueueEntry implements wait.Taker.
 func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
-	if a.text == "" { // with Liveness each heartbeat needs an answer: see answer
+	if a.text == "" { // with Liveness each heartbeat needs a reply: see answer
 		a.rarely = crowd && a.s.c.live.monitor == nil
 	}
 	s := a.queueEntry()
@@ -163,12 +163,12 @@ func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
 	return s
 }
 
-// Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked, if half of its lease
-// is over, and if its caller asked for a lease of its own: what a hand-over writes is short, that lease is to be there
-// in full when the call returns, and a process that exits then raises nothing. Asking again confirms such a grant, and
-// its lease counts anew. For a lease of its own that is one call more, which the waiters of the process share. To have
-// the hand-over write it in full would cost no call, but a waiter that is cut off would keep the permits from everybody
-// for as long.
+// Taken implements wait.Taker. Taken refuses a grant that has to be confirmed by a request: if replicas have to confirm
+// it, if half of its lease is over, and if the caller asked for a lease of its own. A hand-over writes a short lease.
+// The caller's lease has to be there in full when the call returns, because a process that exits then raises no lease.
+// A request confirms the grant, and its lease counts anew. For a lease of its own that is one more call, which the
+// waiters of the process share. If the hand-over wrote the caller's lease in full, it would save that call, but a
+// waiter that is cut off would keep the permits from all others for as long.
 func (a *acquisition) Taken(g wait.Grant) bool {
 	switch {
 	case a.s.c.opts.MinReplicas > 0:
@@ -192,12 +192,12 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 	a.mayRun(after)
 }
 
-// requestReply is what the server said to a call for one or several acquisitions, with the times of the call.
+// requestReply is the server's reply to a call for one or several acquisitions, with the times of the call.
 type requestReply struct {
 	acquireReply
 	sent, received time.Time
-	lastRun        time.Time // without a reply: it may run until then
-	unmet          error     // too few replicas have confirmed it
+	lastRun        time.Time // without a reply: the last instant at which the call may run
+	unmet          error     // too few replicas have confirmed the grant
 }
 
 // Ask implements wait.Taker.
@@ -231,7 +231,7 @@ func (a *acquisition) Reply(replies any, i int, err error) (wait.Answer, error) 
 	return a.answer(replies.(*requestReply), i, err)
 }
 
-// request makes a call for one or several acquisitions. own: for this one alone.
+// request makes a call for one or several acquisitions. own is the acquisition if the call is for it alone.
 func (s *Semaphore) request(ctx context.Context, all []wait.QueueEntry, enqueue bool,
 	own *acquisition) (r requestReply, err error) {
 	c := s.c
@@ -241,7 +241,7 @@ func (s *Semaphore) request(ctx context.Context, all []wait.QueueEntry, enqueue 
 		Send: func(ctx context.Context, at time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 			sent = at
 			var room []string
-			if own != nil && !own.tried { // a try that is given up may still read its own
+			if own != nil && !own.tried { // an earlier request that was given up may still read the room
 				own.tried, room = true, own.room[:0]
 			}
 			call := s.acquireCall(all, enqueue, notAfter, room)
@@ -256,7 +256,7 @@ func (s *Semaphore) request(ctx context.Context, all []wait.QueueEntry, enqueue 
 	reply, err := timed.Run(ctx, c.runner)
 	r = requestReply{acquireReply: reply, sent: sent, received: time.Now(), lastRun: sent.Add(timed.Runs)}
 	if script.IsUnreplicated(err) {
-		if r.status == acquireDone { // otherwise there is nothing that replicas need have
+		if r.status == acquireDone { // otherwise the call wrote nothing
 			r.unmet = err
 		}
 		err = nil
@@ -265,13 +265,13 @@ func (s *Semaphore) request(ctx context.Context, all []wait.QueueEntry, enqueue 
 	case err == nil:
 		s.served(r.served, sent)
 	case ctx.Err() == nil && !errors.Is(err, errs.ErrUnavailable):
-		c.waiters.PollAll(s.queueKey) // it may have served others of this process, which get no message
+		c.waiters.PollAll(s.queueKey) // the call may have served other waiters of this process, which get no message
 	}
 	return r, err
 }
 
-// late takes in the reply to a try that was sent at sent and given up; place: it asked for a place in the queue. The
-// retrier gives back what it got, too, but may have asked before the server ran the request.
+// late reads the reply to a request that was sent at sent and given up. enqueue: the request enqueued the waiter. The
+// retrier releases the permits, too, but its release may have run before the request.
 func (a *acquisition) late(sent time.Time, enqueue bool) func(rueidis.RedisResult) {
 	s, p := a.s, a.p
 	return func(res rueidis.RedisResult) {
@@ -288,7 +288,7 @@ func (a *acquisition) late(sent time.Time, enqueue bool) func(rueidis.RedisResul
 	}
 }
 
-// failed takes in the error of a call that may run until runs.
+// failed records the error of a call that may run until the instant runs.
 func (a *acquisition) failed(err error, runs, received time.Time) {
 	switch {
 	case errors.Is(err, errs.ErrUnknownOutcome):
@@ -298,7 +298,7 @@ func (a *acquisition) failed(err error, runs, received time.Time) {
 	}
 }
 
-// answer takes in what a call said of the i-th acquisition for which it requested, or its error.
+// answer reads the reply to the i-th acquisition of a call, or the call's error.
 func (a *acquisition) answer(r *requestReply, i int, err error) (wait.Answer, error) {
 	s, asked := a.s, r.of(i)
 	a.asks(r.sent)
@@ -315,18 +315,19 @@ func (a *acquisition) answer(r *requestReply, i int, err error) (wait.Answer, er
 		return wait.Answer{}, capacityMismatch(s.name, r.capacity, a.n)
 	case asked == askedGranted && r.unmet != nil:
 		if _, e := a.p.release(context.Background(), a.entry); e != nil {
-			a.mayRun(time.Now()) // Abandon goes on with it
+			a.mayRun(time.Now()) // Abandon repeats the release
 		}
 		return wait.Answer{}, r.unmet
 	case asked == askedGranted && !r.received.Before(r.sent.Add(a.lease-lease.Margin(a.lease))):
-		// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are never used again.
+		// A reply slower than the lease is worthless. The acquisition needs new ids, because ids that were released are never
+		// used again.
 		return a.renamed(r.received),
 			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, s.name, a.lease)
 	case asked == askedAgain:
 		return wait.Answer{Left: -1, Again: true}, nil
 	case !a.trusted(a.since):
-		// Since its last answer it may have been served, and another that saw that for long enough may have taken it over, or
-		// is about to. It must not see the same ids again.
+		// Since its last reply the acquisition may have been served, and another process that saw the permits for long enough
+		// may have taken them over, or be about to. That process must not see the same ids again.
 		return a.renamed(r.received),
 			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", errs.ErrUnavailable, s.name)
 	case asked == askedGranted:
@@ -338,7 +339,7 @@ func (a *acquisition) answer(r *requestReply, i int, err error) (wait.Answer, er
 	return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: asked, Sent: r.sent}, nil
 }
 
-// renamed has the acquisition go on under other ids. What it may have had under these is given back.
+// renamed gives the acquisition new ids, and releases the permits that it may hold under the old ids.
 func (a *acquisition) renamed(received time.Time) wait.Answer {
 	a.mayRun(received)
 	a.p.Abandon(a.unanswered, a.entry)
@@ -346,7 +347,7 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 	return wait.Answer{Renamed: true}
 }
 
-// mayRun notes that a request which was not answered may take permits up to that instant.
+// mayRun records that a request without a reply may take permits until that instant.
 func (a *acquisition) mayRun(until time.Time) {
 	if until.After(a.unanswered) {
 		a.unanswered = until

@@ -63,7 +63,7 @@ func ask[R any](ctx context.Context, c *Client, bad error, x exchange[R], send s
 	return session.Ask(ctx, c.session, bad, func(ctx context.Context) (R, error) { return x.by(ctx, send) })
 }
 
-// malformed is the error for a reply that none of our scripts gives.
+// malformed returns the error for a reply that no script of ours sends.
 func malformed(what, key string, reply any) error {
 	return fmt.Errorf("unexpected reply to %s on %q: %.200v", what, key, reply)
 }

@@ -32,26 +32,26 @@ var (
 	barrierRenewScript = script.Load("renew party", luaFiles, "barrier_renew")
 )
 
-// keys are those of the scripts that need neither the queue nor the record of a latch.
+// keys returns the keys of the scripts that need neither the queue nor the record of a latch.
 func (s *Semaphore) keys() []string {
 	released := s.releaseKeys
 	return released[: len(released)-1 : len(released)-1]
 }
 
-// self are the arguments by which a script knows this process among those that wait.
+// self returns the arguments by which a script recognizes the waiters of this process.
 func (s *Semaphore) self() []string {
 	return []string{s.grants, s.c.session.ID}
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// served is what a call learned of waiters of this process besides those that it asked for.
+// served has the grants of a call to waiters of this process for which the call made no request.
 type served struct {
 	grants []wait.Grant  // without their Sent
-	dueIn  time.Duration // after which to ask for the first in line; negative: another process does
+	dueIn  time.Duration // after which to send a request for the first in the queue; negative: another process does
 }
 
-// readServed reads ms and then lease and base of each.
+// readServed reads the ms of dueIn, and then lease and base of each grant.
 func readServed(m []rueidis.RedisMessage) (r served, err error) {
 	ms, err := m[0].AsInt64()
 	r.dueIn = max(-1, time.Duration(ms)*time.Millisecond)
@@ -64,7 +64,7 @@ func readServed(m []rueidis.RedisMessage) (r served, err error) {
 	return r, err
 }
 
-// served tells the waiters of this process of what they were handed in the reply to a call that was sent at sent.
+// served passes the grants in the reply to a call that was sent at sent to the waiters of this process.
 func (s *Semaphore) served(r served, sent time.Time) {
 	if len(r.grants) == 0 && r.dueIn < 0 {
 		return
@@ -81,25 +81,25 @@ const (
 	acquireMismatch
 )
 
-// The answer to an acquisition that gets no place in the queue.
+// The result of a request, if it is not the ticket of an entry.
 const (
 	askedRefused = 0
 	askedGranted = -1
 	askedTooMany = -2
-	askedAgain   = -3 // the call was for too many
+	askedAgain   = -3 // the call was for too many permits
 )
 
 type acquireReply struct {
 	status   int64
 	server   int64 // its clock, ms
 	capacity int64
-	left     time.Duration // until enough leases are over, negative: not known
+	left     time.Duration // until enough leases are over; negative: not known
 	foreign  bool
-	asked    []int64 // for each: the ticket of its place, or as above; nil: the only one was granted
+	asked    []int64 // the result of each request; nil: the only request was granted
 	served   served
 }
 
-// of is what was said of the i-th that was asked for.
+// of returns the result of the i-th request.
 func (r *acquireReply) of(i int) int64 {
 	switch {
 	case r.status != acquireDone:
@@ -113,7 +113,7 @@ func (r *acquireReply) of(i int) int64 {
 // Clock implements script.Reply.
 func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
-// acquireCall asks for several acquisitions. room is for the arguments; they get their own if it is too small.
+// acquireCall returns the call for several acquisitions. room is memory for the arguments, used if it is large enough.
 func (s *Semaphore) acquireCall(all []wait.QueueEntry, enqueue bool, notAfter int64, room []string) script.Call {
 	c, args := s.c, room[:0]
 	if n := acquireArgs + 2*len(all); cap(args) < n {
@@ -127,10 +127,10 @@ func (s *Semaphore) acquireCall(all []wait.QueueEntry, enqueue bool, notAfter in
 	return script.Call{Script: s.store.acquire, Keys: s.allKeys, Args: args}
 }
 
-// acquireArgs is how many arguments there are besides those of each.
+// acquireArgs is the number of arguments besides those of each acquisition.
 const acquireArgs = 8
 
-// decodeAcquire reads the reply for n.
+// decodeAcquire reads the reply to n requests.
 func (s *Semaphore) decodeAcquire(m rueidis.RedisMessage, n int) (acquireReply, error) {
 	if n == 1 && m.IsInt64() { // the common case
 		server, err := m.AsInt64()
@@ -174,15 +174,16 @@ func (s *Semaphore) decodeAcquired(m rueidis.RedisMessage, n int) (r acquireRepl
 }
 
 type releaseReply struct {
-	held   int64 // how many permits were; -1: all had to be, and were not
+	held   int64 // how many permits were held; -1: all of them had to be, and were not
 	served served
 }
 
-// allOrNone gives back all of several ids, or nothing of any.
+// allOrNone has a release return all of several ids, or none.
 const allOrNone = -1
 
-// releaseCall gives an acquisition back by its owner, but for what is kept of it; or with allOrNone all ids in a text.
-// entry: of the owner, if it may be in the queue. others: owner and entry of each that is released with it.
+// releaseCall returns the call that releases the permits of the owner what, except for kept permits; or, with
+// allOrNone, all ids in the text what. entry is the owner's entry if it may be in the queue. others has owner and entry
+// of each other acquisition that the call releases.
 func (s *Semaphore) releaseCall(what string, kept int64, entry string, others ...string) script.Call {
 	c := s.c
 	args := append([]string{what, decimal(kept), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID,
@@ -212,21 +213,21 @@ func (s *Semaphore) decodeReleased(m rueidis.RedisMessage) (r releaseReply, err 
 	return r, malformed("release", s.key, &m)
 }
 
-// runRelease sends a release once. It may serve waiters of this process, whom only its reply names:
+// runRelease sends a release once. The release may serve waiters of this process, and only its reply names them:
 //
 //	release: sent                   server: served B, of this process
-//	   no reply, or its caller has given up
-//	B: has a place, and sleeps until its next poll
+//	   no reply, or the caller has given up
+//	B: is in the queue, and sleeps until its next poll
 //
-// So after such a release all of them are asked for, in as few calls as a poll takes, and again when the release is
-// known to have been answered: it may have run in between (TestWait_ServedByALostRelease_AsksAtOnce). A
-// reply that comes after the caller has given up is read all the same.
+// So after such a release the process requests for all its waiters, in as few calls as a poll takes. It does so again
+// when the reply comes, because the release may have run in between (TestWait_ServedByALostRelease_AsksAtOnce). The
+// reply is read, even if the caller has given up.
 func (s *Semaphore) runRelease(ctx context.Context, what string, kept int64, entry string,
 	others ...string) (held int64, err error) {
 	call, sent := s.releaseCall(what, kept, entry, others...), time.Now()
-	// The caller has left, and has had the waiters of this process requested for. The request may run after that: it waits
-	// for a connection that is being dialed, and the other request does not. If its reply is lost, too, nothing else names
-	// the waiters that it has served (TestRelease_CallerLeftAndReplyLost_ServesTheWaiterHere).
+	// The caller has left, and the process has requested for its waiters. The release may run after that, because it waits
+	// for a connection that is being dialed. If the reply is lost, too, nothing else names the waiters that the release
+	// has served (TestRelease_CallerLeftAndReplyLost_ServesTheWaiterHere).
 	call.Late = func(res rueidis.RedisResult) {
 		var r releaseReply
 		m, err := res.ToMessage()
@@ -268,7 +269,7 @@ type resizeReply struct {
 // Clock implements script.Reply.
 func (r resizeReply) Clock() (server int64, late bool) { return r.server, r.status == resizeLate }
 
-// resizeExchange sets the capacity to n, or with relative adds n to it.
+// resizeExchange returns the call that sets the capacity to n, or with relative adds n to the capacity.
 func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id string) exchange[resizeReply] {
 	args := append([]string{
 		strconv.Itoa(n), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
@@ -293,7 +294,7 @@ func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err err
 	return r, nil
 }
 
-// extendExchange raises the leases of ids, all or none.
+// extendExchange returns the call that raises the leases of all ids, or of none.
 func (s *Semaphore) extendExchange(raw []string, d time.Duration) exchange[bool] {
 	return exchange[bool]{script.Call{Script: s.store.extend, Keys: s.keys(),
 		Args: append([]string{script.Millis(d)}, raw...)},
@@ -303,8 +304,8 @@ func (s *Semaphore) extendExchange(raw []string, d time.Duration) exchange[bool]
 		}}
 }
 
-// inspectExchange looks at a semaphore, at as many of the acquisitions that are out as most says (0: none; -1: all),
-// and at ids, whether or not they are out.
+// inspectExchange returns the call that reads a semaphore, at most so many of its held acquisitions (0: none; -1: all),
+// and ids, whether or not they are held.
 func (s *Semaphore) inspectExchange(most int, ids ...string) exchange[SemaphoreState] {
 	args := append([]string{strconv.Itoa(most)}, ids...)
 	return exchange[SemaphoreState]{script.Call{Script: s.store.inspect, Keys: s.keys(), Args: args}, s.decodeState}
@@ -318,7 +319,7 @@ func (s *Semaphore) decodeState(m rueidis.RedisMessage) (state SemaphoreState, e
 	now, err := v[0].AsInt64()
 	capacity, _ := v[1].AsInt64()
 	used, bad := v[2].AsInt64()
-	if text, _ := v[1].ToString(); text == "" { // it is not in use: what this handle would make
+	if text, _ := v[1].ToString(); text == "" { // not in use: the capacity that this handle would set
 		capacity = int64(s.capacity)
 	}
 	err = errors.Join(err, bad)
@@ -337,7 +338,8 @@ func (s *Semaphore) decodeState(m rueidis.RedisMessage) (state SemaphoreState, e
 	return state, nil
 }
 
-// holder is what is known of an acquisition, or a permit, whose lease ends at that server time: "<number> <label>".
+// holder returns the Holder of an acquisition, or of a permit, whose lease ends at the server time end. text is
+// "<number> <label>".
 func holder(id, text string, end, now int64) (h Holder, err error) {
 	h = Holder{ID: idText(id), Client: idClient(id), Lease: script.Left(end, now)}
 	if h.Lease == 0 {
@@ -355,7 +357,7 @@ func holder(id, text string, end, now int64) (h Holder, err error) {
 // forever is the end that Redisson writes for a permit without a lease.
 const forever = 922337203685477
 
-// holders are some of those who hold permits when a call gives up that has waited; see session.Holders.
+// holders returns holders of permits for a call that gives up after a wait; see session.Holders.
 func (s *Semaphore) holders(ctx context.Context, waited time.Duration) []Holder {
 	return slices.Clone(s.c.named.Of(ctx, s.permits, waited, func(ctx context.Context) []Holder {
 		state, err := s.inspectExchange(session.MostNamed).by(ctx, s.c.runner.Do)
