@@ -156,7 +156,8 @@ func TestLiveness_ProxyAndClusterClients_SeeEachOther(t *testing.T) {
 				t.Run(fmt.Sprintf("from %s to %s, dead %v", from, to, dead), func(t *testing.T) {
 					t.Parallel()
 					o := living()
-					o.Heartbeat = 500 * time.Millisecond // three of them outlast a busy machine's pauses
+					// Three heartbeats outlast a busy machine's pauses, and so does a call.
+					o.Heartbeat, o.CallTimeout = 500*time.Millisecond, 5*time.Second
 					var network, other network
 					h, w := holder(t, o, &network), waiter(t, o, &other)
 					var holds [6]*rlock.Hold
