@@ -28,9 +28,9 @@ const (
 	fairPatience = 28_000
 )
 
-// fairEntry is the entry of a waiter in a fair queue.
-func fairEntry(owner string, firstMs, patienceMs time.Duration) string {
-	entry := wait.OwnerEntry(wait.EntryHash, owner, firstMs*time.Millisecond, patienceMs*time.Millisecond)
+// fairEntry is the entry of a waiter in a fair queue, with its times in ms.
+func fairEntry(owner string, first, patience time.Duration) string {
+	entry := wait.OwnerEntry(wait.EntryHash, owner, first*time.Millisecond, patience*time.Millisecond)
 	return entry.Text()
 }
 

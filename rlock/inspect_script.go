@@ -36,8 +36,8 @@ type inspectWaiter struct {
 	write    bool
 }
 
-// rwBand is WRITERS in queue.lua: in the queue of a read-write lock the scores of readers are below it, those of writers
-// above.
+// rwBand is WRITERS in queue.lua: in the queue of a read-write lock the scores of readers are below it, those of
+// writers above.
 const rwBand = 3e15
 
 func decodeInspect(reply rueidis.RedisMessage) (inspectReply, error) {

@@ -87,7 +87,7 @@ func TestExtendIDs_PermitOfRedisson_IsExtended(t *testing.T) {
 
 func TestAddPermits_AnyCapacity_ChangesByAsMuch(t *testing.T) {
 	t.Parallel()
-	eachSized(t, func(t *testing.T, r *rig, of func(name string, n int) *rsemaphore.Semaphore, key string) {
+	eachSized(t, func(t *testing.T, _ *rig, of func(name string, n int) *rsemaphore.Semaphore, key string) {
 		s, most := of("s", 3), 1<<31-1
 		if key == weightedKeys[0] {
 			most = 1<<53 - 1

@@ -206,7 +206,9 @@ func TestRead_KilledServer_NamesTheCause(t *testing.T) {
 		Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })
-	require.NoError(t, err1(red.Counters().Counter("visits", rcounter.CounterOptions{}).Incr(t.Context())))
+	redistest.Eventually(t, 10*time.Second, "no answer before the kill", func() bool {
+		return err1(red.Counters().Counter("visits", rcounter.CounterOptions{}).Incr(t.Context())) == nil
+	})
 	server.Kill(t)
 	for name, read := range map[string]func(context.Context) error{
 		"Counter.Get": func(ctx context.Context) error {

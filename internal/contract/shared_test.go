@@ -146,8 +146,8 @@ func TestSharedCall_Lost_CountsOnce(t *testing.T) {
 	}
 }
 
-// Callers leave before their shared calls are sent, and while they are under way. A grant that comes afterwards is given
-// back.
+// Callers leave before their shared calls are sent, and while they are under way. A grant that comes afterwards is
+// given back.
 func TestSharedCall_CallersLeave_GivesBackTheirGrants(t *testing.T) {
 	t.Parallel()
 	eachFree(t, sharers(), func(t *testing.T, s *stage, p *process) {

@@ -11,6 +11,7 @@ import (
 // EntryMode says what a waiter wants.
 type EntryMode byte
 
+// The modes of entries.
 const (
 	EntryHash    EntryMode = 'x' // a lock that is a hash
 	EntryString  EntryMode = 'p' // a lock that is a string
