@@ -27,8 +27,8 @@ const (
 var (
 	instant = regexp.MustCompile(
 		`-\((now|NOW)(?:([+-][\d.]+)s)?(\+3e15|\+4e12)?\)|\b(now|NOW)\b(?:([+-][\d.]+)s)?(\+3e15)?`)
-	digits  = regexp.MustCompile(`-?\b(?:\d{13}|\d{16})\b`)
-	amount  = regexp.MustCompile(`\b(?:now|NOW)\b(?:[+-][\d.]+s)?|\b\d+(?:\.\d+)?s\b|=-\d{3,8}\b|\b\d{5,8}\b`)
+	digits = regexp.MustCompile(`-?\b(?:\d{13}|\d{16})\b`)
+	amount = regexp.MustCompile(`\b(?:now|NOW)\b(?:[+-][\d.]+s)?|\b\d+(?:\.\d+)?s\b|=-\d{3,8}\b|\b\d{5,8}\b`)
 )
 
 // value is what a word stands for.
