@@ -49,32 +49,32 @@ const crowdSize = 64
 func (q *Waiters) isCrowd() bool { return len(q.localQueues) > crowdSize }
 
 // sleepsOn reports whether the waiter, whose poll is due, sleeps on for another PollCap.
-func (w *Caller) sleepsOn() bool {
-	if !w.hears() || w.answer.Ticket == 0 || w.isUntold() || w.failure != nil || w.left() == 0 {
+func (w *Caller) skipsPoll() bool {
+	if !w.hearsGrants() || w.answer.Ticket == 0 || w.isReleaseSilent() || w.lastErr != nil || w.remainingLease() == 0 {
 		return false
 	}
-	w.q.mu.Lock()
-	defer w.q.mu.Unlock()
-	return w.q.isCrowd() && w.maySleep(time.Since(w.asked))
+	w.waiters.mu.Lock()
+	defer w.waiters.mu.Unlock()
+	return w.waiters.isCrowd() && w.canSkipPoll(time.Since(w.answeredAt))
 }
 
 // maySleep reports whether a waiter that was asked for so long ago may sleep for another PollCap: it has a place, its
 // entry bears that, and grants reach it. Called with mu held.
-func (w *Caller) maySleep(asked time.Duration) bool {
-	return w.ticket != 0 && asked+w.q.pollCap <= w.entry.Poll &&
+func (w *Caller) canSkipPoll(asked time.Duration) bool {
+	return w.ticket != 0 && asked+w.waiters.pollCap <= w.entry.Poll &&
 		accessor.Of[accessor.Subscription](w.grantSub.sub).Live()
 }
 
 // sleepOn is sleepsOn for a local queue of Requesters, for all of which the last call was made at polledAt. Called with
 // mu held.
-func (q *Waiters) sleepOn(l *localQueue) bool {
-	r := l.requests
-	if !q.isCrowd() || !r.placed() || r.untold || r.failures > 0 {
+func (q *Waiters) allSkipPoll(queue *localQueue) bool {
+	requests := queue.requests
+	if !q.isCrowd() || !requests.havePlaces() || requests.releasesSilent || requests.failures > 0 {
 		return false
 	}
-	asked := time.Since(r.polledAt)
-	for w := l.first; w != nil; w = w.behind {
-		if !w.hears() || !w.maySleep(asked) {
+	asked := time.Since(requests.polledAt)
+	for caller := queue.first; caller != nil; caller = caller.behind {
+		if !caller.hearsGrants() || !caller.canSkipPoll(asked) {
 			return false
 		}
 	}

@@ -47,31 +47,31 @@ type Ending struct {
 	TakesBack bool
 	// Contended returns the error of a wait during which the server refused until the end. With a Failure it is that of a
 	// wait of which nothing is known but that its caller's context ended.
-	Contended func(g *GaveUp) error
+	Contended func(gaveUp *GaveUp) error
 }
 
 // Explain returns what the caller gets for an error of Waiters.Wait; nil is nil.
 func (e Ending) Explain(err error) error {
-	var g *GaveUp
-	var f final
+	var gaveUp *GaveUp
+	var finalErr final
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &f):
-		return fmt.Errorf("%s: %w", e.Package, f.err)
-	case !errors.As(err, &g):
+	case errors.As(err, &finalErr):
+		return fmt.Errorf("%s: %w", e.Package, finalErr.err)
+	case !errors.As(err, &gaveUp):
 		return fmt.Errorf("%s: %w", e.Package, err)
-	case errors.Is(g.Cause, errs.ErrClosed):
-		return fmt.Errorf("%s: %q: %w", e.Package, e.Name, g.Cause)
-	case g.Failure == nil, e.TakesBack && g.Cause != nil && errs.IsCut(g.Failure):
-		return e.Contended(g)
+	case errors.Is(gaveUp.Cause, errs.ErrClosed):
+		return fmt.Errorf("%s: %q: %w", e.Package, e.Name, gaveUp.Cause)
+	case gaveUp.Failure == nil, e.TakesBack && gaveUp.Cause != nil && errs.IsCut(gaveUp.Failure):
+		return e.Contended(gaveUp)
 	}
-	failure := g.Failure
+	failure := gaveUp.Failure
 	if e.Unsure {
 		failure = script.Unsure(failure)
 	}
-	if g.Cause == nil {
+	if gaveUp.Cause == nil {
 		return fmt.Errorf("%s: %w", e.Package, failure)
 	}
-	return fmt.Errorf("%s: %w: %w", e.Package, failure, g.Cause)
+	return fmt.Errorf("%s: %w: %w", e.Package, failure, gaveUp.Cause)
 }

@@ -39,8 +39,8 @@ const processLength = 36
 
 // OwnerEntry returns the entry of an owner of a lock. The id of its process begins the owner's id.
 func OwnerEntry(mode EntryMode, owner string, first, stale time.Duration) Entry {
-	n := min(processLength, len(owner))
-	return Entry{Mode: mode, First: first, Stale: stale, Process: owner[:n], Rest: owner[n:]}
+	end := min(processLength, len(owner))
+	return Entry{Mode: mode, First: first, Stale: stale, Process: owner[:end], Rest: owner[end:]}
 }
 
 // Owner returns the id of a lock's owner.
@@ -60,20 +60,27 @@ func (e *Entry) Text() string {
 }
 
 // ReadEntry reads an entry. It reports false if the text is not one, or of another version.
-func ReadEntry(text string) (e Entry, ok bool) {
-	const fields = 9
-	f := strings.SplitN(text, " ", fields)
-	if len(f) != fields || f[0] != entryVersion || len(f[1]) != 1 {
+func ReadEntry(text string) (entry Entry, ok bool) {
+	const fieldCount = 9
+	fields := strings.SplitN(text, " ", fieldCount)
+	if len(fields) != fieldCount || fields[0] != entryVersion || len(fields[1]) != 1 {
 		return Entry{}, false
 	}
 	var numbers [4]int64
 	for i := range numbers {
-		n, err := strconv.ParseInt(f[2+i], 10, 64)
-		if err != nil || n < 0 {
+		number, err := strconv.ParseInt(fields[2+i], 10, 64)
+		if err != nil || number < 0 {
 			return Entry{}, false
 		}
-		numbers[i] = n
+		numbers[i] = number
 	}
-	return Entry{Mode: EntryMode(f[1][0]), Amount: int(numbers[0]), First: time.Duration(numbers[1]) * time.Millisecond,
-		Stale: time.Duration(numbers[2]) * time.Millisecond, LeavesAt: numbers[3], Process: f[6], Rest: f[8]}, true
+	return Entry{
+		Mode:     EntryMode(fields[1][0]),
+		Amount:   int(numbers[0]),
+		First:    time.Duration(numbers[1]) * time.Millisecond,
+		Stale:    time.Duration(numbers[2]) * time.Millisecond,
+		LeavesAt: numbers[3],
+		Process:  fields[6],
+		Rest:     fields[8],
+	}, true
 }

@@ -17,7 +17,7 @@ type grantSubscription struct {
 }
 
 // hearsGrants reports whether grants on channel are listened for already.
-func (q *Waiters) hearsGrants(channel string) bool {
+func (q *Waiters) isSubscribed(channel string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.grantSubs[channel] != nil
@@ -27,15 +27,15 @@ func (q *Waiters) hearsGrants(channel string) bool {
 // long as the waiter would sleep. The subscription is not the waiter's, and does not end with its patience. over is as
 // of subscription.
 func (w *Caller) subscribeToGrants() (hears, over bool) {
-	q, channel := w.q, w.r.Grants
-	l := q.listening(channel)
-	if l == nil {
-		return q.hearsGrants(channel), false
+	waiters, channel := w.waiters, w.request.Grants
+	pending := waiters.startSubscribe(channel)
+	if pending == nil {
+		return waiters.isSubscribed(channel), false
 	}
-	return w.subscribing(channel, func(ctx context.Context) error {
+	return w.subscribeWithinSleep(channel, func(ctx context.Context) error {
 		select {
-		case <-l.done:
-			return l.err
+		case <-pending.done:
+			return pending.err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -46,66 +46,67 @@ func (w *Caller) subscribeToGrants() (hears, over bool) {
 // the time. Otherwise a process all of whose callers leave before their first question is answered would never listen.
 // None of its waiters could be handed anything: each is notified that it is free, and it is left to each until it has
 // asked (TestHandOver_ImpatientCallers_AreHandedTheLock).
-func (w *Caller) leftUnheard() {
-	if w.r.Mode == Paced && !w.granted && w.r.Taker != nil && w.localQueue != nil {
-		w.q.Listen(w.r.Grants)
+func (w *Caller) listenForLaterCallers() {
+	if w.request.Mode == Paced && !w.granted && w.request.Taker != nil && w.localQueue != nil {
+		w.waiters.Listen(w.request.Grants)
 	}
 }
 
 // listening is a SUBSCRIBE to grants under way.
-type listening struct {
+type pendingSubscribe struct {
 	done chan struct{} // closed when it is answered
 	err  error
 }
 
 // listening returns the SUBSCRIBE to a channel of grants that is under way, or sends one; nil: the process is
 // subscribed already, or cannot be.
-func (q *Waiters) listening(channel string) *listening {
+func (q *Waiters) startSubscribe(channel string) *pendingSubscribe {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.listens[channel]
-	if l != nil || q.grantSubs[channel] != nil || q.ctx.Err() != nil || time.Now().Before(q.denied[kindOf(channel)]) {
-		return l
+	pending := q.pendingSubscribes[channel]
+	isDenied := time.Now().Before(q.deniedUntil[channelKind(channel)])
+	if pending != nil || q.grantSubs[channel] != nil || q.ctx.Err() != nil || isDenied {
+		return pending
 	}
-	l = &listening{done: make(chan struct{})}
-	q.listens[channel] = l
+	pending = &pendingSubscribe{done: make(chan struct{})}
+	q.pendingSubscribes[channel] = pending
 	go func() {
 		sub, err := q.subscribe(q.ctx, channel)
-		if l.err = err; err == nil {
-			q.keepGrants(channel, sub)
+		if pending.err = err; err == nil {
+			q.addGrantSubscription(channel, sub)
 		}
 		q.mu.Lock()
-		delete(q.listens, channel)
+		delete(q.pendingSubscribes, channel)
 		q.mu.Unlock()
-		close(l.done)
+		close(pending.done)
 	}()
-	return l
+	return pending
 }
 
 // keepGrants makes a subscription the one to that channel of grants, unless there is one already. It ends when none
 // has used it for a while.
-func (q *Waiters) keepGrants(channel string, sub *pubsub.Subscription) {
+func (q *Waiters) addGrantSubscription(channel string, sub *pubsub.Subscription) {
 	q.mu.Lock()
 	if q.grantSubs[channel] != nil || q.ctx.Err() != nil {
 		q.mu.Unlock()
 		sub.Close()
 		return
 	}
-	e := &grantSubscription{sub: sub}
-	q.grantSubs[channel] = e
-	q.unused(channel, e)
-	q.eachRequests(func(l *localQueue) {
-		if !l.requests.enqueues && l.first != nil && l.first.r.Grants == channel {
-			l.requests.enqueues = true
-			q.pollAll(l)
+	subscription := &grantSubscription{sub: sub}
+	q.grantSubs[channel] = subscription
+	q.closeWhenIdle(channel, subscription)
+	q.forEachRequesterQueue(func(queue *localQueue) {
+		if !queue.requests.enqueues && queue.first != nil && queue.first.request.Grants == channel {
+			queue.requests.enqueues = true
+			q.pollAll(queue)
 		}
 	})
 	q.mu.Unlock()
-	go q.receiveGrants(channel, e)
+	go q.receiveGrants(channel, subscription)
 }
 
 // unused has a subscription to grants end after a while, unless a waiter comes to use it. Called with mu held.
-func (q *Waiters) unused(channel string, e *grantSubscription) {
+func (q *Waiters) closeWhenIdle(channel string, subscription *grantSubscription) {
 	if q.ctx.Err() != nil {
 		return
 	}
@@ -113,37 +114,37 @@ func (q *Waiters) unused(channel string, e *grantSubscription) {
 	timer = time.AfterFunc(idleTimeout, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if e.idle == timer && e.users == 0 && q.grantSubs[channel] == e {
+		if subscription.idle == timer && subscription.users == 0 && q.grantSubs[channel] == subscription {
 			delete(q.grantSubs, channel)
-			e.sub.Close()
+			subscription.sub.Close()
 		}
 	})
-	e.idle = timer
+	subscription.idle = timer
 }
 
 // Listen has grants on channel listened for, in the background: a caller is about to wait. Without it the first request
 // that asks for a place in the server's queue is one more, behind the subscription.
-func (q *Waiters) Listen(channel string) { q.listening(channel) }
+func (q *Waiters) Listen(channel string) { q.startSubscribe(channel) }
 
-func (q *Waiters) receiveGrants(channel string, e *grantSubscription) {
+func (q *Waiters) receiveGrants(channel string, subscription *grantSubscription) {
 	defer func() {
-		e.sub.Close()
+		subscription.sub.Close()
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if q.grantSubs[channel] == e {
+		if q.grantSubs[channel] == subscription {
 			delete(q.grantSubs, channel)
 		}
 	}()
 	for {
-		m, err := e.sub.Next(q.ctx)
+		message, err := subscription.sub.Next(q.ctx)
 		switch {
 		case err != nil:
 			return
-		case m.Gap:
+		case message.Gap:
 			q.grantsMissed()
 		default:
-			for _, g := range parseGrants(m.Payload) {
-				q.deliver(g)
+			for _, grant := range parseGrants(message.Payload) {
+				q.deliver(grant)
 			}
 		}
 	}
@@ -153,8 +154,8 @@ func (q *Waiters) receiveGrants(channel string, e *grantSubscription) {
 func parseGrants(text string) (all []Grant) {
 	rest, several := strings.CutPrefix(text, "*")
 	if !several {
-		if g, ok := parseGrant(text); ok {
-			all = append(all, g)
+		if grant, ok := parseGrant(text); ok {
+			all = append(all, grant)
 		}
 		return all
 	}
@@ -163,27 +164,27 @@ func parseGrants(text string) (all []Grant) {
 		if len(words) < 4 {
 			return all
 		}
-		n, err := strconv.Atoi(words[2])
-		if err != nil || n < 0 || n > len(words[3]) {
+		length, err := strconv.Atoi(words[2])
+		if err != nil || length < 0 || length > len(words[3]) {
 			return all
 		}
-		g, ok := parseGrant(words[0] + " " + words[1] + " " + words[3][:n])
+		grant, ok := parseGrant(words[0] + " " + words[1] + " " + words[3][:length])
 		if !ok {
 			return all
 		}
-		all, rest = append(all, g), words[3][n:]
+		all, rest = append(all, grant), words[3][length:]
 	}
 	return all
 }
 
 // parseGrant reads "ticket lease-ms owner". Ticket 0 grants nothing; it is only a reason to look.
-func parseGrant(text string) (g Grant, ok bool) {
-	ticket, rest, _ := strings.Cut(text, " ")
-	lease, owner, _ := strings.Cut(rest, " ")
-	n, err1 := strconv.ParseInt(ticket, 10, 64)
-	ms, err2 := strconv.ParseInt(lease, 10, 64)
-	return Grant{Ticket: n, Lease: time.Duration(ms) * time.Millisecond, Owner: owner},
-		err1 == nil && err2 == nil && n >= 0
+func parseGrant(text string) (grant Grant, ok bool) {
+	ticketText, rest, _ := strings.Cut(text, " ")
+	leaseText, owner, _ := strings.Cut(rest, " ")
+	ticket, err1 := strconv.ParseInt(ticketText, 10, 64)
+	ms, err2 := strconv.ParseInt(leaseText, 10, 64)
+	return Grant{Ticket: ticket, Lease: time.Duration(ms) * time.Millisecond, Owner: owner},
+		err1 == nil && err2 == nil && ticket >= 0
 }
 
 // grantsMissed is called after a gap: grants may have been missed, and the next one may be from before a failover. All
@@ -191,21 +192,21 @@ func parseGrant(text string) (g Grant, ok bool) {
 func (q *Waiters) grantsMissed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.gap = time.Now()
-	for _, w := range q.byOwner {
-		if w.requester == nil {
-			signal(w.wakeup)
+	q.lastGapAt = time.Now()
+	for _, caller := range q.byOwner {
+		if caller.requester == nil {
+			signal(caller.wakeup)
 		}
 	}
-	q.eachRequests(q.pollAll)
+	q.forEachRequesterQueue(q.pollAll)
 }
 
 // eachRequests calls f for every local queue of Requesters that have waited. Called with mu held.
-func (q *Waiters) eachRequests(f func(*localQueue)) {
-	for _, l := range q.localQueues {
-		for ; l != nil; l = l.next {
-			if l.requests != nil {
-				f(l)
+func (q *Waiters) forEachRequesterQueue(f func(*localQueue)) {
+	for _, queue := range q.localQueues {
+		for ; queue != nil; queue = queue.next {
+			if queue.requests != nil {
+				f(queue)
 			}
 		}
 	}
@@ -223,35 +224,35 @@ func (q *Waiters) eachRequests(f func(*localQueue)) {
 //	                                releases the owner  ---> the lock is free
 //	                                                         the unlock finds nothing
 //	learns that the lock was lost
-func (q *Waiters) deliver(g Grant) {
+func (q *Waiters) deliver(grant Grant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w := q.byOwner[g.Owner]
-	if w == nil {
-		q.unclaimed(g.Owner)
+	caller := q.byOwner[grant.Owner]
+	if caller == nil {
+		q.reportUnclaimed(grant.Owner)
 		return
 	}
-	if g.Ticket == 0 && w.requester != nil {
-		q.notified(w, g.Lease)
+	if grant.Ticket == 0 && caller.requester != nil {
+		q.recordNotice(caller, grant.Lease)
 		return
 	}
-	if g.Ticket > 0 && (w.grant == nil || w.grant.Ticket != 0 && w.grant.Ticket < g.Ticket) {
-		w.grant = &g
+	if grant.Ticket > 0 && (caller.grant == nil || caller.grant.Ticket != 0 && caller.grant.Ticket < grant.Ticket) {
+		caller.grant = &grant
 	}
-	signal(w.wakeup)
+	signal(caller.wakeup)
 }
 
 // Nudge has the waiter of an owner ask, if there is one: a try that was given up has been answered after all.
 func (q *Waiters) Nudge(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w := q.byOwner[owner]; w != nil && w.requester == nil {
-		signal(w.wakeup)
+	if caller := q.byOwner[owner]; caller != nil && caller.requester == nil {
+		signal(caller.wakeup)
 	}
 }
 
 // unclaimed is called with mu held.
-func (q *Waiters) unclaimed(owner string) {
+func (q *Waiters) reportUnclaimed(owner string) {
 	if q.Unclaimed != nil {
 		q.Unclaimed(owner)
 	}

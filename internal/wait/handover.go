@@ -12,9 +12,9 @@ type Taker interface {
 	// poll rarely. It must not block, nor call the Waiters.
 	QueueEntry(crowd bool) QueueEntry
 	// Ask is Request.Try; with an entry it asks for a place in the server's queue, too. Answer.Ticket names it.
-	Ask(ctx context.Context, s *QueueEntry) (Answer, error)
+	Ask(ctx context.Context, entry *QueueEntry) (Answer, error)
 	// Taken is called with a grant. false: it is not to be used unconfirmed; Ask is called at once.
-	Taken(g Grant) bool
+	Taken(grant Grant) bool
 	// ReleaseLater is called when the wait ends without a grant, but something of it may be left on the server, or may get
 	// there until after. The taker has it released in the background.
 	ReleaseLater(after time.Time)
@@ -27,8 +27,8 @@ type QueueEntry struct {
 	Lease time.Duration // in full
 	// Poll is how often the waiter is to ask at least: the server drops the entry after two and a half of that. Less than
 	// PollCap is PollCap.
-	Poll  time.Duration
-	hears bool // grants published to this process reach it
+	Poll        time.Duration
+	hearsGrants bool // grants published to this process reach it
 }
 
 // Grant says that a release has made a waiter the holder.
@@ -51,7 +51,7 @@ const (
 )
 
 // hears reports whether the waiter's grant subscription is known to work, so that a grant reaches it.
-func (w *Caller) hears() bool { return w.entry != nil && w.entry.hears }
+func (w *Caller) hearsGrants() bool { return w.entry != nil && w.entry.hearsGrants }
 
 // listenForGrants subscribes to grants. It reports whether to ask again at once, because the subscription is there or
 // because no time is left to sleep.
@@ -63,28 +63,28 @@ func (w *Caller) listenForGrants() bool {
 
 // asking returns the entry with which to ask for a place in the server's queue, nil for a waiter that hears no
 // grants. It notes that the place is about to be asked for.
-func (w *Caller) asking() *QueueEntry {
-	if !w.hears() {
+func (w *Caller) entryForRequest() *QueueEntry {
+	if !w.hearsGrants() {
 		return nil
 	}
-	w.q.mu.Lock()
-	defer w.q.mu.Unlock()
-	w.queued = true
+	w.waiters.mu.Lock()
+	defer w.waiters.mu.Unlock()
+	w.mayBeQueued = true
 	return w.entry
 }
 
 // learn takes in what an Ask said of the waiter's place in the server's queue.
-func (w *Caller) learn(a Answer, err error) {
+func (w *Caller) recordTicket(answer Answer, err error) {
 	if w.entry == nil {
 		return
 	}
-	w.q.mu.Lock()
-	defer w.q.mu.Unlock()
+	w.waiters.mu.Lock()
+	defer w.waiters.mu.Unlock()
 	switch {
-	case a.Renamed:
+	case answer.Renamed:
 		w.unregister()
-	case err == nil && a.Ticket > 0 && a.Ticket >= w.ticket && a.Sent.After(w.held):
-		w.ticket, w.held = a.Ticket, a.Sent
+	case err == nil && answer.Ticket > 0 && answer.Ticket >= w.ticket && answer.Sent.After(w.ticketSentAt):
+		w.ticket, w.ticketSentAt = answer.Ticket, answer.Sent
 	}
 }
 
@@ -105,31 +105,31 @@ func (w *Caller) learn(a Answer, err error) {
 // others queue, a waiter that does not hear may never find the lock free. The subscription may also end between
 // subscribeToGrants and here, if nothing has used it for long enough; the loop subscribes again.
 func (w *Caller) register(hears bool) {
-	q := w.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	waiters := w.waiters
+	waiters.mu.Lock()
+	defer waiters.mu.Unlock()
 	if w.entry == nil {
-		w.entryValue = w.r.Taker.QueueEntry(q.isCrowd())
-		s := &w.entryValue
-		w.entry = s
-		q.byOwner[s.Owner] = w
+		w.entryValue = w.request.Taker.QueueEntry(waiters.isCrowd())
+		entry := &w.entryValue
+		w.entry = entry
+		waiters.byOwner[entry.Owner] = w
 	}
 	if hears {
-		w.hear(q.grantSubs[w.r.Grants])
+		w.useSubscription(waiters.grantSubs[w.request.Grants])
 	}
 }
 
 // hear notes that grants reach the waiter, by e if that is there. Called with mu held, of a waiter that is registered.
-func (w *Caller) hear(e *grantSubscription) {
-	if e == nil || w.grantSub != nil {
+func (w *Caller) useSubscription(subscription *grantSubscription) {
+	if subscription == nil || w.grantSub != nil {
 		return
 	}
-	w.entry.hears = true
-	e.users++
-	w.grantSub = e
-	if e.idle != nil {
-		e.idle.Stop()
-		e.idle = nil
+	w.entry.hearsGrants = true
+	subscription.users++
+	w.grantSub = subscription
+	if subscription.idle != nil {
+		subscription.idle.Stop()
+		subscription.idle = nil
 	}
 }
 
@@ -138,13 +138,13 @@ func (w *Caller) unregister() {
 	if w.entry == nil {
 		return
 	}
-	q := w.q
-	delete(q.byOwner, w.entry.Owner)
+	waiters := w.waiters
+	delete(waiters.byOwner, w.entry.Owner)
 	w.entry, w.grant, w.ticket = nil, nil, 0
-	if e := w.grantSub; e != nil {
+	if subscription := w.grantSub; subscription != nil {
 		w.grantSub = nil
-		if e.users--; e.users == 0 {
-			q.unused(w.r.Grants, e)
+		if subscription.users--; subscription.users == 0 {
+			waiters.closeWhenIdle(w.request.Grants, subscription)
 		}
 	}
 }
@@ -164,42 +164,43 @@ func (w *Caller) unregister() {
 // the server after what was granted has been released, and take it anew for an owner that is through
 // (TestGrant_WaiterIsAskedFor_IsNotUsedYet). After a gap in the messages the queue may be one from before a
 // failover: the next grant is confirmed then (TestGrant_AfterAGap_IsConfirmed).
-func (w *Caller) taken() (used, doubt bool) {
-	q := w.q
-	q.mu.Lock()
-	g := w.grant
+func (w *Caller) takeGrant() (used, doubt bool) {
+	waiters := w.waiters
+	waiters.mu.Lock()
+	grant := w.grant
 	inFlight := w.state == requested || w.state == reading || w.done
-	use := g != nil && !inFlight && (g.Ticket == 0 || g.Ticket == w.ticket && w.held.After(q.gap))
-	doubt = g != nil && g.Ticket >= w.ticket
-	if g != nil && !inFlight && (g.Ticket == 0 || g.Ticket <= w.ticket) {
+	use := grant != nil && !inFlight &&
+		(grant.Ticket == 0 || grant.Ticket == w.ticket && w.ticketSentAt.After(waiters.lastGapAt))
+	doubt = grant != nil && grant.Ticket >= w.ticket
+	if grant != nil && !inFlight && (grant.Ticket == 0 || grant.Ticket <= w.ticket) {
 		w.grant = nil
 	}
 	if use {
-		if w.named = true; w.state == waiting {
+		if w.handedOver = true; w.state == waiting {
 			w.state = deciding
 		}
-		if g.Ticket != 0 {
-			g.Sent = w.held
+		if grant.Ticket != 0 {
+			grant.Sent = w.ticketSentAt
 		}
 	}
-	q.mu.Unlock()
-	if use && w.r.Taker.Taken(*g) {
+	waiters.mu.Unlock()
+	if use && w.request.Taker.Taken(*grant) {
 		return true, false
 	}
 	if use && w.requester != nil {
-		q.mu.Lock()
+		waiters.mu.Lock()
 		w.state = waiting
-		q.mu.Unlock()
+		waiters.mu.Unlock()
 	}
 	return false, doubt || use
 }
 
 // finish is called with mu held when the wait ends. owed: something of it may be left on the server, or get there
 // until after.
-func (w *Caller) finish(granted bool) (after time.Time, owed bool) {
-	owed = w.queued || w.grant != nil
-	if w.state == left { // the call that requests for it may run until its end
-		after, owed = time.Now().Add(w.r.Reach), true
+func (w *Caller) endHandOver(granted bool) (after time.Time, owed bool) {
+	owed = w.mayBeQueued || w.grant != nil
+	if w.state == abandoned { // the call that requests for it may run until its end
+		after, owed = time.Now().Add(w.request.Reach), true
 	}
 	w.unregister()
 	return after, owed && !granted

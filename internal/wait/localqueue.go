@@ -21,148 +21,149 @@ type localQueue struct {
 	contender *Caller // a release wakes it; nil in a queue whose waiters hear of releases each for itself
 
 	// What the requests of the members have found out.
-	refused int       // how many were refused what they wait for
-	freeBy  time.Time // when the holder's lease ends, by the last answer; zero if unknown
-	failure error     // why the server could not be asked, when that was last tried; nil if it answered
+	refusedCount int       // how many were refused what they wait for
+	freeAt       time.Time // when the holder's lease ends, by the last answer; zero if unknown
+	lastErr      error     // why the server could not be asked, when that was last tried; nil if it answered
 
 	sharedAnswers
 	requests *queueRequests // of Requesters; nil while none of them ever waited
-	pace     *pace          // of Paced waiters
+	pace     *requestPace   // of Paced waiters
 }
 
 // enter makes the waiter, and puts it into its local queue.
-func (q *Waiters) enter(ctx context.Context, r Request) (w *Caller) {
+func (q *Waiters) enterLocalQueue(ctx context.Context, request Request) (caller *Caller) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n := len(q.freeCallers); n > 0 {
-		w, q.freeCallers = q.freeCallers[n-1], q.freeCallers[:n-1]
+		caller, q.freeCallers = q.freeCallers[n-1], q.freeCallers[:n-1]
 	} else {
-		w = &Caller{}
+		caller = &Caller{}
 	}
-	w.q, w.r, w.ctx, w.known = q, r, ctx, -1
-	w.reported = r.Reported || r.Mode == Cohort
-	if r.Mode != Cohort { // the callers for which it asks are listed
-		w.call.of = w
-		q.calls.Add(&w.call, false)
+	caller.waiters, caller.request, caller.ctx, caller.leaseLeft = q, request, ctx, -1
+	caller.waitReported = request.Reported || request.Mode == Cohort
+	if request.Mode != Cohort { // the callers for which it asks are listed
+		caller.call.caller = caller
+		q.calls.Add(&caller.call, false)
 	}
-	if r.Mode.alone() {
-		return w
+	if request.Mode.alone() {
+		return caller
 	}
-	l := q.localQueues[r.QueueKey]
-	for l != nil && l.manner != r.Manner {
-		l = l.next
+	queue := q.localQueues[request.QueueKey]
+	for queue != nil && queue.manner != request.Manner {
+		queue = queue.next
 	}
-	if l == nil {
-		if n := len(q.freeQueues); n > 0 {
-			l, q.freeQueues = q.freeQueues[n-1], q.freeQueues[:n-1]
+	if queue == nil {
+		if last := len(q.freeQueues) - 1; last >= 0 {
+			queue, q.freeQueues = q.freeQueues[last], q.freeQueues[:last]
 		} else {
-			l = &localQueue{}
+			queue = &localQueue{}
 		}
-		l.manner, l.next = r.Manner, q.localQueues[r.QueueKey]
-		q.localQueues[r.QueueKey] = l
+		queue.manner, queue.next = request.Manner, q.localQueues[request.QueueKey]
+		q.localQueues[request.QueueKey] = queue
 	}
-	if w.wakeup == nil {
-		w.wakeup = make(chan struct{}, 1)
+	if caller.wakeup == nil {
+		caller.wakeup = make(chan struct{}, 1)
 	}
-	l.members++
-	w.localQueue = l
-	w.requester, _ = r.Taker.(Requester)
-	if !r.FreeBy.IsZero() {
-		l.refused, l.freeBy, l.failure = max(l.refused, 1), r.FreeBy, nil
+	queue.members++
+	caller.localQueue = queue
+	caller.requester, _ = request.Taker.(Requester)
+	if !request.FreeBy.IsZero() {
+		queue.refusedCount, queue.freeAt, queue.lastErr = max(queue.refusedCount, 1), request.FreeBy, nil
 	}
 	switch {
-	case w.queues():
-		l.Add(w, false)
-		l.contender = l.first
-	case r.Mode == Cohort:
-		l.contender = w
-		l.cohorts++
+	case caller.standsBehind():
+		queue.Add(caller, false)
+		queue.contender = queue.first
+	case request.Mode == Cohort:
+		queue.contender = caller
+		queue.cohorts++
 	}
-	return w
+	return caller
 }
 
 // exit leaves the local queue, and leaves to the Taker what the server may still have of the waiter. The waiter is not
 // used after this.
-func (w *Caller) exit() {
-	q, r := w.q, w.r
+func (w *Caller) exitLocalQueue() {
+	waiters, request := w.waiters, w.request
 	owed, after := false, time.Time{}
-	q.mu.Lock()
+	waiters.mu.Lock()
 	shared := w.state != unlisted // a call for several may still refer to it
-	if r.Mode != Cohort {
-		q.calls.Remove(&w.call)
+	if request.Mode != Cohort {
+		waiters.calls.Remove(&w.call)
 	}
-	if w.granted && w.named {
-		q.handOvers++
+	if w.granted && w.handedOver {
+		waiters.handOvers++
 	}
 	if w.localQueue != nil {
-		after, owed = w.finish(w.granted)
-		w.leaveQueue(w.localQueue)
+		after, owed = w.endHandOver(w.granted)
+		w.leaveLocalQueue(w.localQueue)
 	}
-	if len(q.freeCallers) < spare && !shared {
+	if len(waiters.freeCallers) < maxSpares && !shared {
 		drain(w.wakeup)
 		*w = Caller{wakeup: w.wakeup}
-		q.freeCallers = append(q.freeCallers, w)
+		waiters.freeCallers = append(waiters.freeCallers, w)
 	}
-	q.mu.Unlock()
+	waiters.mu.Unlock()
 	if owed {
-		r.Taker.ReleaseLater(after)
+		request.Taker.ReleaseLater(after)
 	}
 }
 
 // leaveQueue takes the waiter out of its local queue, and ends the queue with its last member. Called with mu held.
-func (w *Caller) leaveQueue(l *localQueue) {
-	q, r := w.q, w.r
+func (w *Caller) leaveLocalQueue(queue *localQueue) {
+	waiters, request := w.waiters, w.request
 	switch {
 	case w.state != unlisted:
-		q.leaveRequests(l, w)
-	case w.queues():
-		l.Remove(w)
-		if l.contender == w && l.first != nil {
-			signal(l.first.wakeup)
+		waiters.leaveRequests(queue, w)
+	case w.standsBehind():
+		queue.Remove(w)
+		if queue.contender == w && queue.first != nil {
+			signal(queue.first.wakeup)
 		}
-		l.contender = l.first
-	case l.contender == w:
-		l.contender = nil
+		queue.contender = queue.first
+	case queue.contender == w:
+		queue.contender = nil
 	}
 	switch {
-	case r.Mode == Cohort: // the callers for which it asked stay refused
-		l.cohorts--
-	case w.refused:
-		l.refused--
+	case request.Mode == Cohort: // the callers for which it asked stay refused
+		queue.cohorts--
+	case w.isRefused:
+		queue.refusedCount--
 	}
-	if r.Mode == Paced && l.pace != nil {
-		l.pace.leaves(w)
-		*q.bounds.of(r.QueueKey) = l.pace.bound
+	if request.Mode == Paced && queue.pace != nil {
+		queue.pace.removeWaiter(w)
+		*waiters.paceLimits.of(request.QueueKey) = queue.pace.limit
 	}
-	if l.members--; l.members > 0 {
+	if queue.members--; queue.members > 0 {
 		return
 	}
-	q.removeQueue(r.QueueKey, l)
-	if len(q.freeQueues) < spare && l.requests == nil { // a request or a timer may still refer to it
-		*l = localQueue{}
-		q.freeQueues = append(q.freeQueues, l)
+	waiters.removeQueue(request.QueueKey, queue)
+	if len(waiters.freeQueues) < maxSpares && queue.requests == nil { // a request or a timer may still refer to it
+		*queue = localQueue{}
+		waiters.freeQueues = append(waiters.freeQueues, queue)
 	}
 }
 
 // removeQueue takes an empty local queue from the local queues of its key. Called with mu held.
-func (q *Waiters) removeQueue(key string, l *localQueue) {
-	before := q.localQueues[key]
+func (q *Waiters) removeQueue(key string, queue *localQueue) {
+	previous := q.localQueues[key]
 	switch {
-	case before != l:
-		for before.next != l {
-			before = before.next
+	case previous != queue:
+		for previous.next != queue {
+			previous = previous.next
 		}
-		before.next = l.next
-	case l.next != nil:
-		q.localQueues[key] = l.next
+		previous.next = queue.next
+	case queue.next != nil:
+		q.localQueues[key] = queue.next
 	default:
 		delete(q.localQueues, key)
 	}
 }
 
-func drain(c chan struct{}) {
+// drain removes a wake-up that nobody has received.
+func drain(wakeup chan struct{}) {
 	select {
-	case <-c:
+	case <-wakeup:
 	default:
 	}
 }
@@ -172,12 +173,12 @@ func drain(c chan struct{}) {
 func (q *Waiters) Wake(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for l := q.localQueues[key]; l != nil; l = l.next {
-		if r := l.requests; r != nil && !r.placed() {
-			q.pollAll(l)
+	for queue := q.localQueues[key]; queue != nil; queue = queue.next {
+		if requests := queue.requests; requests != nil && !requests.havePlaces() {
+			q.pollAll(queue)
 		}
-		if w := l.contender; w != nil && !w.hearsReleases() {
-			signal(w.wakeup)
+		if caller := queue.contender; caller != nil && !caller.hearsReleases() {
+			signal(caller.wakeup)
 		}
 	}
 }
@@ -185,15 +186,15 @@ func (q *Waiters) Wake(key string) {
 // hearsReleases reports whether the contender hears of a release without a wake-up. Called with mu held.
 func (w *Caller) hearsReleases() bool {
 	if w.entry != nil {
-		return w.ticket != 0 && w.entry.hears
+		return w.ticket != 0 && w.entry.hearsGrants
 	}
 	return w.subscribed
 }
 
-// signal wakes the waiter that sleeps on c, or will.
-func signal(c chan<- struct{}) {
+// signal wakes the waiter that sleeps on wakeup, or ends its next sleep at once.
+func signal(wakeup chan<- struct{}) {
 	select {
-	case c <- struct{}{}:
+	case wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -203,29 +204,29 @@ func signal(c chan<- struct{}) {
 func (q *Waiters) WakeAll(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for l := q.localQueues[key]; l != nil; l = l.next {
-		if l.contender != nil {
-			signal(l.contender.wakeup)
+	for queue := q.localQueues[key]; queue != nil; queue = queue.next {
+		if queue.contender != nil {
+			signal(queue.contender.wakeup)
 		}
 	}
 }
 
 // Members returns how many calls stand in the local queues of a key.
-func (q *Waiters) Members(key string) (n int) {
+func (q *Waiters) Members(key string) (members int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for l := q.localQueues[key]; l != nil; l = l.next {
-		n += l.members - l.cohorts
+	for queue := q.localQueues[key]; queue != nil; queue = queue.next {
+		members += queue.members - queue.cohorts
 	}
-	return n
+	return members
 }
 
 // waiting reports whether any member of the local queues of a key was refused what it waits for.
-func (q *Waiters) waiting(key string) bool {
+func (q *Waiters) anyRefused(key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for l := q.localQueues[key]; l != nil; l = l.next {
-		if l.refused > 0 {
+	for queue := q.localQueues[key]; queue != nil; queue = queue.next {
+		if queue.refusedCount > 0 {
 			return true
 		}
 	}
@@ -242,14 +243,14 @@ type Census struct {
 func (q *Waiters) Census() Census {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := Census{LocalQueues: len(q.localQueues)}
-	for _, l := range q.localQueues {
-		for ; l != nil; l = l.next {
-			if l.refused > 0 {
-				n.Waiting++
+	census := Census{LocalQueues: len(q.localQueues)}
+	for _, queue := range q.localQueues {
+		for ; queue != nil; queue = queue.next {
+			if queue.refusedCount > 0 {
+				census.Waiting++
 				break
 			}
 		}
 	}
-	return n
+	return census
 }

@@ -10,9 +10,9 @@ import (
 // caller asks at once.
 //
 //	64 callers, patience 2 ms               server, 20,000 requests a second
-//	ask, give up, ask, …: 30,000 a second ----> runs each, also those whose callers have left: it cannot know
-//	                                        answers after 2 ms, 5 ms, 500 ms: no one is there to hear of it, no one is served, and
-//	                                        what each leaves in the queue has to be taken out, too
+//	ask, give up, ask, …: 30,000 a second --> runs every request, because it cannot know that the caller has left
+//	                                        replies after 2 ms, 5 ms, 500 ms: the caller has left, nobody is served, and
+//	                                        each entry that was left in the queue has to be removed, too
 //
 // So each waiter that gives up halves the number, and each that is served raises it by one. Callers that are served,
 // however long they wait, never meet the bound. It is never below two: a lock is handed over once in a round trip at
@@ -21,48 +21,48 @@ import (
 // server has yet to run it.
 //
 // The number outlives the local queue (lastBounds): all callers may leave at once, and be back a moment later.
-type pace struct {
-	bound  int           // asking at once
-	asking int           // for the first time
-	trip   time.Duration // how long an answer took, the last that came
-	turns  []*Caller     // that wait for their turn, first come first
+type requestPace struct {
+	limit          int           // asking at once
+	unanswered     int           // for the first time
+	lastReplyTime  time.Duration // how long an answer took, the last that came
+	admissionQueue []*Caller     // that wait for their turn, first come first
 }
 
 // lastBounds are the bounds of the local queues that have ended, by a hash of the key; 0: not known. Keys come and go,
 // and a wrong bound costs a few requests only.
-type lastBounds [64]int
+type lastLimits [64]int
 
-var boundsSeed = maphash.MakeSeed()
+var limitsSeed = maphash.MakeSeed()
 
-func (b *lastBounds) of(key string) *int { return &b[maphash.String(boundsSeed, key)%uint64(len(b))] }
+func (b *lastLimits) of(key string) *int { return &b[maphash.String(limitsSeed, key)%uint64(len(b))] }
 
 const (
-	mostPaced  = 128
-	leastPaced = 2
+	maxLimit = 128
+	minLimit = 2
 )
 
 // pace awaits the waiter's turn to ask; false: out of patience.
-func (w *Caller) pace() bool {
-	q, l := w.q, w.localQueue
-	q.mu.Lock()
-	if l.pace == nil {
-		l.pace = &pace{bound: mostPaced}
-		if b := *q.bounds.of(w.r.QueueKey); b > 0 {
-			l.pace.bound = b
+func (w *Caller) awaitAdmission() bool {
+	waiters, queue := w.waiters, w.localQueue
+	waiters.mu.Lock()
+	if queue.pace == nil {
+		queue.pace = &requestPace{limit: maxLimit}
+		if limit := *waiters.paceLimits.of(w.request.QueueKey); limit > 0 {
+			queue.pace.limit = limit
 		}
 	}
-	p := l.pace
-	if p.asking < p.bound && len(p.turns) == 0 {
-		p.asking++
-		w.asks = true
-		q.mu.Unlock()
+	pace := queue.pace
+	if pace.unanswered < pace.limit && len(pace.admissionQueue) == 0 {
+		pace.unanswered++
+		w.isAdmitted = true
+		waiters.mu.Unlock()
 		return true
 	}
-	w.turn = make(chan struct{})
-	p.turns = append(p.turns, w)
-	q.mu.Unlock()
+	w.admission = make(chan struct{})
+	pace.admissionQueue = append(pace.admissionQueue, w)
+	waiters.mu.Unlock()
 	select {
-	case <-w.turn:
+	case <-w.admission:
 		return true
 	case <-w.waitContext().Done():
 		return false
@@ -71,60 +71,60 @@ func (w *Caller) pace() bool {
 
 // paced says that the waiter's question, which was sent at sent, was answered, or that it does not wait for the answer
 // any more.
-func (w *Caller) paced(sent time.Time, answered bool) {
-	if w.r.Mode != Paced {
+func (w *Caller) recordReply(sent time.Time, answered bool) {
+	if w.request.Mode != Paced {
 		return
 	}
-	w.q.mu.Lock()
-	defer w.q.mu.Unlock()
-	if !w.asks {
+	w.waiters.mu.Lock()
+	defer w.waiters.mu.Unlock()
+	if !w.isAdmitted {
 		return
 	}
-	w.asks = false
-	p, took := w.localQueue.pace, time.Since(sent)
+	w.isAdmitted = false
+	pace, took := w.localQueue.pace, time.Since(sent)
 	if answered {
-		p.trip = took
-	} else if rest := p.trip - took; rest > 0 {
-		q := w.q
+		pace.lastReplyTime = took
+	} else if rest := pace.lastReplyTime - took; rest > 0 {
+		waiters := w.waiters
 		time.AfterFunc(rest, func() {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			p.asking--
-			p.next()
+			waiters.mu.Lock()
+			defer waiters.mu.Unlock()
+			pace.unanswered--
+			pace.admitNext()
 		})
 		return
 	}
-	p.asking--
-	p.next()
+	pace.unanswered--
+	pace.admitNext()
 }
 
 // next lets those ask whose turn it is. Called with Waiters.mu held.
-func (p *pace) next() {
-	for p.asking < p.bound && len(p.turns) > 0 {
-		w := p.turns[0]
-		p.turns = p.turns[1:]
-		p.asking++
-		w.asks = true
-		close(w.turn)
+func (p *requestPace) admitNext() {
+	for p.unanswered < p.limit && len(p.admissionQueue) > 0 {
+		caller := p.admissionQueue[0]
+		p.admissionQueue = p.admissionQueue[1:]
+		p.unanswered++
+		caller.isAdmitted = true
+		close(caller.admission)
 	}
 }
 
 // leaves is called when a waiter leaves, and whether it was served. Called with Waiters.mu held.
-func (p *pace) leaves(w *Caller) {
-	for i, other := range p.turns {
-		if other == w {
-			p.turns = append(p.turns[:i], p.turns[i+1:]...)
+func (p *requestPace) removeWaiter(caller *Caller) {
+	for i, other := range p.admissionQueue {
+		if other == caller {
+			p.admissionQueue = append(p.admissionQueue[:i], p.admissionQueue[i+1:]...)
 			break
 		}
 	}
-	if w.granted {
-		p.bound = min(p.bound+1, mostPaced)
+	if caller.granted {
+		p.limit = min(p.limit+1, maxLimit)
 	} else {
-		p.bound = max(p.bound/2, leastPaced)
+		p.limit = max(p.limit/2, minLimit)
 	}
-	if w.asks { // it heard that it is its turn, and did not ask
-		w.asks = false
-		p.asking--
+	if caller.isAdmitted { // it heard that it is its turn, and did not ask
+		caller.isAdmitted = false
+		p.unanswered--
 	}
-	p.next()
+	p.admitNext()
 }

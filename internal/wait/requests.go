@@ -26,7 +26,7 @@ type Requester interface {
 
 const (
 	// maxCallers is for how many waiters one call requests.
-	maxCallers = 128
+	maxBatch = 128
 	// subscribeGrace is how long a request awaits the first subscription to grants before it goes without.
 	subscribeGrace = 50 * time.Millisecond
 	// replyGrace is how long a waiter whose time is over awaits the reply to a call that is in flight. A server that is
@@ -44,34 +44,34 @@ type queueRequests struct {
 	silentSince time.Time // when the first of these was sent
 
 	// What the last call and its reply were.
-	enqueues  bool // it enqueued its waiters
-	placeless bool // they got no place
-	untold    bool // no grant says when the holders are through
+	enqueues       bool // it enqueued its waiters
+	placeless      bool // they got no place
+	releasesSilent bool // no grant says when the holders are through
 
 	cancelReleases context.CancelFunc // ends the subscription to releases; nil: there is none
 
 	timer    *time.Timer
-	due      time.Time // when it goes off; zero: it does not
+	timerAt  time.Time // when it goes off; zero: it does not
 	pollAt   time.Time // when the next call for all is due
 	polledAt time.Time // when the last one was
 }
 
 // want puts a waiter among those to request for.
-func (r *queueRequests) want(w *Caller) {
-	if !w.wanted && w.state != unlisted {
-		w.wanted = true
-		r.wanted = append(r.wanted, w)
+func (r *queueRequests) want(caller *Caller) {
+	if !caller.isWanted && caller.state != unlisted {
+		caller.isWanted = true
+		r.wanted = append(r.wanted, caller)
 	}
 }
 
 // placed reports whether the waiters are in the server's queue, whose grants they hear.
-func (r *queueRequests) placed() bool { return r.enqueues && !r.placeless }
+func (r *queueRequests) havePlaces() bool { return r.enqueues && !r.placeless }
 
 // acquireShared is contend in a local queue of Requesters. While none of its members waits, every request goes out at
 // once. From the first that is refused until none waits any more, newcomers queue behind, and one call at a time
 // requests for many.
-func (w *Caller) acquireShared() error {
-	w.register(w.q.hearsGrants(w.r.Grants))
+func (w *Caller) contendTogether() error {
+	w.register(w.waiters.isSubscribed(w.request.Grants))
 	if !w.joinIfWaiting() {
 		done, err := w.try()
 		if done {
@@ -80,80 +80,82 @@ func (w *Caller) acquireShared() error {
 		w.join(w.answer, err)
 	}
 	for {
-		if done, err := w.look(); done {
+		if done, err := w.checkOutcome(); done {
 			return err
 		}
 		select {
 		case <-w.wakeup:
 		case <-w.waitContext().Done():
-			return w.timeOver()
+			return w.giveUpTogether()
 		}
 	}
 }
 
 // late reports whether the time to wait is over.
-func (w *Caller) late() bool { return !w.r.Until.IsZero() && !time.Now().Before(w.r.Until) }
+func (w *Caller) isTimeUp() bool {
+	return !w.request.Until.IsZero() && !time.Now().Before(w.request.Until)
+}
 
 // joinIfWaiting puts the waiter behind the members of its local queue that wait; false: there are none.
 func (w *Caller) joinIfWaiting() bool {
-	q, l := w.q, w.localQueue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if l.first == nil {
+	waiters, queue := w.waiters, w.localQueue
+	waiters.mu.Lock()
+	defer waiters.mu.Unlock()
+	if queue.first == nil {
 		return false
 	}
-	q.addWaiting(l, w)
-	q.requestFor(l, w)
-	w.told = true
+	waiters.addWaiting(queue, w)
+	waiters.requestFor(queue, w)
+	w.mustWait = true
 	return true
 }
 
 // join has the waiter, which was refused, or got no reply, wait with the others.
-func (w *Caller) join(a Answer, err error) {
-	if a.Renamed {
-		w.register(w.q.hearsGrants(w.r.Grants))
+func (w *Caller) join(answer Answer, err error) {
+	if answer.Renamed {
+		w.register(w.waiters.isSubscribed(w.request.Grants))
 	}
-	q, l := w.q, w.localQueue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.addWaiting(l, w)
-	r := l.requests
-	r.enqueues = w.entry.hears
-	if err != nil && r.failures == 0 {
-		r.failures, r.silentSince = 1, w.silentSince // the next request is not to follow at once
+	waiters, queue := w.waiters, w.localQueue
+	waiters.mu.Lock()
+	defer waiters.mu.Unlock()
+	waiters.addWaiting(queue, w)
+	requests := queue.requests
+	requests.enqueues = w.entry.hearsGrants
+	if err != nil && requests.failures == 0 {
+		requests.failures, requests.silentSince = 1, w.silentSince // the next request is not to follow at once
 	}
-	if err != nil || a.Ticket == 0 && !w.entry.hears {
-		r.want(w)
+	if err != nil || answer.Ticket == 0 && !w.entry.hearsGrants {
+		requests.want(w)
 	}
-	q.recordRefusal(l, w, a, err)
+	waiters.keepWaiting(queue, w, answer, err)
 }
 
 // recordRefusal records the answer to a waiter that goes on waiting, and requests again if there is a reason. Called
 // with mu held.
-func (q *Waiters) recordRefusal(l *localQueue, w *Caller, a Answer, err error) {
-	r := l.requests
-	if w.state = waiting; err == nil && !a.Again {
-		w.told = true
-		r.placeless, r.untold = r.enqueues && a.Ticket == 0, a.Foreign
-		if a.Foreign || !w.entry.hears && !w.wanted {
-			q.subscribeReleases(l, w)
+func (q *Waiters) keepWaiting(queue *localQueue, caller *Caller, answer Answer, err error) {
+	requests := queue.requests
+	if caller.state = waiting; err == nil && !answer.Again {
+		caller.mustWait = true
+		requests.placeless, requests.releasesSilent = requests.enqueues && answer.Ticket == 0, answer.Foreign
+		if answer.Foreign || !caller.entry.hearsGrants && !caller.isWanted {
+			q.listenForReleases(queue, caller)
 		}
 	} else {
-		r.want(w)
+		requests.want(caller)
 	}
-	q.startRequests(l)
+	q.startRequests(queue)
 }
 
 // addWaiting is called with mu held.
-func (q *Waiters) addWaiting(l *localQueue, w *Caller) {
-	r := l.sharedRequests()
-	if l.first == nil {
-		r.polledAt = time.Now()
-		r.pollAt = r.polledAt.Add(q.pollInterval(r))
+func (q *Waiters) addWaiting(queue *localQueue, caller *Caller) {
+	requests := queue.sharedRequests()
+	if queue.first == nil {
+		requests.polledAt = time.Now()
+		requests.pollAt = requests.polledAt.Add(q.pollInterval(requests))
 	}
-	l.Add(w, false)
-	w.state = waiting
-	q.wakeBy(l, r.pollAt)
+	queue.Add(caller, false)
+	caller.state = waiting
+	q.wakeBy(queue, requests.pollAt)
 }
 
 // sharedRequests returns the requests of a local queue of Requesters. Called with mu held.
@@ -165,47 +167,47 @@ func (l *localQueue) sharedRequests() *queueRequests {
 }
 
 // leaveRequests takes a waiter out that leaves. Called with mu held.
-func (q *Waiters) leaveRequests(l *localQueue, w *Caller) {
-	r, wasFirst := l.requests, l.first == w
-	l.Remove(w)
-	w.state = unlisted
+func (q *Waiters) leaveRequests(queue *localQueue, caller *Caller) {
+	requests, wasFirst := queue.requests, queue.first == caller
+	queue.Remove(caller)
+	caller.state = unlisted
 	switch {
-	case l.first == nil:
-		r.timer.Stop()
-		if r.cancelReleases != nil {
-			r.cancelReleases()
+	case queue.first == nil:
+		requests.timer.Stop()
+		if requests.cancelReleases != nil {
+			requests.cancelReleases()
 		}
-		*r = queueRequests{running: r.running, enqueues: r.enqueues, timer: r.timer}
-	case w.granted && wasFirst && !r.placed():
-		q.requestFor(l, l.first) // all before it were served: there may be enough for the waiters behind
+		*requests = queueRequests{running: requests.running, enqueues: requests.enqueues, timer: requests.timer}
+	case caller.granted && wasFirst && !requests.havePlaces():
+		q.requestFor(queue, queue.first) // all before it were served: there may be enough for the waiters behind
 	}
 }
 
 // look reports whether the wait is over, by a reply or by a grant, and with which error.
-func (w *Caller) look() (done bool, err error) {
-	q, l := w.q, w.localQueue
-	q.mu.Lock()
-	done, err = w.done, w.err
-	told, granted := w.told, w.grant != nil
-	q.mu.Unlock()
+func (w *Caller) checkOutcome() (done bool, err error) {
+	waiters, queue := w.waiters, w.localQueue
+	waiters.mu.Lock()
+	done, err = w.done, w.doneErr
+	told, granted := w.mustWait, w.grant != nil
+	waiters.mu.Unlock()
 	if done {
 		return true, err
 	}
 	if granted {
-		q.woken(w.ctx, w.r.Name, true)
+		waiters.onWakeup(w.ctx, w.request.Name, true)
 	}
-	used, doubted := w.taken()
+	used, doubted := w.takeGrant()
 	if used {
 		return true, nil
 	}
 	if told {
-		w.waits()
+		w.reportWaiting()
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	waiters.mu.Lock()
+	defer waiters.mu.Unlock()
 	if doubted && w.state == waiting {
 		w.grant = nil // the reply says more
-		q.requestFor(l, w)
+		waiters.requestFor(queue, w)
 	}
 	return false, nil
 }
@@ -214,23 +216,23 @@ func (w *Caller) look() (done bool, err error) {
 // for a moment. Without that a release would be pending until the call can surely run no more, and a Close that waits
 // for that ("Close while it is being granted leaves nothing" in internal/contract). A reply that has come is read in
 // any case.
-func (w *Caller) timeOver() error {
-	q, grace := w.q, replyGrace
-	if q.ctx.Err() != nil { // no caller's time is up, and Close waits in any case
-		grace = max(grace, min(w.r.Reach, closingGrace))
+func (w *Caller) giveUpTogether() error {
+	waiters, grace := w.waiters, replyGrace
+	if waiters.ctx.Err() != nil { // no caller's time is up, and Close waits in any case
+		grace = max(grace, min(w.request.Reach, closingGrace))
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	for late := false; ; {
-		q.mu.Lock()
+		waiters.mu.Lock()
 		switch {
 		case w.state == waiting:
 			w.state = deciding // no other call requests for it
 		case w.state == requested && late:
-			w.state = left
+			w.state = abandoned
 		}
-		done, granted := w.state == deciding || w.state == left, w.done && w.err == nil
-		q.mu.Unlock()
+		done, granted := w.state == deciding || w.state == abandoned, w.done && w.doneErr == nil
+		waiters.mu.Unlock()
 		switch {
 		case granted:
 			return nil
@@ -246,76 +248,76 @@ func (w *Caller) timeOver() error {
 }
 
 // pollAll requests for all that wait. Called with mu held.
-func (q *Waiters) pollAll(l *localQueue) {
-	l.requests.polledAt = time.Now()
-	for w := l.first; w != nil; w = w.behind {
-		l.requests.want(w)
+func (q *Waiters) pollAll(queue *localQueue) {
+	queue.requests.polledAt = time.Now()
+	for caller := queue.first; caller != nil; caller = caller.behind {
+		queue.requests.want(caller)
 	}
-	q.startRequests(l)
+	q.startRequests(queue)
 }
 
 // requestFor requests for one waiter; without places, for all for which one call requests. Called with mu held.
-func (q *Waiters) requestFor(l *localQueue, w *Caller) {
-	l.requests.want(w)
-	q.startRequests(l)
+func (q *Waiters) requestFor(queue *localQueue, caller *Caller) {
+	queue.requests.want(caller)
+	q.startRequests(queue)
 }
 
 // startRequests starts the goroutine that requests, unless it runs. Called with mu held.
-func (q *Waiters) startRequests(l *localQueue) {
-	if r := l.requests; !r.running && len(r.wanted) > 0 && q.ctx.Err() == nil {
-		r.running = true
-		go q.requestAll(l)
+func (q *Waiters) startRequests(queue *localQueue) {
+	if requests := queue.requests; !requests.running && len(requests.wanted) > 0 && q.ctx.Err() == nil {
+		requests.running = true
+		go q.requestAll(queue)
 	}
 }
 
 // requestAll requests for the waiters of a local queue, many in a call, one call at a time, until none is wanted.
-func (q *Waiters) requestAll(l *localQueue) {
+func (q *Waiters) requestAll(queue *localQueue) {
 	for {
 		q.mu.Lock()
-		failures, since := l.requests.failures, l.requests.silentSince
+		failures, since := queue.requests.failures, queue.requests.silentSince
 		q.mu.Unlock()
 		if failures > 0 {
 			script.Pause(q.ctx, q.retryIn(failures, since))
 		}
-		q.awaitGrants(l)
-		callers, entries, enqueue := q.nextCallers(l)
+		q.awaitGrants(queue)
+		callers, entries, enqueue := q.nextCallers(queue)
 		if len(callers) == 0 {
 			return
 		}
-		first, requester, sent := callers[0].r, callers[0].requester, time.Now() // the waiter may leave meanwhile
+		first, requester, sent := callers[0].request, callers[0].requester, time.Now() // the waiter may leave meanwhile
 		replies, err := requester.RequestAll(context.WithoutCancel(q.ctx), entries, enqueue)
 		switch {
 		case err == nil:
-			q.Silence.answered(&first)
+			q.Silence.recordAnswer(&first)
 		case script.NotAnswered(err):
-			q.Silence.failed(&first, sent, err)
+			q.Silence.recordFailure(&first, sent, err)
 		}
-		q.replied(l, callers, entries, sent, replies, err)
+		q.recordReplies(queue, callers, entries, sent, replies, err)
 	}
 }
 
 // nextCallers takes the waiters for which the next call requests. It returns none, and requestAll ends, if none is
 // wanted, or the one that is wanted looks at a grant: it starts requestAll again.
-func (q *Waiters) nextCallers(l *localQueue) (callers []*Caller, entries []QueueEntry, enqueue bool) {
+func (q *Waiters) nextCallers(queue *localQueue) (callers []*Caller, entries []QueueEntry, enqueue bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r := l.requests
-	if len(r.wanted) > 0 && l.first != nil && q.ctx.Err() == nil {
-		subscription := q.grantSubs[l.first.r.Grants]
+	requests := queue.requests
+	if len(requests.wanted) > 0 && queue.first != nil && q.ctx.Err() == nil {
+		subscription := q.grantSubs[queue.first.request.Grants]
 		enqueue = subscription != nil
-		if enqueue && !r.placeless {
-			callers = r.takeWanted()
+		if enqueue && !requests.placeless {
+			callers = requests.takeWanted()
 		} else {
-			callers = l.takeFirst()
+			callers = queue.takeFirst()
 		}
-		for _, w := range callers {
-			w.hear(subscription)
-			w.state, w.wanted, w.queued = requested, false, w.queued || enqueue
-			entries = append(entries, *w.entry)
+		for _, caller := range callers {
+			caller.useSubscription(subscription)
+			caller.state, caller.isWanted, caller.mayBeQueued = requested, false, caller.mayBeQueued || enqueue
+			entries = append(entries, *caller.entry)
 		}
 	}
-	if r.running = len(callers) > 0; r.running {
-		r.enqueues = enqueue
+	if requests.running = len(callers) > 0; requests.running {
+		requests.enqueues = enqueue
 	}
 	return callers, entries, enqueue
 }
@@ -323,16 +325,16 @@ func (q *Waiters) nextCallers(l *localQueue) (callers []*Caller, entries []Queue
 // takeWanted takes waiters that are wanted, first come first.
 func (r *queueRequests) takeWanted() (callers []*Caller) {
 	var rest []*Caller
-	for i, w := range r.wanted {
-		if len(callers) == maxCallers {
+	for i, caller := range r.wanted {
+		if len(callers) == maxBatch {
 			rest = append(rest, r.wanted[i:]...)
 			break
 		}
-		switch w.state {
+		switch caller.state {
 		case waiting:
-			callers = append(callers, w)
+			callers = append(callers, caller)
 		case requested, reading, deciding:
-			rest = append(rest, w)
+			rest = append(rest, caller)
 		}
 	}
 	r.wanted = rest
@@ -342,16 +344,16 @@ func (r *queueRequests) takeWanted() (callers []*Caller) {
 // takeFirst takes the first in the local queue, wanted or not: no queue on the server keeps their order, so only a call
 // that begins with the first does. It takes none behind a waiter for which no call may request now.
 func (l *localQueue) takeFirst() (callers []*Caller) {
-	for _, w := range l.requests.wanted {
-		w.wanted = false
+	for _, caller := range l.requests.wanted {
+		caller.isWanted = false
 	}
 	l.requests.wanted = nil
-	for w := l.first; w != nil && len(callers) < maxCallers; w = w.behind {
-		if w.state != waiting {
-			l.requests.want(w)
+	for caller := l.first; caller != nil && len(callers) < maxBatch; caller = caller.behind {
+		if caller.state != waiting {
+			l.requests.want(caller)
 			break
 		}
-		callers = append(callers, w)
+		callers = append(callers, caller)
 	}
 	return callers
 }
@@ -359,116 +361,116 @@ func (l *localQueue) takeFirst() (callers []*Caller) {
 // replied reads the replies of a call for its waiters, none of which touches its Requester meanwhile. After a failure
 // the waiters are requested for again, in one call, before those that came later: an outage costs a process one request
 // at a time however many wait.
-func (q *Waiters) replied(l *localQueue, callers []*Caller, entries []QueueEntry, sent time.Time, replies any,
+func (q *Waiters) recordReplies(queue *localQueue, callers []*Caller, entries []QueueEntry, sent time.Time, replies any,
 	err error) {
 	q.mu.Lock()
-	r := l.requests
+	requests := queue.requests
 	failed := err != nil && script.NotAnswered(err)
 	if !failed {
-		r.failures = 0
-	} else if r.failures++; r.failures == 1 {
-		r.silentSince = sent
+		requests.failures = 0
+	} else if requests.failures++; requests.failures == 1 {
+		requests.silentSince = sent
 	}
 	var again []*Caller
-	for i, w := range callers {
-		if w.state != requested {
-			q.unclaimed(entries[i].Owner) // it may have a place now, or what it asked for
+	for i, caller := range callers {
+		if caller.state != requested {
+			q.reportUnclaimed(entries[i].Owner) // it may have a place now, or what it asked for
 			callers[i] = nil
 			continue
 		}
-		w.state = reading
-		if failed && !w.wanted {
-			w.wanted = true
-			again = append(again, w)
+		caller.state = reading
+		if failed && !caller.isWanted {
+			caller.isWanted = true
+			again = append(again, caller)
 		}
 	}
-	r.wanted = append(again, r.wanted...)
+	requests.wanted = append(again, requests.wanted...)
 	q.mu.Unlock()
-	for i, w := range callers {
-		if w != nil {
-			w.read(replies, i, err)
+	for i, caller := range callers {
+		if caller != nil {
+			caller.readReply(replies, i, err)
 		}
 	}
 }
 
 // read takes in what a call learned about the waiter.
-func (w *Caller) read(replies any, i int, err error) {
-	q, l := w.q, w.localQueue
+func (w *Caller) readReply(replies any, i int, err error) {
+	waiters, queue := w.waiters, w.localQueue
 	answer, err := w.requester.Reply(replies, i, err)
-	w.learn(answer, err)
+	w.recordTicket(answer, err)
 	if answer.Renamed {
-		w.register(q.hearsGrants(w.r.Grants))
+		w.register(waiters.isSubscribed(w.request.Grants))
 	}
 	served := err == nil && answer.Granted || err != nil && !script.NotAnswered(err)
 	switch {
 	case served || err == nil && answer.Again:
 	case err == nil:
-		w.note(answer.Left, nil)
+		w.recordFinding(answer.Left, nil)
 	default:
-		w.note(-1, err)
+		w.recordFinding(-1, err)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	waiters.mu.Lock()
+	defer waiters.mu.Unlock()
 	if served {
-		w.state, w.done, w.err = deciding, true, err
+		w.state, w.done, w.doneErr = deciding, true, err
 	} else {
-		q.recordRefusal(l, w, answer, err)
+		waiters.keepWaiting(queue, w, answer, err)
 	}
 	signal(w.wakeup)
 }
 
 // pollInterval is how long after one pollAll the next is due. Entries in the server's queue of processes that send no
 // call are passed over after two and a half polls; any call of a process keeps all of its entries.
-func (q *Waiters) pollInterval(r *queueRequests) time.Duration {
-	d := min(q.pollCap, MaxPoll)
-	if r.placeless {
-		d /= placelessPolls
+func (q *Waiters) pollInterval(requests *queueRequests) time.Duration {
+	sleep := min(q.pollCap, MaxPoll)
+	if requests.placeless {
+		sleep /= pollsWithoutPlace
 	}
-	return d - rand.N(d/10+1)
+	return sleep - rand.N(sleep/10+1)
 }
 
 // wakeBy has the timer of the local queue go off at an instant at the latest. Called with mu held.
-func (q *Waiters) wakeBy(l *localQueue, at time.Time) {
-	r := l.requests
+func (q *Waiters) wakeBy(queue *localQueue, at time.Time) {
+	requests := queue.requests
 	switch {
-	case r.timer == nil:
-		r.timer = time.AfterFunc(time.Until(at), func() { q.timeUp(l) })
-	case r.due.IsZero() || at.Before(r.due):
-		r.timer.Reset(time.Until(at))
+	case requests.timer == nil:
+		requests.timer = time.AfterFunc(time.Until(at), func() { q.onTimer(queue) })
+	case requests.timerAt.IsZero() || at.Before(requests.timerAt):
+		requests.timer.Reset(time.Until(at))
 	default:
 		return
 	}
-	r.due = at
+	requests.timerAt = at
 }
 
 // timeUp requests for all waiters if that is due; otherwise for the first: leases end that it waits for, and a call
 // that requests has the server serve all.
-func (q *Waiters) timeUp(l *localQueue) {
+func (q *Waiters) onTimer(queue *localQueue) {
 	q.mu.Lock()
-	r, now := l.requests, time.Now()
-	if r.due.IsZero() || now.Before(r.due) { // it was stopped or set anew as it went off
+	requests, now := queue.requests, time.Now()
+	if requests.timerAt.IsZero() || now.Before(requests.timerAt) { // it was stopped or set anew as it went off
 		q.mu.Unlock()
 		return
 	}
-	r.due = time.Time{}
-	first := l.first
+	requests.timerAt = time.Time{}
+	first := queue.first
 	if first == nil {
 		q.mu.Unlock()
 		return
 	}
-	ctx, name, requests := first.ctx, first.r.Name, true
-	if now.Before(r.pollAt) {
-		q.requestFor(l, first)
+	ctx, name, pollsAll := first.ctx, first.request.Name, true
+	if now.Before(requests.pollAt) {
+		q.requestFor(queue, first)
 	} else {
-		r.pollAt = now.Add(q.pollInterval(r))
-		if requests = !q.sleepOn(l); requests {
-			q.pollAll(l)
+		requests.pollAt = now.Add(q.pollInterval(requests))
+		if pollsAll = !q.allSkipPoll(queue); pollsAll {
+			q.pollAll(queue)
 		}
 	}
-	q.wakeBy(l, r.pollAt)
+	q.wakeBy(queue, requests.pollAt)
 	q.mu.Unlock()
-	if requests {
-		q.woken(ctx, name, false)
+	if pollsAll {
+		q.onWakeup(ctx, name, false)
 	}
 }
 
@@ -479,29 +481,29 @@ func (q *Waiters) timeUp(l *localQueue) {
 func (q *Waiters) Served(key string, grants []Grant, due time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, g := range grants {
-		if w := q.byOwner[g.Owner]; w == nil {
-			q.unclaimed(g.Owner)
-		} else if w.grant == nil || w.grant.Ticket != 0 {
-			w.grant = &g
-			signal(w.wakeup)
+	for _, grant := range grants {
+		if caller := q.byOwner[grant.Owner]; caller == nil {
+			q.reportUnclaimed(grant.Owner)
+		} else if caller.grant == nil || caller.grant.Ticket != 0 {
+			caller.grant = &grant
+			signal(caller.wakeup)
 		}
 	}
-	for l := q.localQueues[key]; l != nil && due >= 0; l = l.next {
-		l.sharedRequests() // the first that waits may have yet to join
-		q.wakeBy(l, time.Now().Add(script.Expiry(due)))
+	for queue := q.localQueues[key]; queue != nil && due >= 0; queue = queue.next {
+		queue.sharedRequests() // the first that waits may have yet to join
+		q.wakeBy(queue, time.Now().Add(script.Expiry(due)))
 	}
 }
 
 // notified is called with a grant of ticket 0: there is a reason to request for a waiter in a while. 0: now, and for
 // this very one. Otherwise leases end then for which the first in the local queue waits. Called with mu held.
-func (q *Waiters) notified(w *Caller, in time.Duration) {
-	l := w.localQueue
-	l.sharedRequests()
+func (q *Waiters) recordNotice(caller *Caller, in time.Duration) {
+	queue := caller.localQueue
+	queue.sharedRequests()
 	if in > 0 {
-		q.wakeBy(l, time.Now().Add(script.Expiry(in)))
+		q.wakeBy(queue, time.Now().Add(script.Expiry(in)))
 	} else {
-		q.requestFor(l, w)
+		q.requestFor(queue, caller)
 	}
 }
 
@@ -510,33 +512,33 @@ func (q *Waiters) notified(w *Caller, in time.Duration) {
 func (q *Waiters) PollAll(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for l := q.localQueues[key]; l != nil; l = l.next {
-		if l.requests != nil {
-			q.pollAll(l)
+	for queue := q.localQueues[key]; queue != nil; queue = queue.next {
+		if queue.requests != nil {
+			q.pollAll(queue)
 		}
 	}
 }
 
 // awaitGrants has the process listen for grants, and waits for that for a moment. A call goes without places if it
 // takes longer; once it is there all are requested for again (listening).
-func (q *Waiters) awaitGrants(l *localQueue) {
+func (q *Waiters) awaitGrants(queue *localQueue) {
 	q.mu.Lock()
 	channel := ""
-	if l.first != nil {
-		channel = l.first.r.Grants
+	if queue.first != nil {
+		channel = queue.first.request.Grants
 	}
 	q.mu.Unlock()
 	if channel == "" {
 		return
 	}
-	subscribing := q.listening(channel)
-	if subscribing == nil {
+	pending := q.startSubscribe(channel)
+	if pending == nil {
 		return
 	}
 	timer := time.NewTimer(subscribeGrace)
 	defer timer.Stop()
 	select {
-	case <-subscribing.done:
+	case <-pending.done:
 	case <-timer.C:
 	case <-q.ctx.Done():
 	}
@@ -545,27 +547,27 @@ func (q *Waiters) awaitGrants(l *localQueue) {
 // subscribeReleases listens to releases for a local queue of Requesters, where it does not hear of them otherwise: the
 // holders are not of this library and hand over nothing, or this process hears no grants. A message requests for the
 // first in the local queue. Called with mu held.
-func (q *Waiters) subscribeReleases(l *localQueue, w *Caller) {
-	if l.requests.cancelReleases != nil || w.state == unlisted || w.r.Channel == "" {
+func (q *Waiters) listenForReleases(queue *localQueue, caller *Caller) {
+	if queue.requests.cancelReleases != nil || caller.state == unlisted || caller.request.Channel == "" {
 		return
 	}
 	ctx, cancel := context.WithCancel(q.ctx)
-	l.requests.cancelReleases = cancel
-	go q.receiveReleases(ctx, l, w.r.Channel)
+	queue.requests.cancelReleases = cancel
+	go q.receiveReleases(ctx, queue, caller.request.Channel)
 }
 
-func (q *Waiters) receiveReleases(ctx context.Context, l *localQueue, channel string) {
+func (q *Waiters) receiveReleases(ctx context.Context, queue *localQueue, channel string) {
 	for failures := 0; ; failures++ {
 		sub, err := q.subscribe(ctx, channel)
 		if err == nil {
 			for ; err == nil; _, err = sub.Next(ctx) {
-				q.released(l)
+				q.requestAfterRelease(queue)
 			}
 			sub.Close()
 			return
 		}
 		q.mu.Lock()
-		pause := max(script.Backoff(failures), time.Until(q.denied[kindOf(channel)]))
+		pause := max(script.Backoff(failures), time.Until(q.deniedUntil[channelKind(channel)]))
 		q.mu.Unlock()
 		if !script.Pause(ctx, pause) {
 			return
@@ -574,15 +576,15 @@ func (q *Waiters) receiveReleases(ctx context.Context, l *localQueue, channel st
 }
 
 // released requests for the first in the local queue.
-func (q *Waiters) released(l *localQueue) {
+func (q *Waiters) requestAfterRelease(queue *localQueue) {
 	q.mu.Lock()
-	first := l.first
+	first := queue.first
 	if first == nil {
 		q.mu.Unlock()
 		return
 	}
-	ctx, name := first.ctx, first.r.Name
-	q.requestFor(l, first)
+	ctx, name := first.ctx, first.request.Name
+	q.requestFor(queue, first)
 	q.mu.Unlock()
-	q.woken(ctx, name, true)
+	q.onWakeup(ctx, name, true)
 }

@@ -30,21 +30,21 @@ type sharedAnswers struct {
 func (q *Waiters) Serve(key string, sent time.Time, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for l := q.localQueues[key]; l != nil; l = l.next {
-		for w := l.first; w != nil; w = w.behind {
-			if !w.done && !sent.Before(w.r.Began) {
-				w.done, w.err = true, err
-				signal(w.wakeup)
+	for queue := q.localQueues[key]; queue != nil; queue = queue.next {
+		for caller := queue.first; caller != nil; caller = caller.behind {
+			if !caller.done && !sent.Before(caller.request.Began) {
+				caller.done, caller.doneErr = true, err
+				signal(caller.wakeup)
 			}
 		}
 	}
 }
 
 // served reports whether another caller's answer has ended the wait, and with which error.
-func (w *Caller) served() (done bool, err error) {
-	w.q.mu.Lock()
-	defer w.q.mu.Unlock()
-	return w.done, w.err
+func (w *Caller) endedByOther() (done bool, err error) {
+	w.waiters.mu.Lock()
+	defer w.waiters.mu.Unlock()
+	return w.done, w.doneErr
 }
 
 // Note keeps what the server replied to a request sent at sent while the event was yet to come: the next request can
@@ -52,8 +52,8 @@ func (w *Caller) served() (done bool, err error) {
 func (q *Waiters) Note(key string, sent time.Time, note any) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := q.localQueues[key]; l != nil {
-		l.note, l.noteAt = note, sent
+	if queue := q.localQueues[key]; queue != nil {
+		queue.note, queue.noteAt = note, sent
 	}
 }
 
@@ -61,8 +61,8 @@ func (q *Waiters) Note(key string, sent time.Time, note any) {
 func (q *Waiters) LastNote(key string, since time.Time) (note any, sent time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := q.localQueues[key]; l != nil && !l.noteAt.Before(since) {
-		return l.note, l.noteAt
+	if queue := q.localQueues[key]; queue != nil && !queue.noteAt.Before(since) {
+		return queue.note, queue.noteAt
 	}
 	return nil, time.Time{}
 }

@@ -30,13 +30,13 @@ type Silence struct {
 	limit   time.Duration
 	cluster bool
 
-	silent atomic.Bool // an outage has begun: answers are looked at only then
-	mu     sync.Mutex
-	scope  string    // of the outage
-	began  time.Time // zero: there is no outage
-	last   time.Time // when a request last was not answered in its scope
-	logged bool
-	ended  time.Time // of the last outage
+	silent       atomic.Bool // an outage has begun: answers are looked at only then
+	mu           sync.Mutex
+	scope        string    // of the outage
+	silentSince  time.Time // zero: there is no outage
+	lastFailedAt time.Time // when a request last was not answered in its scope
+	logged       bool
+	endedAt      time.Time // of the last outage
 }
 
 const (
@@ -56,64 +56,66 @@ func NewSilence(client rueidis.Client, callTimeout time.Duration, log *slog.Logg
 
 // scopeOf returns what is silent or not by itself. A request to several servers has a scope of its own, because the
 // server of this client may answer it while the others do not.
-func (s *Silence) scopeOf(r *Request) string {
+func (s *Silence) scopeOf(request *Request) string {
 	switch {
-	case r.Several:
-		return "several " + r.QueueKey
+	case request.Several:
+		return "several " + request.QueueKey
 	case s.cluster:
-		return strconv.Itoa(int(keyname.Slot(r.QueueKey)))
+		return strconv.Itoa(int(keyname.Slot(request.QueueKey)))
 	}
 	return ""
 }
 
 // failed is called when a request was not answered that was made at began, for a caller that goes on waiting.
-func (s *Silence) failed(r *Request, began time.Time, err error) {
+func (s *Silence) recordFailure(request *Request, began time.Time, err error) {
 	if s == nil {
 		return
 	}
-	now, scope := time.Now(), s.scopeOf(r)
+	now, scope := time.Now(), s.scopeOf(request)
 	s.mu.Lock()
-	if s.began.IsZero() || s.isForgotten(now) {
+	if s.silentSince.IsZero() || s.isForgotten(now) {
 		if s.scope = scope; !s.logged {
-			s.began = began
-			if began.Before(s.ended) { // a request of before that answer is no word about the time after it
-				s.began = s.ended
+			s.silentSince = began
+			if began.Before(s.endedAt) { // a request of before that answer is no word about the time after it
+				s.silentSince = s.endedAt
 			}
 		}
 		s.silent.Store(true)
 	}
 	tell := false
 	if scope == s.scope {
-		s.last = now
-		tell = !s.logged && now.Sub(s.began) >= s.limit
+		s.lastFailedAt = now
+		tell = !s.logged && now.Sub(s.silentSince) >= s.limit
 		s.logged = s.logged || tell
 	}
-	silence := now.Sub(s.began)
+	silence := now.Sub(s.silentSince)
 	s.mu.Unlock()
 	if tell {
-		s.log.Warn("redlatch: the server does not answer those who wait; they go on asking", "name", r.Name, "silence",
+		s.log.Warn("redlatch: the server does not answer those who wait; they go on asking", "name", request.Name, "silence",
 			silence, "error", err)
 	}
 }
 
 // answered is called when the server has answered a request.
-func (s *Silence) answered(r *Request) {
+func (s *Silence) recordAnswer(request *Request) {
 	if s == nil || !s.silent.Load() {
 		return
 	}
-	now, scope := time.Now(), s.scopeOf(r)
+	now, scope := time.Now(), s.scopeOf(request)
 	s.mu.Lock()
 	over := scope == s.scope || s.isForgotten(now)
-	tell, silence := over && s.logged, now.Sub(s.began)
+	tell, silence := over && s.logged, now.Sub(s.silentSince)
 	if over {
-		s.began, s.logged, s.ended = time.Time{}, false, now
+		s.silentSince, s.logged, s.endedAt = time.Time{}, false, now
 		s.silent.Store(false)
 	}
 	s.mu.Unlock()
 	if tell {
-		s.log.Info("redlatch: the server answers those who wait again", "name", r.Name, "silence", silence)
+		s.log.Info("redlatch: the server answers those who wait again", "name", request.Name, "silence", silence)
 	}
 }
 
 // isForgotten reports whether no request has added to the outage for a while. Called with mu held.
-func (s *Silence) isForgotten(now time.Time) bool { return now.Sub(s.last) > s.limit+forgetAfter }
+func (s *Silence) isForgotten(now time.Time) bool {
+	return now.Sub(s.lastFailedAt) > s.limit+forgetAfter
+}

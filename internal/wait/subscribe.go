@@ -19,7 +19,7 @@ const deniedPause = 30 * time.Second
 
 // kindOf returns the prefix of a channel, which says what it is for, and by which rights are given. It ends at a colon,
 // or at a brace as that of a latch does.
-func kindOf(channel string) string {
+func channelKind(channel string) string {
 	if end := strings.IndexAny(channel, ":{"); end >= 0 {
 		return channel[:end]
 	}
@@ -29,7 +29,7 @@ func kindOf(channel string) string {
 // denies reports whether the server will give the same answer for long, because the user has no right or there is no
 // such command. After any other refusal, as by a server that is loading or has lost its place in a Cluster, it is asked
 // again soon.
-func denies(err error) bool {
+func isDenied(err error) bool {
 	var re *rueidis.RedisError
 	return errors.As(err, &re) && (strings.HasPrefix(re.Error(), "NOPERM") || script.Unsupported(re))
 }
@@ -40,17 +40,17 @@ func (q *Waiters) subscribe(ctx context.Context, channel string) (*pubsub.Subscr
 	ctx, cancel := context.WithTimeout(ctx, q.pollCap)
 	defer cancel()
 	sub, err := q.hub.Subscribe(ctx, channel)
-	if err != nil && denies(err) {
-		q.deny(channel)
+	if err != nil && isDenied(err) {
+		q.recordDenied(channel)
 	}
 	return sub, err
 }
 
 // deny notes that the user has no right to a kind of channel.
-func (q *Waiters) deny(channel string) {
+func (q *Waiters) recordDenied(channel string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.denied[kindOf(channel)] = time.Now().Add(deniedPause)
+	q.deniedUntil[channelKind(channel)] = time.Now().Add(deniedPause)
 }
 
 func (w *Caller) attach(sub *pubsub.Subscription, ok bool) {
@@ -58,17 +58,17 @@ func (w *Caller) attach(sub *pubsub.Subscription, ok bool) {
 		return
 	}
 	w.sub = sub
-	if w.r.OnMessage != nil {
-		w.incoming = accessor.Of[accessor.Subscription](sub).Ready() // once: each call drops the messages that have come
+	if w.request.OnMessage != nil {
+		w.messagesReady = accessor.Of[accessor.Subscription](sub).Ready() // once: each call drops the messages that have come
 	}
-	w.q.mu.Lock()
+	w.waiters.mu.Lock()
 	w.subscribed = true
-	w.q.mu.Unlock()
+	w.waiters.mu.Unlock()
 }
 
 // subscribe subscribes to releases, and reports whether to try again at once: it stands, or there is no time to sleep.
-func (w *Caller) subscribe() bool {
-	sub, over := w.subscription(w.r.Channel)
+func (w *Caller) subscribeToReleases() bool {
+	sub, over := w.subscription(w.request.Channel)
 	w.attach(sub, sub != nil)
 	return sub != nil || over
 }
@@ -77,19 +77,19 @@ func (w *Caller) subscribe() bool {
 // keep the waiter from polling, nor from asking after a wake-up or at the end of the holder's lease. over: one of these
 // has come, so the next thing is a try. Without a subscription the waiter polls; that is not an error.
 func (w *Caller) subscription(channel string) (sub *pubsub.Subscription, over bool) {
-	_, over = w.subscribing(channel, func(ctx context.Context) (err error) {
-		sub, err = w.q.hub.Subscribe(ctx, channel)
+	_, over = w.subscribeWithinSleep(channel, func(ctx context.Context) (err error) {
+		sub, err = w.waiters.hub.Subscribe(ctx, channel)
 		return err
 	})
 	return sub, over
 }
 
 // subscribing is subscription by the function given, and reports whether the channel is listened to.
-func (w *Caller) subscribing(channel string, subscribe func(context.Context) error) (stands, over bool) {
-	q := w.q
-	q.mu.Lock()
-	denied := time.Now().Before(q.denied[kindOf(channel)])
-	q.mu.Unlock()
+func (w *Caller) subscribeWithinSleep(channel string, subscribe func(context.Context) error) (stands, over bool) {
+	waiters := w.waiters
+	waiters.mu.Lock()
+	denied := time.Now().Before(waiters.deniedUntil[channelKind(channel)])
+	waiters.mu.Unlock()
 	if denied {
 		return false, false
 	}
@@ -111,15 +111,15 @@ func (w *Caller) subscribing(channel string, subscribe func(context.Context) err
 	byWakeup := <-woke
 	switch {
 	case err == nil:
-		ended, w.refusals = false, 0
+		ended, w.subscribeRefusals = false, 0
 	case ended:
-	case denies(err):
-		q.deny(channel)
+	case isDenied(err):
+		waiters.recordDenied(channel)
 	default:
-		w.refusals++
+		w.subscribeRefusals++
 	}
 	if over = (ended || byWakeup) && w.waitContext().Err() == nil; over {
-		q.woken(w.ctx, w.r.Name, byWakeup)
+		waiters.onWakeup(w.ctx, w.request.Name, byWakeup)
 	}
 	return err == nil, over
 }
@@ -127,13 +127,13 @@ func (w *Caller) subscribing(channel string, subscribe func(context.Context) err
 // readMessages gives Request.OnMessage the messages that have come, and reports whether there were any, or a gap, or
 // the end of the hub.
 func (w *Caller) readMessages() (some bool) {
-	for !w.answered {
-		m, err := w.sub.Next(noWait)
+	for !w.endedByMessage {
+		message, err := w.sub.Next(noWait)
 		if err != nil {
 			return some || errors.Is(err, errs.ErrClosed)
 		}
 		some = true
-		w.answered = !m.Gap && w.r.OnMessage(m.Payload)
+		w.endedByMessage = !message.Gap && w.request.OnMessage(message.Payload)
 	}
 	return true
 }
@@ -146,12 +146,12 @@ var noWait = func() context.Context {
 }()
 
 // pushes returns the channel that receives a value when messages have come; nil for a waiter without a subscription.
-func (w *Caller) pushes() <-chan struct{} {
+func (w *Caller) messages() <-chan struct{} {
 	switch {
 	case w.sub == nil:
 		return nil
-	case w.r.OnMessage != nil:
-		return w.incoming
+	case w.request.OnMessage != nil:
+		return w.messagesReady
 	}
 	return accessor.Of[accessor.Subscription](w.sub).Ready()
 }

@@ -12,13 +12,13 @@ import (
 
 // Waiters holds all that wait in one client. It is safe for concurrent use.
 type Waiters struct {
-	hub     *pubsub.Hub
-	inner   accessor.Hub[*pubsub.Subscription] // of hub
-	pollCap time.Duration
+	hub          *pubsub.Hub
+	hubInternals accessor.Hub[*pubsub.Subscription] // of hub
+	pollCap      time.Duration
 
 	// What the observer gets.
-	woken func(ctx context.Context, name string, byMessage bool)
-	waits func(ctx context.Context, name string)
+	onWakeup func(ctx context.Context, name string, byMessage bool)
+	onWait   func(ctx context.Context, name string)
 	// Unclaimed, if set, is called with the owner of a grant, or of a place in the server's queue, for which no waiter is
 	// there: it has left, and what it has left behind is to be released now. (Or it holds what was granted.) It is set
 	// before the first wait, and must not block, nor call the Waiters.
@@ -29,17 +29,17 @@ type Waiters struct {
 	cancel  context.CancelCauseFunc
 
 	mu          sync.Mutex
-	calls       List[*call]            // all that wait
+	calls       List[*listedCall]      // all that wait
 	localQueues map[string]*localQueue // by key; see localQueue.next
-	bounds      lastBounds
+	paceLimits  lastLimits
 	handOvers   int64 // waits that a release has ended
 
 	// How the process hears of grants, and who may get one. Guarded by mu.
-	byOwner   map[string]*Caller            // by owner: the callers that may be granted unasked
-	grantSubs map[string]*grantSubscription // by channel
-	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants
-	denied    map[string]time.Time          // by kind of channel to which the user has no right: no new SUBSCRIBE before
-	gap       time.Time                     // when grants were last missed
+	byOwner           map[string]*Caller            // by owner: the callers that may be granted unasked
+	grantSubs         map[string]*grantSubscription // by channel
+	pendingSubscribes map[string]*pendingSubscribe  // by channel: SUBSCRIBEs to grants
+	deniedUntil       map[string]time.Time          // by kind of channel; the user has no right to it
+	lastGapAt         time.Time                     // when grants were last missed
 
 	// What most waits need for a moment only, kept for the next. Guarded by mu.
 	freeQueues  []*localQueue
@@ -47,24 +47,24 @@ type Waiters struct {
 }
 
 // spare bounds how many of each are kept.
-const spare = 128
+const maxSpares = 128
 
 // NewWaiters returns an empty Waiters. woken is called at every wake-up of a sleeping waiter, waits once for each
 // request that has to wait for others; both may be nil.
 func NewWaiters(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool),
 	waits func(ctx context.Context, name string)) *Waiters {
 	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](hub)
-	q := &Waiters{hub: hub, inner: inner, pollCap: pollCap, woken: woken, waits: waits,
+	waiters := &Waiters{hub: hub, hubInternals: inner, pollCap: pollCap, onWakeup: woken, onWait: waits,
 		localQueues: map[string]*localQueue{}, byOwner: map[string]*Caller{}, grantSubs: map[string]*grantSubscription{},
-		listens: map[string]*listening{}, denied: map[string]time.Time{}}
-	if q.woken == nil {
-		q.woken = func(context.Context, string, bool) {}
+		pendingSubscribes: map[string]*pendingSubscribe{}, deniedUntil: map[string]time.Time{}}
+	if waiters.onWakeup == nil {
+		waiters.onWakeup = func(context.Context, string, bool) {}
 	}
-	if q.waits == nil {
-		q.waits = func(context.Context, string) {}
+	if waiters.onWait == nil {
+		waiters.onWait = func(context.Context, string) {}
 	}
-	q.ctx, q.cancel = context.WithCancelCause(inner.Context())
-	return q
+	waiters.ctx, waiters.cancel = context.WithCancelCause(inner.Context())
+	return waiters
 }
 
 // Close ends all waiting with errs.ErrClosed.
@@ -155,41 +155,41 @@ type Answer struct {
 
 // Wait returns nil when a try was granted, *GaveUp when ctx, Until or the queue ended first, or the first error of Try
 // for which asking again is of no use.
-func (q *Waiters) Wait(ctx context.Context, r Request) error {
+func (q *Waiters) Wait(ctx context.Context, request Request) error {
 	if err := q.Ended(ctx); err != nil {
 		return &GaveUp{Left: -1, Cause: err}
 	}
-	if r.QueueKey == "" {
-		r.QueueKey = r.Name
+	if request.QueueKey == "" {
+		request.QueueKey = request.Name
 	}
-	if r.Mode == Yielding && q.waiting(r.QueueKey) {
+	if request.Mode == Yielding && q.anyRefused(request.QueueKey) {
 		return &GaveUp{Left: -1}
 	}
-	w := q.enter(ctx, r)
-	defer w.Leave()
-	if w.requester != nil {
-		err := w.acquireShared()
-		w.granted = err == nil
+	caller := q.enterLocalQueue(ctx, request)
+	defer caller.Leave()
+	if caller.requester != nil {
+		err := caller.contendTogether()
+		caller.granted = err == nil
 		return err
 	}
-	err := w.becomeContender()
+	err := caller.becomeContender()
 	if err == nil {
-		if r.Mode == Paced && !w.pace() {
-			err = w.gaveUp()
+		if request.Mode == Paced && !caller.awaitAdmission() {
+			err = caller.gaveUp()
 		} else {
-			err = w.contend()
+			err = caller.contend()
 		}
 	}
-	w.granted = err == nil
+	caller.granted = err == nil
 	return err
 }
 
 // becomeContender has the waiter contend, when those before it in the local queue have left.
 func (w *Caller) becomeContender() error {
-	if w.queues() && !w.isContender() {
-		w.waits()
+	if w.standsBehind() && !w.isContender() {
+		w.reportWaiting()
 		for !w.isContender() {
-			if done, _ := w.served(); done {
+			if done, _ := w.endedByOther(); done {
 				return nil
 			}
 			select {
@@ -199,46 +199,46 @@ func (w *Caller) becomeContender() error {
 			}
 		}
 	}
-	w.head = !w.r.Mode.alone()
+	w.contends = !w.request.Mode.alone()
 	w.prepare()
 	return nil
 }
 
 func (w *Caller) isContender() bool {
-	w.q.mu.Lock()
-	defer w.q.mu.Unlock()
+	w.waiters.mu.Lock()
+	defer w.waiters.mu.Unlock()
 	return w.localQueue.contender == w
 }
 
 // queues reports whether the waiter stands behind others of its local queue, until it contends.
-func (w *Caller) queues() bool { return w.r.Mode == FIFO && w.requester == nil }
+func (w *Caller) standsBehind() bool { return w.request.Mode == FIFO && w.requester == nil }
 
 // Enter begins a wait of a mode that others serve or make requests for, Turn or Cohort. Its Leave must be called.
-func (q *Waiters) Enter(ctx context.Context, r Request) *Caller {
-	w := q.enter(ctx, r)
-	if r.Mode == Cohort {
-		w.head = true
-		w.prepare()
+func (q *Waiters) Enter(ctx context.Context, request Request) *Caller {
+	caller := q.enterLocalQueue(ctx, request)
+	if request.Mode == Cohort {
+		caller.contends = true
+		caller.prepare()
 	}
-	return w
+	return caller
 }
 
 // Await returns nil when the caller is woken, and *GaveUp if it is out of patience.
 func (w *Caller) Await() error {
-	w.waits()
+	w.reportWaiting()
 	var late <-chan time.Time
-	if !w.r.Until.IsZero() {
-		timer := time.NewTimer(time.Until(w.r.Until))
+	if !w.request.Until.IsZero() {
+		timer := time.NewTimer(time.Until(w.request.Until))
 		defer timer.Stop()
 		late = timer.C
 	}
 	select {
 	case <-w.wakeup:
-		w.q.woken(w.ctx, w.r.Name, true)
+		w.waiters.onWakeup(w.ctx, w.request.Name, true)
 		return nil
 	case <-late:
 	case <-w.ctx.Done():
-	case <-w.q.ctx.Done():
+	case <-w.waiters.ctx.Done():
 	}
 	return w.gaveUp()
 }
@@ -249,7 +249,7 @@ func (w *Caller) Wake() { signal(w.wakeup) }
 // Try makes the first request of a cohort, with the patience of the caller that makes it. done: it was granted, or
 // failed with err, which is *GaveUp if that caller is out of patience.
 func (w *Caller) Try(until time.Time) (done bool, err error) {
-	w.r.Until = until
+	w.request.Until = until
 	done, err = w.try()
 	if w.granted = done && err == nil; DidGiveUp(err) {
 		w.tries = 0 // for the others the next request is made at once
@@ -260,7 +260,7 @@ func (w *Caller) Try(until time.Time) (done bool, err error) {
 // Contend makes requests for a cohort until one is granted, or fails. Only the end of the Waiters makes it give up:
 // each reply is read.
 func (w *Caller) Contend(ctx context.Context) error {
-	w.ctx, w.waitCtx, w.r.Until = ctx, w.q.ctx, time.Time{}
+	w.ctx, w.waitCtx, w.request.Until = ctx, w.waiters.ctx, time.Time{}
 	err := w.contend()
 	w.granted = err == nil
 	return err

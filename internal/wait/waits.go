@@ -6,9 +6,9 @@ import (
 )
 
 // call is a Caller in Waiters.calls, for people who look.
-type call struct {
-	Links[*call]
-	of *Caller
+type listedCall struct {
+	Links[*listedCall]
+	caller *Caller
 }
 
 // Waiting is a call as it was at one moment.
@@ -37,19 +37,19 @@ func (q *Waiters) Waits(most int, match func(name string) bool) (first []Waiting
 	before := map[*localQueue]int{}
 	var contexts []context.Context
 	q.mu.Lock()
-	for c := q.calls.first; c != nil; c = c.behind {
-		w, n := c.of, 0
-		if l := w.localQueue; l != nil && w.r.Mode != Paced && all < most {
-			n = before[l]
-			before[l]++
+	for listed := q.calls.first; listed != nil; listed = listed.behind {
+		caller, ahead := listed.caller, 0
+		if queue := caller.localQueue; queue != nil && caller.request.Mode != Paced && all < most {
+			ahead = before[queue]
+			before[queue]++
 		}
-		if !match(w.r.Name) {
+		if !match(caller.request.Name) {
 			continue
 		}
 		if all++; all > most {
 			continue
 		}
-		first, contexts = append(first, w.waiting(n)), append(contexts, w.ctx)
+		first, contexts = append(first, caller.snapshot(ahead)), append(contexts, caller.ctx)
 	}
 	q.mu.Unlock()
 	for i, ctx := range contexts { // without mu: it may be anybody's code
@@ -61,15 +61,22 @@ func (q *Waiters) Waits(most int, match func(name string) bool) (first []Waiting
 }
 
 // waiting says for what the caller waits, behind so many of its local queue. Called with mu held.
-func (w *Caller) waiting(before int) Waiting {
-	x := Waiting{Name: w.r.Name, Of: w.r.Of, Began: w.r.Began, Until: w.r.Until, Before: before, Ticket: w.ticket}
-	if l := w.localQueue; l != nil {
-		x.Refused, x.Failure = l.refused > 0, l.failure
-		if w.r.Mode == Turn && l.contender != nil {
-			x.Ticket = l.contender.ticket
+func (w *Caller) snapshot(before int) Waiting {
+	snapshot := Waiting{
+		Name:   w.request.Name,
+		Of:     w.request.Of,
+		Began:  w.request.Began,
+		Until:  w.request.Until,
+		Before: before,
+		Ticket: w.ticket,
+	}
+	if queue := w.localQueue; queue != nil {
+		snapshot.Refused, snapshot.Failure = queue.refusedCount > 0, queue.lastErr
+		if w.request.Mode == Turn && queue.contender != nil {
+			snapshot.Ticket = queue.contender.ticket
 		}
 	}
-	return x
+	return snapshot
 }
 
 // Count returns how many calls wait: those in local queues of which a member was refused what it waits for. handOvers
@@ -77,8 +84,8 @@ func (w *Caller) waiting(before int) Waiting {
 func (q *Waiters) Count() (waiting int, handOvers int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for c := q.calls.first; c != nil; c = c.behind {
-		if l := c.of.localQueue; l != nil && l.refused > 0 {
+	for listed := q.calls.first; listed != nil; listed = listed.behind {
+		if queue := listed.caller.localQueue; queue != nil && queue.refusedCount > 0 {
 			waiting++
 		}
 	}
