@@ -1,104 +1,111 @@
-// Package wait is the one place where anything waits for a lock, permit or latch that is not free.
+// Package wait holds the loop in which every call waits for a lock, a permit or a latch that is not free.
 //
 // # The loop
 //
-// Try; subscribe and have the subscription confirmed; try again; then sleep until a message, a wake-up from inside the
-// process, the end of the holder's lease, or PollCap, whichever is first; and so on until granted or out of time.
+// A waiter makes a request. If the request is refused, the waiter subscribes, awaits the confirmation of the
+// subscription, and makes a second request. Then the waiter sleeps until a message, a wake-up from inside the process,
+// the end of the holder's lease, or PollCap, whichever is first, and makes the next request. The loop ends with a grant
+// or when the caller's time is over.
 //
 //	waiter                         holder
-//	try: held
-//	                               release, publish        (no one hears)
+//	request: refused
+//	                               release, publish        (nobody is subscribed)
 //	subscribe, confirmed
-//	try: granted                                           without this try: asleep on a free lock
+//	request: granted                                       without this request: asleep on a free lock
 //	                                                       (TestWait_ReleaseBeforeSubscription_IsFound)
 //
-// Messages are hints. One that is lost costs at most PollCap, or MaxPoll in a crowd; one too many costs a try. In
-// detail:
+// Messages are hints. A lost message costs at most PollCap, or MaxPoll in a crowd; a needless message costs a request.
+// In detail:
 //
-//  1. A waiter enters the local queue of its key and its manner of waiting (the kind of a lock, the number of permits)
-//     in this process. The first in the local queue contends on the server. The others stand behind it
-//     without asking the server, first come first served. Re-entries, joins, waits of no time, waiters of fair and
-//     shared locks, and requests of a cohort never stand behind another.
-//  2. The contender tries. With a Taker, if grants are listened for already, the try asks for a place in the server's
-//     queue at once. Without a Taker the waiter shares the subscription to the channel if the process has one.
-//  3. It subscribes, to grants or to the channel, and tries again at once. Subscribing lasts no longer than the sleep
-//     in whose place it is, and ends by the same wake-ups. If the user has no right to this kind of channel, the
-//     waiters of the client poll, and do not ask again for 30 s. After any other refusal they ask again with growing
+//  1. A waiter enters the local queue of its key and its manner in this process. The manner is the kind of a lock, or
+//     the number of permits. The first waiter of the local queue is the contender: it makes requests. The others stand
+//     behind it without requests, first come first served. Some requests never stand behind another waiter: re-entries,
+//     joins, calls with no time to wait, waiters of fair and shared locks, and requests of a cohort.
+//  2. The contender makes a request. A contender with a Taker enters the server's queue by its first request, if the
+//     process is subscribed to grants already. A contender without a Taker shares the process's subscription to the
+//     channel, if there is such a subscription.
+//  3. The contender subscribes, to grants or to the channel, and makes a request at once. Subscribing replaces a sleep:
+//     it takes no longer, and ends by the same wake-ups. If the user has no right to this kind of channel, the waiters
+//     of the client poll, and do not subscribe for 30 s. After any other refusal they subscribe again after growing
 //     pauses.
-//  4. It sleeps until a grant, a message, a wake-up, the end of the holder's lease plus a little at random, or PollCap
-//     (10 s at most in the server's queue), and tries again. A grant that may be trusted ends the wait without another
-//     try, and so does a message that the request knows for an answer (Request.OnMessage). In a process that
-//     waits for many keys a waiter that hears grants sleeps for longer (crowdSize).
-//  5. A try that fails pauses for 2 ms and more, and in such a process for longer (retryIn). The waiter goes on for as
-//     long as its caller may wait.
-//  6. A waiter that leaves the local queue lets the next one contend. One that leaves without a grant, and may have
-//     been in the server's queue, has its release made in the background, which takes it out of the queue.
+//  4. The contender sleeps until a grant, a message, a wake-up, the end of the holder's lease plus a little at random,
+//     or PollCap (10 s at most in the server's queue), and makes the next request. A trusted grant ends the wait
+//     without another request. So does a message that ends the wait by itself (Request.OnMessage). If the process waits
+//     for many keys, a waiter that is subscribed to grants sleeps for longer (crowdSize).
+//  5. A request that fails is followed by a pause of 2 ms and more, and of more still in a crowd (retryIn). The waiter
+//     goes on for as long as its caller may wait.
+//  6. A waiter that leaves the local queue lets the next waiter contend. If it leaves without a grant, and may be in
+//     the server's queue, its owner is released in the background, because the release removes the entry.
 //
 // # Hand-over
 //
-// With a [Taker] the contender also stands in a queue on the server, and a release makes it the holder. Everything
-// above stays true: whatever becomes of grants, it asks at least every PollCap, or MaxPoll in a crowd.
+// With a [Taker] the contender also has an entry in a queue on the server, and a release makes it the holder.
+// Everything above stays true: whatever becomes of grants, the contender makes a request at least every PollCap, or
+// MaxPoll in a crowd.
 //
 //	waiter                              server                          releasing process
-//	asks: held, ticket 7 <------------- queue: ... 7
+//	request: held, ticket 7 <---------- queue: ... 7
 //	sleeps
-//	                                    takes 7 out, writes the   <---- release
-//	                                    waiter's field and lease
+//	                                    removes entry 7, writes   <---- release
+//	                                    the waiter's field, lease
 //	grant: ticket 7, lease <----------- publishes
 //	holds, until the send of its
-//	last question + lease - margin
+//	last request + lease - margin
 //
 // The rules are:
 //
-//  1. The queue holds one entry for each process and key, not for each waiter: the other callers wait for a turn
-//     inside the process (package rlock, cohort.go). The order is exact among processes, and within each, but not
-//     across all waiters. It is what makes a contended acquisition one call.
-//  2. A grant is trusted by the ticket that the last "held" answer named, and its lease counts from the send of that
-//     call: the grant was written after the call ran. A grant of which half of the lease is gone, one after a gap in
-//     the messages, and one for which replicas or a token are wanted, is confirmed: the waiter asks, and finds its own
-//     field.
+//  1. The queue holds one entry for each process and key. The other callers of the process wait for a turn inside the
+//     process (package rlock, cohort.go). The order is exact among processes, and exact within each process, but not
+//     across all waiters. In return a contended acquisition is one call.
+//  2. A grant is trusted if the last "held" reply named its ticket. Its lease counts from the send of that reply's
+//     request, because the grant was written after the request ran. The waiter confirms a grant by a request, which
+//     finds the waiter's own field, in three cases: half of the grant's lease is over; messages were missed before the
+//     grant; or the caller wants replicas or a token.
 //  3. In a slot that is being migrated a script with two keys is refused. It is sent again without the queue, and
 //     waiters poll, twenty times in a PollCap.
 //
 // # Queue requests
 //
-// What several can have at once, such as permits, has no contender: one waiter a process would be served in a round
-// trip. With a [Requester] every waiter has a place of its own in the server's queue, its own owner, and its own
-// ticket, and one call requests for many. The rules of trust above are the same, and so is the code. The rest is:
+// Several callers can hold permits at once, so their local queue has no contender: it would serve one waiter of a
+// process in a round trip. With a [Requester] every waiter has an entry, an owner and a ticket of its own on the
+// server, and one call requests for many waiters. The rules of trust above are the same, and so is the code. The other
+// rules are:
 //
-//  1. While none of the local queue waits every request goes out at once, in parallel with others, and is one call.
-//  2. From the first that is refused until none waits any more, newcomers queue behind. One call at a time requests for
-//     up to 128 of them in their order. So 1,000 that come together are eight calls, and keep their order.
-//  3. A waiter that has a place sleeps until its grant. Within a PollCap all are requested for again, 128 in a call,
-//     which finds a grant that was lost. Each such call keeps all entries of the process on the server. The server says
-//     when enough leases end for the first in its queue, and one process has the timer for that ([Waiters.Served], or a
-//     grant of ticket 0 with that time).
-//  4. A call of this process may serve others of it: its reply names them ([Waiters.Served]), and their leases count
-//     from its send. If the reply is lost no message names them; so all are requested for ([Waiters.PollAll]).
+//  1. While no waiter of the local queue was refused, every request goes out at once, in parallel with others, in its
+//     own call.
+//  2. From the first refusal until no waiter is left, newcomers queue behind. One call at a time requests for up to 128
+//     of them in their order. So 1,000 waiters that come together cost eight calls, and keep their order.
+//  3. A waiter with an entry sleeps until its grant. Within a PollCap all waiters are requested for again, 128 in a
+//     call, because a grant may be lost. Each such call keeps all entries of the process on the server. The server
+//     replies when enough leases end for the first entry of its queue, and only the process of that entry sets a timer
+//     for that instant ([Waiters.Served], or a grant of ticket 0 with that time).
+//  4. A call of this process may serve other waiters of the process. Its reply names them ([Waiters.Served]), and their
+//     leases count from the call's send. If the reply is lost, no message names them, so all waiters are requested for
+//     ([Waiters.PollAll]).
 //  5. A call that fails is made again for the same waiters after a pause. An outage costs a process one call at a time.
-//  6. A process that hears no grants has no places. One call requests for the first of its waiters, in their order,
-//     after releases and PollCaps.
-//  7. No grant is used while a call requests for its waiter, and a waiter that leaves meanwhile owes a release: a
-//     request that arrives later may be granted (TestGrant_WaiterIsAskedFor_IsNotUsedYet).
+//  6. A process without a subscription to grants has no entries. One call requests for its first waiters, in their
+//     order, after releases and PollCaps.
+//  7. No grant is used while a call requests for its waiter, and a waiter that leaves during the call owes a release:
+//     the call may run later, and be granted (TestGrant_WaiterIsAskedFor_IsNotUsedYet).
 //
-// # Notified to ask
+// # Notified waiters
 //
-// What must be free between two holders, such as a Plain lock, has a queue on the server, too, but no grants: a release
-// publishes a grant of ticket 0 to the first in it, which asks. The script leaves what is free to the one that was
-// notified, for a moment (handover.lua of package rlock). Such a waiter is a [Taker], too.
+// A Plain lock has to be free between two holders. Its waiters have a queue on the server, too, but no hand-over: a
+// release publishes a grant of ticket 0 to the first waiter, which then makes a request. For a moment the script
+// reserves the free lock for the notified waiter (handover.lua of package rlock). Such a waiter is a [Taker], too.
 //
-// # Each for itself
+// # Paced waiters
 //
-// Where the order is that of all waiters of all processes ([Paced]), the first request of a waiter is its place. So it
-// must stand behind none. Each waiter asks for itself; the rest is as for a contender. Where callers give up, few ask
-// at once (pace.go).
+// Some queues keep the order of all waiters of all processes ([Paced]). The first request of a waiter sets its place in
+// that order, so it must not stand behind another waiter of the process. Each waiter makes its own requests, as a
+// contender does. If callers give up, few of them make requests at once (pace.go).
 //
-// # One for many
+// # Cohorts
 //
-// Where the callers of a process share what it has, one request waits for all of them ([Cohort]). The first caller
-// makes the first try ([Caller.Try]). If that is refused, a goroutine goes on ([Caller.Contend]), and no caller's
-// patience cuts it short. The callers wait to be woken ([Turn], [Caller.Await]); they come and go without a request.
-// See cohort.go of package rlock.
+// The callers of a process can share a lock that the process holds. Then one request waits for all of them ([Cohort]).
+// The first caller makes the first request ([Caller.Try]). If it is refused, a goroutine goes on ([Caller.Contend]),
+// which no caller's patience ends. The callers sleep until they are woken ([Turn], [Caller.Await]); they come and go
+// without a request. See cohort.go of package rlock.
 //
 // The server's side of the queue is in the Lua of package rlock (lib/handover.lua, lib/fair.lua).
 package wait

@@ -1,7 +1,7 @@
 package wait
 
-// List is a doubly linked list in order of arrival. The elements embed their Links, so that nothing is allocated for
-// one. Its zero value is empty.
+// List is a doubly linked list in order of arrival. The elements embed their Links, so an element needs no allocation.
+// The zero value is an empty list.
 type List[T linked[T]] struct {
 	first, last T
 	length      int32
@@ -27,7 +27,7 @@ func (l *List[T]) First() T { return l.first }
 // Len returns the number of elements.
 func (l *List[T]) Len() int32 { return l.length }
 
-// Add puts an element behind the others, or before them.
+// Add puts an element behind all others, or with first before all others.
 func (l *List[T]) Add(element T, first bool) {
 	var none T
 	switch {
@@ -43,7 +43,7 @@ func (l *List[T]) Add(element T, first bool) {
 	l.length++
 }
 
-// Remove takes out an element of the list.
+// Remove removes an element of the list.
 func (l *List[T]) Remove(element T) {
 	var none T
 	own := element.own()

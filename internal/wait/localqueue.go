@@ -45,7 +45,7 @@ func (q *Waiters) enterLocalQueue(ctx context.Context, request Request) (caller 
 		caller.call.caller = caller
 		q.calls.Add(&caller.call, false)
 	}
-	if request.Mode.alone() {
+	if request.Mode.isAlone() {
 		return caller
 	}
 	queue := q.localQueues[request.QueueKey]

@@ -2,31 +2,31 @@ package wait
 
 import "time"
 
-// sharedAnswers are what a local queue has for all of its callers: they wait for the same event, a latch that opens or
-// the end of a barrier's generation. The contender asks the server, or hears a message that tells all, and its answer
-// serves every caller that came before. So an event costs a client at most one request however many wait, and what
-// follows the event cannot hide it from the callers that have not asked yet:
+// sharedAnswers are for local queues whose callers wait for the same event: a latch that opens, or the end of a
+// barrier's generation. The contender learns of the event by a reply or a message, and its answer serves every earlier
+// caller. So an event costs a client at most one request however many callers wait. And a later event cannot hide the
+// first event from callers that have made no request yet:
 //
 //	first caller                    second caller                another process
-//	asks: closed
+//	request: closed
 //	                                stands behind the first
 //	                                                             opens the latch, sets it again at once
-//	asks: it has been opened since
-//	the first's last request
+//	request: opened since the
+//	first caller's last request
 //	serves the second, too
-//	                                returns; had it asked, it
-//	                                would read "closed"
+//	                                returns; by its own request
+//	                                it would read "closed"
 //
-// An answer is for every caller that came before its request was sent, and for no other: a later one may wait for the
-// next event (TestServe_Answer_IsForEarlierCallersOnly).
+// An answer serves the callers that came before its request was sent. A later caller may wait for the next event, so
+// the answer does not serve it (TestServe_Answer_IsForEarlierCallersOnly).
 type sharedAnswers struct {
 	note   any
-	noteAt time.Time // when the request was sent that brought it; zero: there is none
+	noteAt time.Time // when the request that brought the note was sent; zero: there is no note
 }
 
-// Serve ends the waits for a key of the callers that came before a request was sent at sent: the server replied to it
-// that the event has come. If the event is only known to have come after an earlier request, and so may be another one
-// than the newest callers wait for, sent is that request's time. The waits end as with err from a try.
+// Serve ends, with err, the waits for a key of the callers that came before sent. sent is when the request was sent to
+// which the server replied that the event has come. If the reply says only that the event came after an earlier
+// request, sent is when that earlier request was sent, because newer callers may wait for the next event.
 func (q *Waiters) Serve(key string, sent time.Time, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -40,15 +40,15 @@ func (q *Waiters) Serve(key string, sent time.Time, err error) {
 	}
 }
 
-// served reports whether another caller's answer has ended the wait, and with which error.
+// endedByOther reports whether another goroutine has ended the wait, and returns the error of the wait.
 func (w *Caller) endedByOther() (done bool, err error) {
 	w.waiters.mu.Lock()
 	defer w.waiters.mu.Unlock()
 	return w.done, w.doneErr
 }
 
-// Note keeps what the server replied to a request sent at sent while the event was yet to come: the next request can
-// carry it, and learn of the event by the difference. It is forgotten with the last caller.
+// Note keeps a reply from before the event, to a request that was sent at sent. The next request can carry the note,
+// and so the server sees whether the event has come since. The note goes with the last caller of the key.
 func (q *Waiters) Note(key string, sent time.Time, note any) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -57,7 +57,7 @@ func (q *Waiters) Note(key string, sent time.Time, note any) {
 	}
 }
 
-// LastNote returns the note of a request that was sent no earlier than since, and when that was; zero if there is none.
+// LastNote returns the last note, and when its request was sent, if that was at since or later; zero values otherwise.
 func (q *Waiters) LastNote(key string, since time.Time) (note any, sent time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,51 +10,53 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// Waiters holds all that wait in one client. It is safe for concurrent use.
+// Waiters holds the waiting calls of one client. It is safe for concurrent use.
 type Waiters struct {
 	hub          *pubsub.Hub
 	hubInternals accessor.Hub[*pubsub.Subscription] // of hub
 	pollCap      time.Duration
 
-	// What the observer gets.
+	// The observer's callbacks.
 	onWakeup func(ctx context.Context, name string, byMessage bool)
 	onWait   func(ctx context.Context, name string)
-	// Unclaimed, if set, is called with the owner of a grant, or of a place in the server's queue, for which no waiter is
-	// there: it has left, and what it has left behind is to be released now. (Or it holds what was granted.) It is set
-	// before the first wait, and must not block, nor call the Waiters.
+
+	// Unclaimed, if set, is called with the owner of a grant or of an entry in the server's queue that has no waiter. The
+	// waiter has left, and the callee releases the owner at once; or the waiter was granted, and holds the lock. The field
+	// is set before the first wait. The callback must not block, nor call the Waiters.
 	Unclaimed func(owner string)
-	// Silence, if set, counts answers and requests without one. It is set before the first wait.
+	// Silence, if set, records replies and requests without a reply. It is set before the first wait.
 	Silence *Silence
-	ctx     context.Context // ends with the client or the hub, with cause errs.ErrClosed
-	cancel  context.CancelCauseFunc
+
+	ctx    context.Context // ends with the client or the hub, with cause errs.ErrClosed
+	cancel context.CancelCauseFunc
 
 	mu          sync.Mutex
-	calls       List[*listedCall]      // all that wait
+	calls       List[*listedCall]      // the waiting calls, by arrival
 	localQueues map[string]*localQueue // by key; see localQueue.next
 	paceLimits  lastLimits
-	handOvers   int64 // waits that a release has ended
+	handOvers   int64 // waits that a grant has ended
 
-	// How the process hears of grants, and who may get one. Guarded by mu.
-	byOwner           map[string]*Caller            // by owner: the callers that may be granted unasked
+	// Grants: the subscriptions to them, and the callers that may receive one. Guarded by mu.
+	byOwner           map[string]*Caller            // by owner: the callers that a release may grant
 	grantSubs         map[string]*grantSubscription // by channel
-	pendingSubscribes map[string]*pendingSubscribe  // by channel: SUBSCRIBEs to grants
+	pendingSubscribes map[string]*pendingSubscribe  // by channel of grants
 	deniedUntil       map[string]time.Time          // by kind of channel; the user has no right to it
-	lastGapAt         time.Time                     // when grants were last missed
+	lastGapAt         time.Time                     // when messages were last missed
 
-	// What most waits need for a moment only, kept for the next. Guarded by mu.
+	// Queues and callers for reuse, because most waits need them for a moment only. Guarded by mu.
 	freeQueues  []*localQueue
 	freeCallers []*Caller
 }
 
-// spare bounds how many of each are kept.
+// maxSpares bounds the number of free queues, and of free callers.
 const maxSpares = 128
 
-// NewWaiters returns an empty Waiters. woken is called at every wake-up of a sleeping waiter, waits once for each
-// request that has to wait for others; both may be nil.
-func NewWaiters(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool),
-	waits func(ctx context.Context, name string)) *Waiters {
-	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](hub)
-	waiters := &Waiters{hub: hub, hubInternals: inner, pollCap: pollCap, onWakeup: woken, onWait: waits,
+// NewWaiters returns an empty Waiters. onWakeup is called at every wake-up of a sleeping waiter. onWait is called once
+// for each request that has to wait for others. Both may be nil.
+func NewWaiters(hub *pubsub.Hub, pollCap time.Duration, onWakeup func(ctx context.Context, name string, byMessage bool),
+	onWait func(ctx context.Context, name string)) *Waiters {
+	internals := accessor.Of[accessor.Hub[*pubsub.Subscription]](hub)
+	waiters := &Waiters{hub: hub, hubInternals: internals, pollCap: pollCap, onWakeup: onWakeup, onWait: onWait,
 		localQueues: map[string]*localQueue{}, byOwner: map[string]*Caller{}, grantSubs: map[string]*grantSubscription{},
 		pendingSubscribes: map[string]*pendingSubscribe{}, deniedUntil: map[string]time.Time{}}
 	if waiters.onWakeup == nil {
@@ -63,98 +65,97 @@ func NewWaiters(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.C
 	if waiters.onWait == nil {
 		waiters.onWait = func(context.Context, string) {}
 	}
-	waiters.ctx, waiters.cancel = context.WithCancelCause(inner.Context())
+	waiters.ctx, waiters.cancel = context.WithCancelCause(internals.Context())
 	return waiters
 }
 
 // Close ends all waiting with errs.ErrClosed.
 func (q *Waiters) Close() { q.cancel(errs.ErrClosed) }
 
-// Request is one wait.
+// Request describes a wait.
 type Request struct {
-	Name string // as woken gets it
-	// Of is what is waited for, and Began when the call that waits began: for Waits, which tells people.
+	Name string // for the observer
+	// Of is the lock, permit or latch, and Began is when the call began. Both are for Waits.
 	Of    any
 	Began time.Time
 
-	QueueKey string // the key whose waiters stand in one local queue, if their Manner is the same; Name if it is empty
-	Manner   string // of waiting
-	Channel  string // where releases are published
-	Own      bool   // Channel is this waiter's alone: it is not kept subscribed afterwards, and MaxPoll bounds its sleep
+	QueueKey string // waiters of the same QueueKey and Manner stand in one local queue; empty: Name
+	Manner   string // the kind of the lock, or the number of permits
+	Channel  string // on which releases are published
+	Own      bool   // only this waiter uses Channel: its subscription ends with the wait, and MaxPoll bounds its sleep
 	Mode     QueueMode
-	// Until bounds the waiting; zero: only ctx does. If it has passed after the first try, that was the only one.
+	// Until bounds the wait; zero: only ctx does. If Until passes during the first request, the wait ends after it.
 	Until time.Time
-	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
+	// Try makes one request. ctx ends with the caller's patience, but Until does not end the first request.
 	Try func(ctx context.Context) (Answer, error)
-	// OnMessage, if set, is given each message of Channel that the waiter hears once it is the contender, and reports
-	// whether the message says by itself that the wait is over: then Try is not called again. After any other message it
-	// is.
+	// OnMessage, if set, is called with each message of Channel that the contender receives. It reports whether the
+	// message ends the wait without another call of Try.
 	OnMessage func(payload string) bool
-	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one
-	// local queue are all Requesters, or none is.
+	// Taker, if set, makes the requests in place of Try. It takes part in the hand-over, but not with Alone. Either all
+	// waiters of a local queue have a Requester, or none has.
 	Taker Taker
-	// Several: Try asks several servers, not the one of QueueKey alone.
+	// Several: Try sends requests to several servers, not only to the server of QueueKey.
 	Several bool
-	// Reach, with a Requester, is how long after it was sent a call of RequestAll may still run on the server.
+	// Reach, with a Requester, is how long after its send a call of RequestAll may still run on the server.
 	Reach time.Duration
-	// FreeBy, if it is not zero, is until when this process itself holds what the caller waits for.
+	// FreeBy is when the hold of this process ends for which the caller waits; zero: the process has no such hold.
 	FreeBy time.Time
-	// Reported: an earlier request of the same call has reported that it waits.
+	// Reported: an earlier request of the same call has reported that the call waits.
 	Reported bool
-	// Grants is where the grants for this process are published.
+	// Grants is the channel of the grants for this process.
 	Grants string
-	// Backoff, if set, is how long to sleep after the n-th try in a row, from 0: the waiter polls, without any
+	// Backoff, if set, returns how long to sleep after the n-th request in a row, from 0. The waiter polls, without any
 	// subscription.
 	Backoff func(n int) time.Duration
 }
 
-// QueueMode is how a request queues with the others of this process.
+// QueueMode is how a waiter queues with the other waiters of its process.
 type QueueMode uint8
 
 const (
-	// FIFO: behind those of its QueueKey and Manner that came before it.
+	// FIFO: behind the earlier waiters of the same QueueKey and Manner.
 	FIFO QueueMode = iota
-	// Paced: in the local queue, but not behind another waiter. Each waiter makes its own request, and has a place of its
-	// own in the server's queue, because the order that is kept there is that of all waiters. Where callers give up, few
-	// of them make requests at once: see pace.
+	// Paced: in the local queue, but not behind another waiter. Each waiter makes its own requests, and has its own entry
+	// in the server's queue, because that queue keeps the order of all waiters. If callers give up, few of them make
+	// requests at once: see requestPace.
 	Paced
-	// Turn: the caller waits for a turn, which another goroutine of the process gives it ([Caller.Wake]).
+	// Turn: the caller waits for a turn, which another goroutine of the process gives ([Caller.Wake]).
 	Turn
-	// Cohort: the request is that of the callers with mode Turn of its QueueKey and Manner. It is no call itself.
+	// Cohort: the request serves the callers of mode Turn with the same QueueKey and Manner. It belongs to no single call.
 	Cohort
-	// Alone: in no local queue. It is for what must never wait for another waiter: an acquisition under a hold in the
-	// local queue would be a deadlock, because that hold has what the waiters in the local queue wait for
+	// Alone: in no local queue, for requests that must never wait for another waiter. An acquisition under a hold would
+	// be a deadlock in the local queue, because the waiters of the queue wait for that hold
 	// (TestLocalQueue_Alone_IsNotInIt).
 	Alone
-	// Yielding is Alone, and the request gives up unasked while a waiter in the local queue of its key waits for what it
-	// was refused. Otherwise requests that are repeated overtake that waiter for as long as they are made.
+	// Yielding: as Alone, and the call gives up without a request while a waiter in a local queue of its key is refused.
+	// Otherwise repeated requests would overtake that waiter again and again.
 	Yielding
 )
 
-func (p QueueMode) alone() bool { return p >= Alone }
+func (m QueueMode) isAlone() bool { return m >= Alone }
 
-// Answer is what a try learned.
+// Answer is the result of one request.
 type Answer struct {
 	Granted bool
-	Left    time.Duration // until the holder's lease ends; negative if it has none or it is unknown
+	Left    time.Duration // until the holder's lease ends; negative: it has no lease, or its end is not known
 
-	// Soon: ask again after that, because an earlier try may yet be granted; 0: there is no reason.
+	// Soon is when to make the next request at the latest, because an earlier request may yet be granted; 0: no limit.
 	Soon time.Duration
 
-	// Of a Taker's call:
-	Foreign     bool      // the holder's release is only published on Request.Channel
+	// For a Taker's request.
+	Foreign     bool      // the holder's release is published on Request.Channel only, not as a grant
 	Unpublished bool      // the holder's release is published nowhere
-	Ticket      int64     // the place in the server's queue; 0: none
-	Sent        time.Time // when the call that was answered was sent
-	Renamed     bool      // the owner is another one now; also with an error
-	Again       bool      // of a Requester: the call was for too many, and has no answer for this one; request again
+	Ticket      int64     // of the waiter's entry in the server's queue; 0: it has none
+	Sent        time.Time // when the request was sent
+	Renamed     bool      // the waiter has a new owner; also set with an error
+	Again       bool      // for a Requester: the call had too many waiters for a reply to this waiter; request again
 
-	// Channel, if set, is where releases are published for this waiter from now on; also with an error.
+	// Channel, if set, is the waiter's new channel of releases; also set with an error.
 	Channel string
 }
 
-// Wait returns nil when a try was granted, *GaveUp when ctx, Until or the queue ended first, or the first error of Try
-// for which asking again is of no use.
+// Wait waits until a request is granted, and then returns nil. It returns *GaveUp if ctx, Until or the Waiters end
+// first. It returns an error of Try if another request would not help.
 func (q *Waiters) Wait(ctx context.Context, request Request) error {
 	if err := q.Ended(ctx); err != nil {
 		return &GaveUp{Left: -1, Cause: err}
@@ -184,7 +185,7 @@ func (q *Waiters) Wait(ctx context.Context, request Request) error {
 	return err
 }
 
-// becomeContender has the waiter contend, when those before it in the local queue have left.
+// becomeContender awaits that the waiters before this waiter leave the local queue, and prepares its first request.
 func (w *Caller) becomeContender() error {
 	if w.standsBehind() && !w.isContender() {
 		w.reportWaiting()
@@ -199,7 +200,7 @@ func (w *Caller) becomeContender() error {
 			}
 		}
 	}
-	w.contends = !w.request.Mode.alone()
+	w.contends = !w.request.Mode.isAlone()
 	w.prepare()
 	return nil
 }
@@ -210,10 +211,10 @@ func (w *Caller) isContender() bool {
 	return w.localQueue.contender == w
 }
 
-// queues reports whether the waiter stands behind others of its local queue, until it contends.
+// standsBehind reports whether the waiter stands behind the others of its local queue, until it contends.
 func (w *Caller) standsBehind() bool { return w.request.Mode == FIFO && w.requester == nil }
 
-// Enter begins a wait of a mode that others serve or make requests for, Turn or Cohort. Its Leave must be called.
+// Enter begins a wait of mode Turn or Cohort. The caller must call Leave.
 func (q *Waiters) Enter(ctx context.Context, request Request) *Caller {
 	caller := q.enterLocalQueue(ctx, request)
 	if request.Mode == Cohort {
@@ -223,42 +224,42 @@ func (q *Waiters) Enter(ctx context.Context, request Request) *Caller {
 	return caller
 }
 
-// Await returns nil when the caller is woken, and *GaveUp if it is out of patience.
+// Await returns nil when the caller is woken, and *GaveUp if the caller's time is over.
 func (w *Caller) Await() error {
 	w.reportWaiting()
-	var late <-chan time.Time
+	var timeUp <-chan time.Time
 	if !w.request.Until.IsZero() {
 		timer := time.NewTimer(time.Until(w.request.Until))
 		defer timer.Stop()
-		late = timer.C
+		timeUp = timer.C
 	}
 	select {
 	case <-w.wakeup:
 		w.waiters.onWakeup(w.ctx, w.request.Name, true)
 		return nil
-	case <-late:
+	case <-timeUp:
 	case <-w.ctx.Done():
 	case <-w.waiters.ctx.Done():
 	}
 	return w.gaveUp()
 }
 
-// Wake ends the sleep of a caller, or of a cohort's request, which is then made again.
+// Wake ends the sleep of a caller. A cohort then makes its next request.
 func (w *Caller) Wake() { signal(w.wakeup) }
 
-// Try makes the first request of a cohort, with the patience of the caller that makes it. done: it was granted, or
-// failed with err, which is *GaveUp if that caller is out of patience.
+// Try makes the first request of a cohort, until the caller's time is over. done: the request was granted, or failed
+// with err. err is *GaveUp if the caller's time is over.
 func (w *Caller) Try(until time.Time) (done bool, err error) {
 	w.request.Until = until
 	done, err = w.try()
 	if w.granted = done && err == nil; DidGiveUp(err) {
-		w.tries = 0 // for the others the next request is made at once
+		w.tries = 0 // the next request, for the other callers, is made at once
 	}
 	return done, err
 }
 
-// Contend makes requests for a cohort until one is granted, or fails. Only the end of the Waiters makes it give up:
-// each reply is read.
+// Contend makes requests for a cohort until a request is granted, or fails. It reads each reply: only the end of the
+// Waiters makes it give up.
 func (w *Caller) Contend(ctx context.Context) error {
 	w.ctx, w.waitCtx, w.request.Until = ctx, w.waiters.ctx, time.Time{}
 	err := w.contend()
@@ -266,7 +267,8 @@ func (w *Caller) Contend(ctx context.Context) error {
 	return err
 }
 
-// Ended returns why a wait under ctx is over: the queue is closed, or ctx has ended; nil: it is not.
+// Ended returns why a wait under ctx is over: the Waiters are closed, or ctx has ended. It returns nil if the wait goes
+// on.
 func (q *Waiters) Ended(ctx context.Context) error {
 	if q.ctx.Err() != nil {
 		return errs.ErrClosed

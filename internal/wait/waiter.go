@@ -10,75 +10,75 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// Caller is one call that waits, or the contender of a cohort.
+// Caller is a waiter: a call that waits, or the contender of a cohort.
 type Caller struct {
 	waiters      *Waiters
 	request      Request
 	call         listedCall
 	wakeup       chan struct{}
-	waitReported bool // Waiters.waits was called
-	contends     bool // it contends, and is not alone
+	waitReported bool // Waiters.onWait was called
+	contends     bool // it makes requests for its local queue
 	granted      bool
 
-	// For how long it waits.
+	// How long the waiter waits.
 	ctx     context.Context // the caller's
-	waitCtx context.Context // ctx, Until and the queue's end together; made when first needed
-	cancels []func()
+	waitCtx context.Context // ends with ctx, Request.Until or the Waiters; made when first needed
+	cancels []func()        // end waitCtx
 
-	// What its tries have found.
-	tries        int
-	answer       Answer        // to the last
-	leaseLeft    time.Duration // what was left of the holder's lease at asked; negative: unknown
-	answeredAt   time.Time     // when it was last answered
-	lastErr      error         // why the last try failed; nil if it was answered
-	failures     int           // tries in a row that failed
-	silentSince  time.Time     // when the first of these was sent
-	silentFor    time.Duration // how long the last answer took, with the tries before it that failed
-	everAnswered bool          // some try was answered
-	isRefused    bool          // some try was refused: the caller counts in localQueue.refused
+	// The results of the waiter's requests.
+	tries        int           // requests made
+	answer       Answer        // of the last request
+	leaseLeft    time.Duration // of the holder's lease at answeredAt; negative: not known
+	answeredAt   time.Time     // when the last reply arrived
+	lastErr      error         // of the last request; nil if the server replied
+	failures     int           // requests in a row without a reply
+	silentSince  time.Time     // when the first of these failed requests was sent
+	silentFor    time.Duration // from silentSince, or from the last request's send, to the last reply
+	everAnswered bool          // the server has replied to a request
+	isRefused    bool          // the server has refused a request: the waiter counts in localQueue.refusedCount
 
-	// How it hears of releases, where these name no waiter.
+	// The subscription to Request.Channel, for releases that name no waiter.
 	sub               *pubsub.Subscription
-	subscribeRefusals int             // refusals in a row of a subscription that may soon be granted
-	messagesReady     <-chan struct{} // with Request.OnMessage: receives a value when messages have come
-	endedByMessage    bool            // likewise: one of them has ended the wait
+	subscribeRefusals int             // refusals in a row that may soon end
+	messagesReady     <-chan struct{} // with Request.OnMessage: receives a value when messages have arrived
+	endedByMessage    bool            // Request.OnMessage has ended the wait
 
-	// Its place in the server's queue, from which releases hand over. Guarded by Waiters.mu from register on.
-	entry        *QueueEntry // nil, or &entryValue
+	// The hand-over. Guarded by Waiters.mu from register on.
+	entry        *QueueEntry // nil before register, then &entryValue
 	entryValue   QueueEntry
 	grantSub     *grantSubscription
-	grant        *Grant
-	ticket       int64     // that the newest answer named
-	ticketSentAt time.Time // when the call was sent that got this answer
-	mayBeQueued  bool      // a call was sent that may have put this caller into the server's queue
-	handedOver   bool      // a release has made it the holder
+	grant        *Grant    // received and not used yet
+	ticket       int64     // in the newest reply that named a ticket
+	ticketSentAt time.Time // when the request of that reply was sent
+	mayBeQueued  bool      // a request was sent that may have enqueued the waiter on the server
+	handedOver   bool      // a grant has made the waiter the holder
 
-	// Its place in a local queue. Guarded by Waiters.mu.
+	// The local queue. Guarded by Waiters.mu.
 	Links[*Caller]
-	localQueue *localQueue
-	subscribed bool          // a message says that a release has come: it needs no wake-up
-	admission  chan struct{} // of a Paced caller: closed when it is to ask
-	isAdmitted bool          // likewise: it counts in pace.asking
-	requester  Requester     // its Taker; nil unless it is one
+	localQueue *localQueue   // nil with Alone
+	subscribed bool          // sub announces releases: the waiter needs no wake-up
+	admission  chan struct{} // with Paced: closed when the waiter may make its first request
+	isAdmitted bool          // with Paced: the waiter counts in requestPace.unanswered
+	requester  Requester     // Request.Taker as a Requester; nil: it is not a Requester
 	state      requestState
-	isWanted   bool // it is in queueRequests.wanted
-	mustWait   bool // it was refused, or others wait before it
-	done       bool // an answer that another goroutine read has ended its wait, with err
+	isWanted   bool // the waiter is in queueRequests.wanted
+	mustWait   bool // its request was refused, or other waiters are before it
+	done       bool // another goroutine has ended the wait, with doneErr
 	doneErr    error
 }
 
-// memberState is the state of a waiter with a Requester.
+// requestState is the state of a waiter with a Requester.
 //
 //	unlisted --refused, or others wait--> waiting --a call requests for it--> requested --replied--> reading
 //	reading --refused--> waiting
 //	reading --granted, or an error--> deciding
-//	waiting --it looks at a grant--> deciding --which is not to be used--> waiting
+//	waiting --the waiter checks a grant--> deciding --the grant is not used--> waiting
 //	waiting --its time is over--> deciding
-//	requested --its time is over--> left
-//	any of them --its wait ends--> unlisted
+//	requested --its time is over--> abandoned
+//	any state --its wait ends--> unlisted
 //
-// What a waiter has learned is the goroutine's that requests in state reading, and its own in all others but requested,
-// in which it is nobody's.
+// In state reading the goroutine that made the call owns the fields of the requests' results. In state requested no
+// goroutine does. In all other states the waiter's own goroutine does.
 type requestState uint8
 
 const (
@@ -90,7 +90,7 @@ const (
 	abandoned
 )
 
-// waitContext returns the context that ends as soon as there is any reason to stop waiting.
+// waitContext returns the context that ends with the first of the caller's ctx, Request.Until and the Waiters.
 func (w *Caller) waitContext() context.Context {
 	if w.waitCtx == nil {
 		ctx, cancel := context.WithCancelCause(w.ctx)
@@ -108,6 +108,7 @@ func (w *Caller) waitContext() context.Context {
 
 var errTimeUp = errors.New("waitTime is over")
 
+// gaveUp returns the error of a wait without a grant.
 func (w *Caller) gaveUp() error {
 	gaveUp := &GaveUp{Left: w.leaseLeft, Failure: w.lastErr, Cause: w.waiters.Ended(w.ctx)}
 	if w.localQueue != nil {
@@ -116,7 +117,7 @@ func (w *Caller) gaveUp() error {
 		if !queue.freeAt.IsZero() {
 			gaveUp.Left = max(0, time.Until(queue.freeAt))
 		}
-		if !w.contends { // it never asked itself: only the contender knows anything
+		if !w.contends { // it made no requests: only the contender's last error is known
 			gaveUp.Failure = queue.lastErr
 		}
 		w.waiters.mu.Unlock()
@@ -124,7 +125,7 @@ func (w *Caller) gaveUp() error {
 	return gaveUp
 }
 
-// endWaitContext ends the contexts that were made for the waiter's patience.
+// endWaitContext ends the contexts that waitContext made.
 func (w *Caller) endWaitContext() {
 	for _, stop := range w.cancels {
 		stop()
@@ -146,11 +147,11 @@ func (w *Caller) Leave() {
 	w.exitLocalQueue()
 }
 
-// note keeps what the last try found, for the waiters behind this one too: the rest of the holder's lease, or why the
-// server could not be asked.
-func (w *Caller) recordFinding(left time.Duration, failure error) {
-	w.lastErr = failure
-	if failure == nil {
+// recordFinding records the result of the last request, also for the waiters behind this waiter: the rest of the
+// holder's lease, or, if the server did not reply, the error.
+func (w *Caller) recordFinding(left time.Duration, err error) {
+	w.lastErr = err
+	if err == nil {
 		w.leaseLeft, w.answeredAt = left, time.Now()
 	}
 	if w.localQueue == nil {
@@ -159,8 +160,8 @@ func (w *Caller) recordFinding(left time.Duration, failure error) {
 	w.waiters.mu.Lock()
 	defer w.waiters.mu.Unlock()
 	queue := w.localQueue
-	queue.lastErr = failure
-	if failure == nil {
+	queue.lastErr = err
+	if err == nil {
 		if !w.isRefused {
 			w.isRefused = true
 			queue.refusedCount++
@@ -172,7 +173,7 @@ func (w *Caller) recordFinding(left time.Duration, failure error) {
 	}
 }
 
-// move leaves the old channel of a waiter whose owner is another one now.
+// moveChannel leaves the old channel of a waiter that has a new owner.
 func (w *Caller) moveChannel(channel string) {
 	if channel == "" || channel == w.request.Channel {
 		return

@@ -5,54 +5,53 @@ import (
 	"time"
 )
 
-// call is a Caller in Waiters.calls, for people who look.
+// listedCall is the element of Waiters.calls that belongs to a Caller.
 type listedCall struct {
 	Links[*listedCall]
 	caller *Caller
 }
 
-// Waiting is a call as it was at one moment.
+// Waiting describes a waiting call at one moment.
 type Waiting struct {
 	Name  string
-	Of    any
+	Of    any // Request.Of
 	Began time.Time
-	// Until is when it gives up; zero: when its ctx is cancelled, if at all.
+	// Until is when the call gives up; zero: when its ctx is cancelled, if ever.
 	Until time.Time
-	// Refused: another had what it waits for, when it, or the one in front of it, asked last. Not known of a request
-	// that stands in no local queue.
+	// Refused: the server refused the last request of the call, or of its contender. It is not known of a call in no
+	// local queue.
 	Refused bool
-	// Before is how many of this process stand before it in the same local queue.
+	// Before is how many calls of this process stand before the call in its local queue.
 	Before int
-	// Ticket is its place in the queue on the server, as of the last answer: a number that grows with each that comes; 0:
-	// it has none, or it is not known.
+	// Ticket is the call's place in the server's queue, by the last reply. Later entries have higher tickets. 0: the call
+	// has no entry, or its ticket is not known.
 	Ticket int64
-	// Failure is why the one in front could not ask, when it tried last; nil if it was answered.
+	// Failure is the error of the contender's last request; nil if the server replied.
 	Failure error
 }
 
-// Waits returns the first most calls that wait whose names match, those that came first, and how many there are that
-// match. It is for people who look: it goes through all of them, and keeps the queue from others meanwhile. match must
-// not call the queue.
-func (q *Waiters) Waits(most int, match func(name string) bool) (first []Waiting, all int) {
-	before := map[*localQueue]int{}
+// Waits returns the first limit waiting calls with a matching name, by arrival, and the number of all calls that match.
+// It is for inspection by people: it takes O(calls) with mu held. match must not call the Waiters.
+func (q *Waiters) Waits(limit int, match func(name string) bool) (first []Waiting, all int) {
+	seen := map[*localQueue]int{}
 	var contexts []context.Context
 	q.mu.Lock()
 	for listed := q.calls.first; listed != nil; listed = listed.behind {
 		caller, ahead := listed.caller, 0
-		if queue := caller.localQueue; queue != nil && caller.request.Mode != Paced && all < most {
-			ahead = before[queue]
-			before[queue]++
+		if queue := caller.localQueue; queue != nil && caller.request.Mode != Paced && all < limit {
+			ahead = seen[queue]
+			seen[queue]++
 		}
 		if !match(caller.request.Name) {
 			continue
 		}
-		if all++; all > most {
+		if all++; all > limit {
 			continue
 		}
 		first, contexts = append(first, caller.snapshot(ahead)), append(contexts, caller.ctx)
 	}
 	q.mu.Unlock()
-	for i, ctx := range contexts { // without mu: it may be anybody's code
+	for i, ctx := range contexts { // without mu, because a ctx may be code of the user
 		if end, ok := ctx.Deadline(); ok && (first[i].Until.IsZero() || end.Before(first[i].Until)) {
 			first[i].Until = end
 		}
@@ -60,7 +59,7 @@ func (q *Waiters) Waits(most int, match func(name string) bool) (first []Waiting
 	return first, all
 }
 
-// waiting says for what the caller waits, behind so many of its local queue. Called with mu held.
+// snapshot describes the call, which stands behind before calls of its local queue. Called with mu held.
 func (w *Caller) snapshot(before int) Waiting {
 	snapshot := Waiting{
 		Name:   w.request.Name,
@@ -79,8 +78,8 @@ func (w *Caller) snapshot(before int) Waiting {
 	return snapshot
 }
 
-// Count returns how many calls wait: those in local queues of which a member was refused what it waits for. handOvers
-// is how many waits have ended because a release named the waiter, since the queue was made. It looks at every call.
+// Count returns the number of waiting calls, and the number of waits that a grant has ended so far. A call counts as
+// waiting if a member of its local queue was refused. Count takes O(calls).
 func (q *Waiters) Count() (waiting int, handOvers int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
