@@ -5,43 +5,44 @@ import (
 	"time"
 )
 
-// localQueue holds the waiters of one key that wait in one manner, first come first served. It exists only while there
-// are any. Waiters that differ in key or manner must not queue behind each other: a caller that waits for one thing
-// while it holds another would wait for itself, and a waiter whose manner gives it little chance, such as one that
-// polls among others that queue, would keep back the waiters behind it.
+// localQueue holds the waiters of one key and one manner, first come first served. It exists only while it has members.
+//
+// Waiters that differ in key or manner must not queue behind each other. A caller that waits for one lock while it
+// holds another would wait for itself. And a waiter whose manner gives it little chance, such as a poller among waiters
+// with entries in the server's queue, would delay the waiters behind it.
 type localQueue struct {
 	manner  string
 	next    *localQueue // of the same key
 	members int
-	cohorts int // members that make requests for others, and are no calls
+	cohorts int // members that are cohorts, not calls
 
-	// The waiters in the order in which they came: of a FIFO queue all, of a queue of Requesters those that were refused,
-	// or came while others had been. first is the contender of a FIFO queue.
+	// The waiters by arrival. A FIFO queue lists all, and its first waiter is the contender. A queue of Requesters lists
+	// the waiters from the first refusal on.
 	List[*Caller]
-	contender *Caller // a release wakes it; nil in a queue whose waiters hear of releases each for itself
+	contender *Caller // a release wakes it; nil if each waiter of the queue receives releases itself
 
-	// What the requests of the members have found out.
-	refusedCount int       // how many were refused what they wait for
-	freeAt       time.Time // when the holder's lease ends, by the last answer; zero if unknown
-	lastErr      error     // why the server could not be asked, when that was last tried; nil if it answered
+	// The results of the members' requests.
+	refusedCount int       // members that were refused
+	freeAt       time.Time // when the holder's lease ends, by the last reply; zero: not known
+	lastErr      error     // of the last request; nil if the server replied
 
 	sharedAnswers
-	requests *queueRequests // of Requesters; nil while none of them ever waited
+	requests *queueRequests // of Requesters; nil until a Requester waits
 	pace     *requestPace   // of Paced waiters
 }
 
-// enter makes the waiter, and puts it into its local queue.
+// enterLocalQueue returns a new waiter that is in its local queue.
 func (q *Waiters) enterLocalQueue(ctx context.Context, request Request) (caller *Caller) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := len(q.freeCallers); n > 0 {
-		caller, q.freeCallers = q.freeCallers[n-1], q.freeCallers[:n-1]
+	if last := len(q.freeCallers) - 1; last >= 0 {
+		caller, q.freeCallers = q.freeCallers[last], q.freeCallers[:last]
 	} else {
 		caller = &Caller{}
 	}
 	caller.waiters, caller.request, caller.ctx, caller.leaseLeft = q, request, ctx, -1
 	caller.waitReported = request.Reported || request.Mode == Cohort
-	if request.Mode != Cohort { // the callers for which it asks are listed
+	if request.Mode != Cohort { // a cohort is no call, and its callers are in the list already
 		caller.call.caller = caller
 		q.calls.Add(&caller.call, false)
 	}
@@ -81,13 +82,13 @@ func (q *Waiters) enterLocalQueue(ctx context.Context, request Request) (caller 
 	return caller
 }
 
-// exit leaves the local queue, and leaves to the Taker what the server may still have of the waiter. The waiter is not
-// used after this.
+// exitLocalQueue takes the waiter out of its local queue. If the waiter's entry or hold may still be on the server, the
+// Taker releases it. The waiter is not used afterwards.
 func (w *Caller) exitLocalQueue() {
 	waiters, request := w.waiters, w.request
 	owed, after := false, time.Time{}
 	waiters.mu.Lock()
-	shared := w.state != unlisted // a call for several may still refer to it
+	shared := w.state != unlisted // a call of RequestAll may still refer to the waiter
 	if request.Mode != Cohort {
 		waiters.calls.Remove(&w.call)
 	}
@@ -109,7 +110,8 @@ func (w *Caller) exitLocalQueue() {
 	}
 }
 
-// leaveQueue takes the waiter out of its local queue, and ends the queue with its last member. Called with mu held.
+// leaveLocalQueue takes the waiter out of its local queue, and removes the queue with its last member. Called with mu
+// held.
 func (w *Caller) leaveLocalQueue(queue *localQueue) {
 	waiters, request := w.waiters, w.request
 	switch {
@@ -125,7 +127,7 @@ func (w *Caller) leaveLocalQueue(queue *localQueue) {
 		queue.contender = nil
 	}
 	switch {
-	case request.Mode == Cohort: // the callers for which it asked stay refused
+	case request.Mode == Cohort: // the callers of the cohort stay refused
 		queue.cohorts--
 	case w.isRefused:
 		queue.refusedCount--
@@ -138,13 +140,14 @@ func (w *Caller) leaveLocalQueue(queue *localQueue) {
 		return
 	}
 	waiters.removeQueue(request.QueueKey, queue)
-	if len(waiters.freeQueues) < maxSpares && queue.requests == nil { // a request or a timer may still refer to it
+	// If there are requests, a call or a timer may still refer to the queue.
+	if len(waiters.freeQueues) < maxSpares && queue.requests == nil {
 		*queue = localQueue{}
 		waiters.freeQueues = append(waiters.freeQueues, queue)
 	}
 }
 
-// removeQueue takes an empty local queue from the local queues of its key. Called with mu held.
+// removeQueue removes an empty local queue from the local queues of its key. Called with mu held.
 func (q *Waiters) removeQueue(key string, queue *localQueue) {
 	previous := q.localQueues[key]
 	switch {
@@ -168,8 +171,8 @@ func drain(wakeup chan struct{}) {
 	}
 }
 
-// Wake is called when this process has just released what the waiters of a key wait for. It wakes the contenders, one
-// of each manner, unless they hear of the release anyway.
+// Wake is called when this process has released the lock, permit or latch of a key. It wakes the contenders, one of
+// each manner, except contenders that a message wakes.
 func (q *Waiters) Wake(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -183,7 +186,7 @@ func (q *Waiters) Wake(key string) {
 	}
 }
 
-// hearsReleases reports whether the contender hears of a release without a wake-up. Called with mu held.
+// hearsReleases reports whether a message announces a release to the contender. Called with mu held.
 func (w *Caller) hearsReleases() bool {
 	if w.entry != nil {
 		return w.ticket != 0 && w.entry.hearsGrants
@@ -199,8 +202,8 @@ func signal(wakeup chan<- struct{}) {
 	}
 }
 
-// WakeAll wakes the contenders in the local queues of a key, also those that hear of releases: they ask again for a
-// waiter that has just come.
+// WakeAll wakes all contenders of a key, also contenders that a message wakes. They make a request for a caller that
+// has just come.
 func (q *Waiters) WakeAll(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -221,7 +224,7 @@ func (q *Waiters) Members(key string) (members int) {
 	return members
 }
 
-// waiting reports whether any member of the local queues of a key was refused what it waits for.
+// anyRefused reports whether any member of the local queues of a key was refused.
 func (q *Waiters) anyRefused(key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -233,13 +236,13 @@ func (q *Waiters) anyRefused(key string) bool {
 	return false
 }
 
-// Census is what Waiters keeps, in numbers: nothing while nothing waits.
+// Census counts the keys that Waiters keeps. All numbers are 0 while nothing waits.
 type Census struct {
 	LocalQueues int // keys with local queues
-	Waiting     int // keys in whose local queues a member was refused what it waits for
+	Waiting     int // keys with a member that was refused
 }
 
-// Census is for tests.
+// Census returns the numbers for tests.
 func (q *Waiters) Census() Census {
 	q.mu.Lock()
 	defer q.mu.Unlock()

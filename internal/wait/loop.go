@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// contend asks until it is granted, or there is a reason to stop.
+// contend makes requests until a request is granted, or the wait ends otherwise.
 func (w *Caller) contend() error {
 	for {
 		if w.tries > 0 && !w.pause() {
@@ -20,7 +20,7 @@ func (w *Caller) contend() error {
 		if w.takesGrant() {
 			return nil
 		}
-		// A message from before the request is sent is not a reason for another one.
+		// Messages are read before the request is sent, because this request answers them.
 		if w.request.OnMessage != nil && w.sub != nil && w.readMessages() && w.endedByMessage {
 			return nil
 		}
@@ -30,11 +30,11 @@ func (w *Caller) contend() error {
 	}
 }
 
-// try makes a request. done: the wait is over, with err; otherwise err is why the server could not be asked, and the
-// reply is in answer.
+// try makes a request. done: the wait is over, with err. Otherwise the reply is in answer, or err says why the server
+// did not reply.
 func (w *Caller) try() (done bool, err error) {
 	began := time.Now()
-	w.answer, err = w.ask()
+	w.answer, err = w.sendRequest()
 	w.tries++
 	w.recordReply(began, err == nil)
 	switch {
@@ -52,7 +52,7 @@ func (w *Caller) try() (done bool, err error) {
 	return false, err
 }
 
-// holdsGrant reports whether a grant has come that is used.
+// takesGrant reports whether a grant has come, and makes the waiter the holder.
 func (w *Caller) takesGrant() bool {
 	if w.entry == nil {
 		return false
@@ -61,8 +61,8 @@ func (w *Caller) takesGrant() bool {
 	return used
 }
 
-// waits reports, once, that the caller waits for others: it was refused, or its process holds what it asks for, or
-// another is before it.
+// reportWaiting reports, once, that the caller waits for others: it was refused, or its process holds the lock, or
+// another caller is before it.
 func (w *Caller) reportWaiting() {
 	if !w.waitReported {
 		w.waitReported = true
@@ -70,7 +70,7 @@ func (w *Caller) reportWaiting() {
 	}
 }
 
-// taker returns what takes part in the hand-over; nil for a waiter that stands in no local queue.
+// handOverTaker returns the Taker of the hand-over; nil for a waiter in no local queue.
 func (w *Caller) handOverTaker() Taker {
 	if w.localQueue == nil {
 		return nil
@@ -78,20 +78,20 @@ func (w *Caller) handOverTaker() Taker {
 	return w.request.Taker
 }
 
-// prepare does what comes before the first try.
+// prepare shares the subscriptions of the process, before the first request.
 func (w *Caller) prepare() {
 	switch {
 	case w.request.Backoff != nil:
 	case w.handOverTaker() == nil:
-		// Where the process is subscribed already this costs nothing, and saves the try after the subscription.
+		// A subscription of the process costs nothing, and saves the request after a new subscription.
 		w.attach(w.waiters.hubInternals.TrySubscribe(w.request.Channel))
 	case w.waiters.isSubscribed(w.request.Grants):
 		w.register(true)
 	}
 }
 
-// ask asks the server. An error after which asking again may help is noted, and counted in failures.
-func (w *Caller) ask() (answer Answer, err error) {
+// sendRequest sends one request and records its reply. It counts an error in failures if another request may help.
+func (w *Caller) sendRequest() (answer Answer, err error) {
 	ctx := w.ctx
 	if w.tries > 0 && w.request.Mode != Cohort {
 		ctx = w.waitContext()
@@ -115,9 +115,9 @@ func (w *Caller) ask() (answer Answer, err error) {
 	case err == nil:
 		w.recordRefusal(answer, began)
 	case script.NotAnswered(err):
-		// A try that the waiter's own patience cut short says nothing about the server. The server gets the time when the
-		// patience ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit
-		// in, either. What an earlier try has found out about the server stays.
+		// A request that the end of the caller's time cut short proves nothing about the server, so an earlier finding
+		// stays. The server gets the end of that time, and may refuse a later request by its own clock before the timer
+		// here goes off. So a deadline that leaves no time for another request counts as the end.
 		if end, ok := ctx.Deadline(); !w.everAnswered && (w.lastErr == nil || !errs.IsCut(err)) ||
 			ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 			w.recordFinding(-1, err)
@@ -129,7 +129,7 @@ func (w *Caller) ask() (answer Answer, err error) {
 	return answer, err
 }
 
-// noteRefusal takes in the refusal of a try that began then.
+// recordRefusal records the refusal of a request that was sent at began.
 func (w *Caller) recordRefusal(answer Answer, began time.Time) {
 	w.everAnswered, w.failures = true, 0
 	if w.silentFor = time.Since(began); !w.silentSince.IsZero() {
@@ -138,18 +138,18 @@ func (w *Caller) recordRefusal(answer Answer, began time.Time) {
 	w.recordFinding(answer.Left, nil)
 }
 
-// pause waits after a try for a reason to ask again; false: out of patience.
+// pause awaits a reason for the next request. It returns false if the wait is over.
 func (w *Caller) pause() bool {
-	hands, answer := w.handOverTaker() != nil, &w.answer
+	handsOver, answer := w.handOverTaker() != nil, &w.answer
 	switch {
 	case w.failures > 0:
 		return w.pauseAfterFailure(w.waiters.retryIn(w.failures, w.silentSince))
 	case w.request.Backoff != nil:
 		return w.sleep(min(w.request.Backoff(w.tries-1), w.waiters.pollCap))
-	case hands && !w.hearsGrants() && w.listenForGrants():
-		return true // the next try asks for a place in the queue, if grants are heard by now
-	case (!hands || answer.Foreign) && w.sub == nil && w.subscribeToReleases():
-		return true // try again at once: see the package comment
+	case handsOver && !w.hearsGrants() && w.listenForGrants():
+		return true // if the subscription stands, the next request enters the server's queue
+	case (!handsOver || answer.Foreign) && w.sub == nil && w.subscribeToReleases():
+		return true // a request at once: see the package comment
 	}
 	sleep := w.sleepTime()
 	if w.subscribeRefusals > 0 {
@@ -161,20 +161,20 @@ func (w *Caller) pause() bool {
 	return w.sleep(sleep)
 }
 
-// sleepTime returns how long to sleep when nothing happens.
+// sleepTime returns how long the waiter sleeps if nothing wakes it.
 func (w *Caller) sleepTime() time.Duration {
 	sleep := w.waiters.pollCap
-	if w.entry != nil || w.request.Own { // in a queue on the server, ours or Redisson's
+	if w.entry != nil || w.request.Own { // it has an entry in a queue on the server, ours or Redisson's
 		sleep = min(sleep, MaxPoll)
 	}
-	if w.hearsGrants() && w.answer.Ticket == 0 { // the key's slot is being migrated, and no release is published meanwhile
+	if w.hearsGrants() && w.answer.Ticket == 0 { // the key's slot is being migrated, and releases are not published
 		sleep /= pollsWithoutPlace
 	}
 	left := w.remainingLease()
 	if left >= 0 {
 		sleep = min(sleep, AfterLease(left))
 	}
-	// After a stall the polls that have gathered are spread over as long a time as the stall took.
+	// A stall of the server gathers polls. They are spread over as long a time as the stall took.
 	sleep -= rand.N(max(sleep/10, min(w.silentFor, sleep)) + 1)
 	if left >= 0 && left < sleep {
 		sleep = script.Expiry(left)
@@ -182,10 +182,10 @@ func (w *Caller) sleepTime() time.Duration {
 	return sleep
 }
 
-// isUntold reports whether, by the last answer, no grant says when the holder is through.
+// isReleaseSilent reports whether, by the last reply, no grant follows the holder's release.
 func (w *Caller) isReleaseSilent() bool { return w.answer.Foreign || w.answer.Unpublished }
 
-// left is what is left of the holder's lease by the last answer; negative: unknown.
+// remainingLease returns the rest of the holder's lease by the last reply; negative: not known.
 func (w *Caller) remainingLease() time.Duration {
 	if w.leaseLeft < 0 {
 		return w.leaseLeft
@@ -193,18 +193,18 @@ func (w *Caller) remainingLease() time.Duration {
 	return max(0, w.leaseLeft-time.Since(w.answeredAt))
 }
 
-// AfterLease returns how long to sleep for a lease that ends in left: until it has expired, and by a random time
-// longer, because all waiters of all processes know the same instant.
+// AfterLease returns how long to sleep for a lease that ends in left. A random time is added to the end of the lease,
+// because all waiters of all processes know the same instant.
 func AfterLease(left time.Duration) time.Duration {
 	return script.Expiry(left) + rand.N(time.Millisecond+left/50)
 }
 
-// placelessPolls is how often a waiter asks in a PollCap while the server's queue cannot be used.
+// pollsWithoutPlace is how often a waiter polls in a PollCap while the server's queue cannot be used.
 const pollsWithoutPlace = 20
 
-// rest pauses after a failure, for d or until a grant comes; false: out of patience.
-func (w *Caller) pauseAfterFailure(sleep time.Duration) bool {
-	timer := time.NewTimer(sleep)
+// pauseAfterFailure waits for pause, or until a grant comes. It returns false if the wait is over.
+func (w *Caller) pauseAfterFailure(pause time.Duration) bool {
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -215,9 +215,9 @@ func (w *Caller) pauseAfterFailure(sleep time.Duration) bool {
 	return true
 }
 
-// sleep waits for a reason to try again, for d at most; false: out of patience.
-func (w *Caller) sleep(sleep time.Duration) bool {
-	timer := time.NewTimer(sleep)
+// sleep waits for a reason for the next request, for timeout at most. It returns false if the wait is over.
+func (w *Caller) sleep(timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for {
 		select {
@@ -229,7 +229,7 @@ func (w *Caller) sleep(sleep time.Duration) bool {
 			w.waiters.onWakeup(w.ctx, w.request.Name, false)
 		case <-w.messages():
 			if w.request.OnMessage != nil && !w.readMessages() {
-				continue // what has come was heard before the last try
+				continue // the messages were read before the last request
 			}
 			w.waiters.onWakeup(w.ctx, w.request.Name, true)
 		case <-w.wakeup:
