@@ -33,8 +33,8 @@ import (
 // background, until the release is answered after the last instant at which the try could still be granted.
 
 // acquire implements form.
-func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
-	return l.take(ctx, t, t.lease == 0)
+func (l *single) acquire(ctx context.Context, opts terms) (*Hold, error) {
+	return l.acquireHold(ctx, opts, opts.lease == 0)
 }
 
 // longest implements form.
@@ -42,157 +42,159 @@ func (l *single) longest(lease time.Duration) time.Duration {
 	return max(lease, l.c.opts.WatchdogTimeout)
 }
 
-// take acquires the lock. If auto is set, the watchdog renews the hold: a lease of 0 asks for that, and the members
-// of a Multi need it until all are held.
-func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
-	c := l.c
-	if err := c.session.Enter(); err != nil {
+// acquireHold acquires the lock. If auto is set, the watchdog renews the hold: a lease of 0 asks for that, and the
+// members of a Multi need it until all are held.
+func (l *single) acquireHold(ctx context.Context, opts terms, auto bool) (*Hold, error) {
+	client := l.c
+	if err := client.session.Enter(); err != nil {
 		return nil, err
 	}
-	ctx = c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: l.name})
+	ctx = client.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: l.name})
 	began := time.Now()
-	hold, seen, err := l.acquired(ctx, began, t, auto)
+	hold, seen, err := l.acquireByTurnOrAlone(ctx, began, opts, auto)
 	waited := time.Since(began)
 	if err != nil {
-		err = ending(l.name, waited, seen.unsure).Explain(err)
+		err = errorContext(l.name, waited, seen.outcomeUnknown).Explain(err)
 		var refused *NotAcquiredError
 		if errors.As(err, &refused) {
-			refused.Ours, refused.NoEnd = c.engine.Holds(l.key), seen.noEnd
-			refused.Foreign = seen.holder.foreign()
-			if seen.holder.other() {
-				refused.Kind = l.kind.otherwise()
+			refused.Ours, refused.NoEnd = client.engine.Holds(l.key), seen.isEndless
+			refused.Foreign = seen.holder.isForeign()
+			if seen.holder.isOtherKind() {
+				refused.Kind = l.kind.conflictingType()
 			}
 			if !refused.Unheard {
 				refused.Holders = l.holders(ctx, waited)
 			}
 		}
-		c.session.Leave()
-		c.session.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: l.name, Took: waited, Err: err})
+		client.session.Leave()
+		client.session.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: l.name, Took: waited, Err: err})
 		return nil, err
 	}
-	c.session.Answered()
-	hold.follow(ctx, c)
-	c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquired, Name: l.name, Took: waited})
+	client.session.Answered()
+	hold.follow(ctx, client)
+	client.session.Tell(ctx, errs.Event{Kind: errs.EventAcquired, Name: l.name, Took: waited})
 	return hold, nil
 }
 
-// seen is what a call knows, besides its error, that did not acquire the lock.
-type seen struct {
-	unsure bool // a try that was not answered may have taken the lock
-	holder holder
-	noEnd  bool // of the holder, by the last answer
+// refusalInfo is what a call knows, besides its error, that did not acquire the lock.
+type refusalInfo struct {
+	outcomeUnknown bool // a try that was not answered may have taken the lock
+	holder         holder
+	isEndless      bool // of the holder, by the last answer
 }
 
-// acquired acquires the lock: by a turn of its process where waiters queue, otherwise for itself.
-func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto bool) (*Hold, seen, error) {
-	c := l.c
+// acquireByTurnOrAlone acquires the lock: by a turn of its process where waiters queue, otherwise for itself.
+func (l *single) acquireByTurnOrAlone(ctx context.Context, began time.Time, opts terms,
+	auto bool) (*Hold, refusalInfo, error) {
+	client := l.c
 	own, turn, id := ownerIn(ctx, l)
 	fresh := own == nil && id == ""
 	if !fresh { // before ctx itself: the context of a hold ends with the hold
 		if err := l.endedIn(ctx); err != nil {
-			return nil, seen{}, err
+			return nil, refusalInfo{}, err
 		}
 	}
-	if err := c.waiters.Ended(ctx); err != nil {
-		return nil, seen{}, &wait.GaveUp{Left: -1, Cause: err}
+	if err := client.waiters.Ended(ctx); err != nil {
+		return nil, refusalInfo{}, &wait.GaveUp{Left: -1, Cause: err}
 	}
-	if fresh && l.kind.tenures != nil && l.kind.tenures(c, t) {
+	if fresh && l.kind.sharesTenure != nil && l.kind.sharesTenure(client, opts) {
 		one := &struct { // in one piece of memory
-			caller
-			contender
-		}{caller: caller{l: l, ctx: ctx, began: began, terms: t, auto: auto}}
-		if t.wait != forever {
-			one.until = began.Add(t.wait)
+			caller    queuedCaller
+			contender lockContender
+		}{caller: queuedCaller{lock: l, ctx: ctx, began: began, terms: opts, autoRenew: auto}}
+		if opts.wait != forever {
+			one.caller.waitsUntil = began.Add(opts.wait)
 		}
-		if h, last, err := c.cohorts.acquire(&one.caller, &one.contender); !errors.Is(err, errAsked) {
-			return h, last, err
+		if hold, last, err := client.cohorts.acquire(&one.caller, &one.contender); !errors.Is(err, errAsked) {
+			return hold, last, err
 		}
 	}
-	a := acquisition{l: l, ctx: ctx, began: began, auto: auto, lease: t.lease, label: t.label}
-	if t.lease == 0 {
-		a.lease = c.opts.WatchdogTimeout
+	acquiring := acquisition{lock: l, ctx: ctx, began: began, autoRenew: auto, lease: opts.lease, label: opts.label}
+	if opts.lease == 0 {
+		acquiring.lease = client.opts.WatchdogTimeout
 	}
-	hold, err := a.run(ctx, t.wait, own, turn, id)
-	a.seen.unsure = !a.unanswered.IsZero()
-	return hold, a.seen, err
+	hold, err := acquiring.acquireAlone(ctx, opts.wait, own, turn, id)
+	acquiring.refusal.outcomeUnknown = !acquiring.unansweredUntil.IsZero()
+	return hold, acquiring.refusal, err
 }
 
-// ending says how the error of an acquisition is made from that of its wait. unsure: a try that was not answered may
-// have taken the lock. It is the one place where rlock does so, for single locks, Multi and Quorum.
-func ending(name string, waited time.Duration, unsure bool) wait.Ending {
+// errorContext says how the error of an acquisition is made from that of its wait. unsure: a try that was not answered
+// may have taken the lock. It is the one place where rlock does so, for single locks, Multi and Quorum.
+func errorContext(name string, waited time.Duration, unsure bool) wait.Ending {
 	return wait.Ending{Package: "rlock", Name: name, Unsure: unsure, TakesBack: true,
-		Contended: func(g *wait.GaveUp) error {
-			return &NotAcquiredError{Name: name, Lease: g.Left, Waited: waited, Cause: g.Cause, Unheard: g.Failure != nil}
+		Contended: func(gaveUp *wait.GaveUp) error {
+			return &NotAcquiredError{Name: name, Lease: gaveUp.Left, Waited: waited, Cause: gaveUp.Cause,
+				Unheard: gaveUp.Failure != nil}
 		}}
 }
 
 // acquisition asks for one lock, for a call of Lock or for a tenure.
 type acquisition struct {
-	l     *single
-	ctx   context.Context // the caller's
-	began time.Time
-	lease time.Duration
-	short time.Duration // the lease that is asked for, if it is raised to lease later; 0: lease
-	label string
-	auto  bool // it is renewed
+	lock       *single
+	ctx        context.Context // the caller's
+	began      time.Time
+	lease      time.Duration
+	shortLease time.Duration // the lease that is asked for, if it is raised to lease later; 0: lease
+	label      string
+	autoRenew  bool // it is renewed
 
 	own       *owner
-	join      Owner      // of another process, to be joined
-	under     *owner     // of the write hold under which it reads
-	contender *contender // whose it is; nil: it is for a call of its own
+	joinOwner Owner          // of another process, to be joined
+	writeHold *owner         // of the write hold under which it reads
+	contender *lockContender // whose it is; nil: it is for a call of its own
 
 	// What it has sent.
-	sent       time.Time // of the try that was granted, or the last
-	since      time.Time // the owner may hold the lock from here on: before that the server said that it does not
-	runs       time.Time // until when the last try may run, if it was not answered
-	unanswered time.Time // until when some try that was sent and not answered may take the lock
-	sends      int32     // how many
-	from       *owner    // whose hold the next one takes over: see transfer.go
-	room       [6]string // for the arguments of the first, here to be one piece of memory
+	sentAt          time.Time // of the try that was granted, or the last
+	possibleSince   time.Time // the owner may hold the lock from here on: before that the server said that it does not
+	lastRunAt       time.Time // until when the last try may run, if it was not answered
+	unansweredUntil time.Time // until when some try that was sent and not answered may take the lock
+	sendCount       int32     // how many
+	replaced        *owner    // whose hold the next one takes over: see transfer.go
+	argsRoom        [6]string // for the arguments of the first, here to be one piece of memory
 
 	// What it was granted.
-	written time.Duration // the lease that the server wrote when it handed the lock over
-	token   int64         // fencing token
-	handed  bool          // by the server, from its queue
-	moved   bool          // by another owner of this process
-	inQueue bool          // by a call that could not take it out of the queue
+	writtenLease time.Duration // the lease that the server wrote when it handed the lock over
+	token        int64         // fencing token
+	handedOver   bool          // by the server, from its queue
+	transferred  bool          // by another owner of this process
+	stillQueued  bool          // by a call that could not take it out of the queue
 
 	// What it has while it waits.
-	entry   string    // in the queue on the server, once it was asked for
-	leaves  time.Time // when its caller gives up; zero: not known
-	seen    seen
-	patient bool // it waits
-	watched bool // the holder's heartbeats are looked at
+	entry     string    // in the queue on the server, once it was asked for
+	leavesAt  time.Time // when its caller gives up; zero: not known
+	refusal   refusalInfo
+	canWait   bool // it waits
+	monitored bool // the holder's heartbeats are looked at
 }
 
-// asksFor is the lease for which it asks.
-func (a *acquisition) asksFor() time.Duration { return cmp.Or(a.short, a.lease) }
+// requestedLease is the lease for which it asks.
+func (a *acquisition) requestedLease() time.Duration { return cmp.Or(a.shortLease, a.lease) }
 
 func (a *acquisition) newOwner() *owner {
-	own := a.l.newOwner(a.ctx, a.lease, a.label)
-	own.under = a.under
+	own := a.lock.newOwner(a.ctx, a.lease, a.label)
+	own.writeHold = a.writeHold
 	if a.contender != nil {
-		own.Follow(a.l.kind.together)
+		own.Follow(a.lock.kind.concurrentTurns)
 	}
 	return own
 }
 
-func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owner, turn int32,
+func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration, own *owner, turn int32,
 	id Owner) (hold *Hold, err error) {
-	l := a.l
-	r := wait.Request{Name: l.name, Of: l, Began: a.began, QueueKey: l.key, Manner: l.kind.title, Channel: l.channel,
-		Taker: a}
+	lock := a.lock
+	request := wait.Request{Name: lock.name, Of: lock, Began: a.began, QueueKey: lock.key, Manner: lock.kind.title,
+		Channel: lock.channel, Taker: a}
 	if waitTime != forever {
-		r.Until = a.began.Add(waitTime)
+		request.Until = a.began.Add(waitTime)
 	}
-	a.patient = waitTime != 0
-	a.leaves = r.Until
-	if d, ok := ctx.Deadline(); ok && (a.leaves.IsZero() || d.Before(a.leaves)) {
-		a.leaves = d
+	a.canWait = waitTime != 0
+	a.leavesAt = request.Until
+	if deadline, ok := ctx.Deadline(); ok && (a.leavesAt.IsZero() || deadline.Before(a.leavesAt)) {
+		a.leavesAt = deadline
 	}
-	defer a.waited()
-	again, under, err := l.resolve(own, turn)
-	if a.under = under; again != nil && again != own {
+	defer a.stopMonitoring()
+	again, under, err := lock.resolve(own, turn)
+	if a.writeHold = under; again != nil && again != own {
 		turn = again.Turn()
 	}
 	own = again
@@ -200,51 +202,51 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	case err != nil:
 		return nil, err
 	case own != nil:
-		return l.reenter(ctx, own, turn, a.auto, a.lease)
-	case id != "" && a.under == nil:
-		if err := l.joinable(id); err != nil {
+		return lock.reenter(ctx, own, turn, a.autoRenew, a.lease)
+	case id != "" && a.writeHold == nil:
+		if err := lock.joinable(id); err != nil {
 			return nil, err
 		}
-		a.join = id
+		a.joinOwner = id
 	}
 	a.own = a.newOwner()
-	alone := waitTime == 0 || a.join != "" || a.under != nil
+	alone := waitTime == 0 || a.joinOwner != "" || a.writeHold != nil
 	a.entry = a.newEntry()
-	if b := l.backoff; b != nil {
-		r.Backoff = b.after
+	if backoff := lock.backoff; backoff != nil {
+		request.Backoff = backoff.after
 	}
-	if l.kind.request != nil {
-		l.kind.request(l, a.own.Lease.Owner, &r)
+	if lock.kind.request != nil {
+		lock.kind.request(lock, a.own.Lease.Owner, &request)
 	}
 	if alone {
-		r.Mode = wait.Alone
+		request.Mode = wait.Alone
 	}
-	if !l.hands() {
-		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
+	if !lock.handsOver() {
+		request.Taker, request.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !alone {
-		r.Grants = l.grantsHere()
+		request.Grants = lock.grantChannel()
 	}
-	if err = l.c.waiters.Wait(ctx, r); err != nil {
-		return nil, a.failed(err)
+	if err = lock.c.waiters.Wait(ctx, request); err != nil {
+		return nil, a.giveUp(err)
 	}
-	return a.register()
+	return a.makeHold()
 }
 
 // reenter acquires for an owner that holds the lock. The server counts it once, however often it is re-entered, so a
 // re-entry is a count in this process. Only one with a lease of its own asks: the server is to confirm that lease. It
 // never waits, because its own owner has what others wait for (TestReentry_LocalWaiter_IsNotBehindIt).
 func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool, d time.Duration) (*Hold, error) {
-	if !l.kind.entry.reenters() {
+	if !l.kind.reentry.reenters() {
 		return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
 	}
 	if err := own.Enter(turn); err != nil {
 		return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
 	}
-	e := l.c.engine
-	why := e.Over(&own.Lease)
+	engine := l.c.engine
+	why := engine.Over(&own.Lease)
 	switch {
 	case why != nil:
-	case auto && e.Auto(&own.Lease, d):
+	case auto && engine.Auto(&own.Lease, d):
 	case auto:
 		why = own.Why()
 	default:
@@ -252,7 +254,7 @@ func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool,
 		bounded, cancel := l.c.session.Bounded(ctx)
 		defer cancel()
 		var confirmed bool
-		if confirmed, why = e.Extend(bounded, &own.Lease, d); !confirmed && why == nil {
+		if confirmed, why = engine.Extend(bounded, &own.Lease, d); !confirmed && why == nil {
 			why = own.Why()
 		}
 	}
@@ -274,78 +276,78 @@ func (l *single) joinable(id Owner) error {
 	if !id.ours() {
 		return fmt.Errorf("%w: owner is %.128q, must be an owner of this library", errs.ErrInvalidOption, id)
 	}
-	if !l.kind.entry.joins() {
+	if !l.kind.reentry.joins() {
 		return fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined",
 			errs.ErrInvalidOption, id)
 	}
 	return nil
 }
 
-// waited undoes what an acquisition is known for while it waits.
-func (a *acquisition) waited() {
-	if a.watched {
-		a.l.c.monitor.unwatch(a.l)
+// stopMonitoring undoes what an acquisition is known for while it waits.
+func (a *acquisition) stopMonitoring() {
+	if a.monitored {
+		a.lock.c.monitor.unwatch(a.lock)
 	}
-	a.watched = false
+	a.monitored = false
 }
 
-// failed ends an acquisition whose wait ended with err.
-func (a *acquisition) failed(err error) error {
-	l := a.l
-	if l.kind.leaves && a.entry != "" && !a.sent.IsZero() {
+// giveUp ends an acquisition whose wait ended with err.
+func (a *acquisition) giveUp(err error) error {
+	lock := a.lock
+	if lock.kind.enqueuesWhenRefused && a.entry != "" && !a.sentAt.IsZero() {
 		a.ReleaseLater(time.Time{}) // its place in the queue
 	}
-	if a.under != nil {
-		err = l.lost(&a.under.Lease, err)
-	} else if a.join != "" && errors.Is(err, errs.ErrWrongType) {
-		err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, errs.ErrLost, err)
+	if a.writeHold != nil {
+		err = lock.endLostHold(&a.writeHold.Lease, err)
+	} else if a.joinOwner != "" && errors.Is(err, errs.ErrWrongType) {
+		err = fmt.Errorf("join %s on %q: %w: %w", a.joinOwner, lock.name, errs.ErrLost, err)
 	}
-	if l.kind.leaves && a.patient {
-		a.own.Depart(a.unanswered, a.entry)
+	if lock.kind.enqueuesWhenRefused && a.canWait {
+		a.own.Depart(a.unansweredUntil, a.entry)
 	} else {
-		a.own.Abandon(a.unanswered, a.entry)
+		a.own.Abandon(a.unansweredUntil, a.entry)
 	}
 	return err
 }
 
-// register has what was granted renewed, and makes its handle.
-func (a *acquisition) register() (*Hold, error) {
-	if err := a.keep(); err != nil {
+// makeHold has what was granted renewed, and makes its handle.
+func (a *acquisition) makeHold() (*Hold, error) {
+	if err := a.startRenewal(); err != nil {
 		return nil, err
 	}
-	return newHold(a.own.Handle(a.auto)), nil
+	return newHold(a.own.Handle(a.autoRenew)), nil
 }
 
-// keep has what was granted renewed.
-func (a *acquisition) keep() error {
-	l, own := a.l, a.own
-	e, maxHold := l.c.engine, l.c.opts.MaxHold
-	if !a.unanswered.IsZero() {
+// startRenewal has what was granted renewed.
+func (a *acquisition) startRenewal() error {
+	lock, own := a.lock, a.own
+	engine, maxHold := lock.c.engine, lock.c.opts.MaxHold
+	if !a.unansweredUntil.IsZero() {
 		own.Lease.Unanswered()
 	}
 	var added bool
 	switch {
-	case a.handed:
-		added = e.AddHanded(&own.Lease, a.sent, a.written, a.lease, a.auto, maxHold)
-	case a.short > 0:
-		added = e.AddShort(&own.Lease, a.since, a.sent, a.short, a.lease, a.auto, maxHold)
+	case a.handedOver:
+		added = engine.AddHanded(&own.Lease, a.sentAt, a.writtenLease, a.lease, a.autoRenew, maxHold)
+	case a.shortLease > 0:
+		added = engine.AddShort(&own.Lease, a.possibleSince, a.sentAt, a.shortLease, a.lease, a.autoRenew, maxHold)
 	default:
-		added = e.Add(&own.Lease, a.since, a.sent, a.lease, a.auto, maxHold)
+		added = engine.Add(&own.Lease, a.possibleSince, a.sentAt, a.lease, a.autoRenew, maxHold)
 	}
 	own.token = a.token
 	// A release does not always end the acquisition: its first request was not answered, the second was granted, and the
 	// hold is released; the first, on another connection, arrives only now and takes the lock for an owner that is done
 	// with it. So the release is sent once more after the last instant at which that request may run
 	// ("a try of unknown outcome says so, and is taken back" in internal/contract).
-	if a.unanswered.IsZero() && !a.inQueue { // then the grant has taken it out of the queue
+	if a.unansweredUntil.IsZero() && !a.stillQueued { // then the grant has taken it out of the queue
 		a.entry = ""
 	}
-	return own.Keep(added, a.unanswered, a.entry)
+	return own.Keep(added, a.unansweredUntil, a.entry)
 }
 
-// lost returns err, the error of an acquisition that relied on a hold in use. If err says that this hold is over, lost
-// ends the hold, and returns the error as the loss that it is.
-func (l *single) lost(c *lease.Lease, err error) error {
+// endLostHold returns err, the error of an acquisition that relied on a hold in use. If err says that this hold is
+// over, lost ends the hold, and returns the error as the loss that it is.
+func (l *single) endLostHold(c *lease.Lease, err error) error {
 	switch {
 	case errors.Is(err, errs.ErrWrongType):
 		l.c.engine.Lost(c, errs.ErrOverwritten)

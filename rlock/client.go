@@ -19,80 +19,70 @@ import (
 // Client makes locks and keeps the holds of this process. It is safe for concurrent use. Make one and share it.
 type Client struct {
 	session *session.Session
-	handles session.Handles // what holds have in common
-	asked
-	texts
+	handles session.Handles // what all holds share
 
-	clustered      bool
-	tokenRetention time.Duration
-	fenced         bool // Options.Fenced
-	hashOver       int
-	heartbeat      time.Duration // 0: Liveness is off
-	monitor        *monitor      // nil: likewise
-	cohorts        cohorts
-	looks
-	voter
-}
-
-// looks are what is looked at for those that wait, or have waited.
-type looks struct {
-	named session.Holders[Holder] // by the errors of calls that gave up
-}
-
-// asked are parts of the session, which are asked for all the time.
-type asked struct {
+	// Parts of the session that every call uses.
 	opts      session.Options
 	runner    *script.Runner
 	engine    *lease.Engine
 	waiters   *wait.Waiters
 	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
-}
+	cohorts   lockCohorts
 
-// texts are sent with every acquisition, and made once.
-type texts struct {
+	// The options and the client.
+	clustered      bool
+	fenced         bool // Options.Fenced
+	tokenRetention time.Duration
+	hashOver       int           // Options.HashOver
+	heartbeat      time.Duration // 0: Liveness is off
+	monitor        *monitor      // nil: Liveness is off
+
+	// Arguments of every acquire script, made once.
 	watchdogMillis string // Options.WatchdogTimeout
-	grantsHere     string // the channel of this process's grants, where one server serves all keys
+	grantChannel   string // the channel of grants to this process, where one server serves all keys
 	publish        string // PUBLISH or SPUBLISH
+
+	holderLookups session.Holders[Holder] // looks up the holders for the errors of calls that gave up
+
+	// The server of a Quorum's member.
+	memberRun   atomic.Int64 // its run, by its last reply
+	askedForRun atomic.Bool  // the client waited once for a server to say its run
 }
 
-// voter is what is known of the server of a Quorum's member.
-type voter struct {
-	run     atomic.Int64 // its run, by its last answer
-	metOnce atomic.Bool  // it was given time once to say which that is
-}
-
-func init() { accessor.Register(func(c *Client) *session.Session { return c.session }) }
+func init() { accessor.Register(func(client *Client) *session.Session { return client.session }) }
 
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing. It
 // returns ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.
-func New(h *pubsub.Hub, o Options) (*Client, error) {
-	s, err := session.New(h, "rlock", "locks", o.session())
+func New(hub *pubsub.Hub, opts Options) (*Client, error) {
+	opened, err := session.New(hub, "rlock", "locks", opts.session())
 	if err == nil {
-		err = s.Error(o.check())
+		err = opened.Error(opts.check())
 	}
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{session: s, texts: texts{publish: s.Inner.PublishCommand()},
-		clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver,
-		fenced: o.Fenced}
-	beats := lease.Announced(func(group int) string { return lease.BeatKey(s.ID, group) }, o.Process)
-	if o.Liveness {
-		beats.Interval, beats.Trust = o.Heartbeat, o.trust()
-		c.heartbeat = o.Heartbeat
+	client := &Client{session: opened, publish: opened.Inner.PublishCommand(),
+		clustered: hub.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: opts.TokenRetention,
+		hashOver: opts.HashOver,
+		fenced:   opts.Fenced}
+	beats := lease.Announced(func(group int) string { return lease.BeatKey(opened.ID, group) }, opts.Process)
+	if opts.Liveness {
+		beats.Interval, beats.Trust = opts.Heartbeat, opts.trust()
+		client.heartbeat = opts.Heartbeat
 		// a hold is seen from when it is granted, not from when its waiter hears of it
-		s.PollCap = min(s.PollCap, o.Heartbeat)
+		opened.PollCap = min(opened.PollCap, opts.Heartbeat)
 	}
-	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats})
-	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout)
-	c.opts, c.runner, c.engine, c.waiters = s.Options, s.Runner, s.Engine, s.Waiters
-	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock"}
-	c.cohorts.base = s.Base
-	c.coalescer = newCoalescer(c)
-	if o.Liveness {
-		c.monitor = newMonitor(c)
+	opened.Start(lease.Config{Watch: opened.Inner.Watch, Heartbeats: beats})
+	client.grantChannel, client.watchdogMillis = grantPrefix+opened.ID, script.Millis(opened.WatchdogTimeout)
+	client.opts, client.runner = opened.Options, opened.Runner
+	client.engine, client.waiters = opened.Engine, opened.Waiters
+	client.handles = session.Handles{Session: opened, Noun: "hold", Verb: "Unlock"}
+	client.cohorts.base = opened.Base
+	client.coalescer = newCoalescer(client)
+	if opts.Liveness {
+		client.monitor = newMonitor(client)
 	}
-	return c, nil
+	return client, nil
 }
 
 // millis is a lease as the server is asked for it; the usual one's text is kept, because every acquisition sends it.
@@ -114,12 +104,12 @@ func (c *Client) Reentrant(name string) *Lock {
 	if c.fenced {
 		return c.Fenced(name)
 	}
-	return c.lock(name, reentrant)
+	return c.lock(name, kindReentrant)
 }
 
 // NonReentrant describes a lock whose owner cannot acquire it again: such a call returns ErrReentry at once. For
 // everybody else it is the Reentrant lock of that name.
-func (c *Client) NonReentrant(name string) *Lock { return c.lock(name, nonReentrant) }
+func (c *Client) NonReentrant(name string) *Lock { return c.lock(name, kindNonReentrant) }
 
 // Fenced describes a lock whose holds have a fencing token ([Hold.Token]). The token is a number greater than that of
 // every earlier hold of the name. A resource that checks fencing tokens refuses an act with a lower one than it has
@@ -130,7 +120,7 @@ func (c *Client) NonReentrant(name string) *Lock { return c.lock(name, nonReentr
 // server's time in µs. The condition is that this clock does not step back by more than Options.TokenRetention, or, if
 // the last token was lost, by more than the time for which the lock was idle. A re-entry has the token of the hold that
 // it re-enters.
-func (c *Client) Fenced(name string) *Lock { return c.lock(name, fencing) }
+func (c *Client) Fenced(name string) *Lock { return c.lock(name, kindFenced) }
 
 // Close refuses new acquisitions, ends waiting ones (ErrClosed), and ends the contexts of all holds with cause
 // ErrClosed. Then it waits for the Unlocks of the holds that are not lost, and for releases that are pending in the

@@ -82,24 +82,24 @@ func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script
 // shareable returns the part of a shared call that replaces a lone acquire or release of l. bound is the not-after
 // instant of an acquire, or the channel of a release.
 func (l *single) shareable(owner, lease, bound string) freeRequest {
-	return freeRequest{keys: l.keys, owner: owner, lease: lease, bound: bound, plain: l.kind.plain}
+	return freeRequest{keys: l.keys, owner: owner, lease: lease, bound: bound, plain: l.kind.stringKeyArg}
 }
 
 // askShared is Ask in a shared call. done reports whether the lock was granted. If it is false, without an error, the
 // caller sends a lone call.
 func (a *acquisition) askShared(ctx context.Context) (done bool, err error) {
-	lock, client := a.l, a.l.c
-	a.sent = time.Now()
-	if a.since.IsZero() {
-		a.since = a.sent
+	lock, client := a.lock, a.lock.c
+	a.sentAt = time.Now()
+	if a.possibleSince.IsZero() {
+		a.possibleSince = a.sentAt
 	}
-	callEnd := a.sent.Add(client.opts.CallTimeout)
+	callEnd := a.sentAt.Add(client.opts.CallTimeout)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(callEnd) {
 		callEnd = deadline
 	}
 	notAfter := client.runner.Clock.At(lock.key, callEnd)
-	if a.runs = callEnd; notAfter == 0 { // the server cannot refuse a late request: see script.Timed
-		a.runs = a.sent.Add(client.opts.CallTimeout)
+	if a.lastRunAt = callEnd; notAfter == 0 { // the server cannot refuse a late request: see script.Timed
+		a.lastRunAt = a.sentAt.Add(client.opts.CallTimeout)
 	}
 	request := lock.shareable(a.own.Lease.Owner, client.millis(a.lease), strconv.FormatInt(notAfter, 10))
 	request.holding = a.own

@@ -59,20 +59,20 @@ import (
 // after it.
 
 const (
-	// tenureTime and mostTurns bound how long a lock stays within a process.
-	tenureTime = 20 * time.Millisecond
-	mostTurns  = 32
+	// maxTenure and mostTurns bound how long a lock stays within a process.
+	maxTenure = 20 * time.Millisecond
+	maxTurns  = 32
 	// spareCohorts bounds how many are kept for the next locks.
 	spareCohorts = 64
 )
 
-// cohorts are those of a client.
-type cohorts struct {
-	mu     sync.Mutex
-	base   time.Time
-	of     map[cohortKey]*cohort // of locks that callers wait for
-	free   []*cohort             // for the next: most locks are held for a moment
-	passed int64                 // turns that followed another
+// lockCohorts are those of a client.
+type lockCohorts struct {
+	mu             sync.Mutex
+	base           time.Time
+	byLock         map[cohortKey]*lockCohort // of locks that callers wait for
+	spare          []*lockCohort             // for the next: most locks are held for a moment
+	followingTurns int64                     // turns that followed another
 }
 
 type cohortKey struct {
@@ -80,283 +80,289 @@ type cohortKey struct {
 	kind *kind // Reentrant and Fenced locks of one name have each their own, and wait for each other on the server
 }
 
-// cohort is the callers of a client for one lock, with what the client has of the lock: it holds the lock (own), or
+// lockCohort is the callers of a client for one lock, with what the client has of the lock: it holds the lock (own), or
 // requests it (contender); for reading, both may be the case. Guarded by cohorts.mu. A lock that is held, and has no
 // waiter here, has no cohort, unless it is for reading: it must cost little, and the watchdog's map finds its owner
 // (attach).
-type cohort struct {
-	l         *single
-	callers   wait.List[*caller] // that wait for their turns
-	turns     int32              // how many may follow; negative: any number. Kept during a transfer
-	until     time.Duration      // after cohorts.base; none begins later, or none joins those that read
-	own       *owner
-	contender *contender
-	seen      seen // by the contender, for callers that give up
+type lockCohort struct {
+	lock       *single
+	callers    wait.List[*queuedCaller] // that wait for their turns
+	turnsLeft  int32                    // how many may follow; negative: any number. Kept during a transfer
+	turnsUntil time.Duration            // after cohorts.base; none begins later, or none joins those that read
+	own        *owner
+	contender  *lockContender
+	refusal    refusalInfo // by the contender, for callers that give up
 }
 
-func (y *cohort) key() cohortKey { return cohortKey{y.l.key, y.l.kind} }
+func (cohort *lockCohort) key() cohortKey { return cohortKey{cohort.lock.key, cohort.lock.kind} }
 
-// waits reports whether callers wait, and not only for the end of a client that was closed.
-func (y *cohort) waits() bool {
-	return y.callers.First() != nil && y.l.c.waiters.Ended(context.Background()) == nil
+// hasWaiters reports whether callers wait, and not only for the end of a client that was closed.
+func (cohort *lockCohort) hasWaiters() bool {
+	return cohort.callers.First() != nil && cohort.lock.c.waiters.Ended(context.Background()) == nil
 }
 
-// caller is one call that waits for its turn. Guarded by cohorts.mu from join on.
-type caller struct {
-	wait.Links[*caller]
-	l        *single
-	ctx      context.Context
-	began    time.Time
-	until    time.Time // when it gives up; zero: only ctx says
-	terms    terms
-	auto     bool
-	y        *cohort // in whose line it is; nil: in none
-	wait     *wait.Caller
-	reported bool          // an observer was told that it waits
-	left     bool          // it gave up while it was asked for beside others: see reading.go
-	own      *owner        // it has the turn
-	by       time.Duration // and takes it by then; 0: it is the first of the tenure
-	seen     seen
-	err      error
+// queuedCaller is one call that waits for its turn. Guarded by cohorts.mu from join on.
+type queuedCaller struct {
+	wait.Links[*queuedCaller]
+	lock       *single
+	ctx        context.Context
+	began      time.Time
+	waitsUntil time.Time // when it gives up; zero: only ctx says
+	terms      terms
+	autoRenew  bool
+	cohort     *lockCohort // in whose line it is; nil: in none
+	wait       *wait.Caller
+	reported   bool          // an observer was told that it waits
+	hasLeft    bool          // it gave up while it was asked for beside others: see reading.go
+	own        *owner        // it has the turn
+	takeBy     time.Duration // and takes it by then; 0: it is the first of the tenure
+	refusal    refusalInfo
+	err        error
 }
 
-// lease is what the caller was promised, in full.
-func (x *caller) lease() time.Duration { return cmp.Or(x.terms.lease, x.l.c.opts.WatchdogTimeout) }
+// promisedLease is what the caller was promised, in full.
+func (caller *queuedCaller) promisedLease() time.Duration {
+	return cmp.Or(caller.terms.lease, caller.lock.c.opts.WatchdogTimeout)
+}
 
-// contender is one request for a tenure, with an owner of its own.
-type contender struct {
+// lockContender is one request for a tenure, with an owner of its own.
+type lockContender struct {
 	acquisition
-	of     *cohort
-	wait   *wait.Caller // nil: it was granted
-	caller *caller      // on whose terms, if they are those of a caller
+	cohort *lockCohort
+	wait   *wait.Caller  // nil: it was granted
+	caller *queuedCaller // on whose terms, if they are those of a caller
 
-	after        *owner        // of the last tenure, which the first request releases
-	released     chan released // receives the result of that
-	again        int           // how often it asked again soon
-	othersWaited bool          // others may have waited when it was granted
+	previous       *owner             // of the last tenure, which the first request releases
+	releaseResults chan releaseResult // receives the result of that
+	repeats        int                // how often it asked again soon
+	othersWaited   bool               // others may have waited when it was granted
 	// Of readers:
-	joined *owner        // the tenure that does for this one: it asked under it
-	admit  time.Duration // after cohorts.base: until when others may join what was granted
+	sharedRead *owner        // the tenure that does for this one: it asked under it
+	joinUntil  time.Duration // after cohorts.base: until when others may join what was granted
 }
 
-// released is the result of a release of a tenure that is made with the request for the next.
-type released struct {
+// releaseResult is the result of a release of a tenure that is made with the request for the next.
+type releaseResult struct {
 	status releaseStatus
 	err    error
 }
 
 // acquire waits for a turn, and makes its hold. room is for the request of the first caller, to be one piece of memory
 // with it.
-func (s *cohorts) acquire(x *caller, room *contender) (h *Hold, last seen, err error) {
+func (cohorts *lockCohorts) acquire(caller *queuedCaller,
+	room *lockContender) (hold *Hold, last refusalInfo, err error) {
 	for front := false; ; front = true {
-		if err = s.takeTurn(x, room, front); err != nil {
-			return nil, x.seen, err
+		if err = cohorts.requestTurn(caller, room, front); err != nil {
+			return nil, caller.refusal, err
 		}
-		if h, err = s.take(x); h != nil || err != nil {
-			return h, x.seen, err
+		if hold, err = cohorts.takeTurn(caller); hold != nil || err != nil {
+			return hold, caller.refusal, err
 		}
 		room = nil
 	}
 }
 
-// takeTurn waits until x has its turn, first of those that wait if front.
-func (s *cohorts) takeTurn(x *caller, room *contender, front bool) error {
-	s.mu.Lock()
-	y := s.of[cohortKey{x.l.key, x.l.kind}]
-	if y == nil {
-		y = s.attach(x.l)
+// requestTurn waits until x has its turn, first of those that wait if front.
+func (cohorts *lockCohorts) requestTurn(caller *queuedCaller, room *lockContender, front bool) error {
+	cohorts.mu.Lock()
+	cohort := cohorts.byLock[cohortKey{caller.lock.key, caller.lock.kind}]
+	if cohort == nil {
+		cohort = cohorts.adoptHeldLock(caller.lock)
 	}
-	if y == nil {
-		y = s.open(x.l)
+	if cohort == nil {
+		cohort = cohorts.addCohort(caller.lock)
 	}
 	switch {
-	case y.contender == nil && x.shares() && s.joins(y):
-		x.own, x.by, x.err = y.own, 0, nil
-		s.mu.Unlock()
+	case cohort.contender == nil && caller.canShareHold() && cohorts.joinSharedRead(cohort):
+		caller.own, caller.takeBy, caller.err = cohort.own, 0, nil
+		cohorts.mu.Unlock()
 		return nil
-	case y.contender == nil && (y.own == nil || x.l.kind.together):
-		q := y.begin(x, room)
-		y.join(x, false)
-		q.enter(x.ctx)
-		s.mu.Unlock()
-		s.askHere(x, q)
-	case x.terms.wait == 0:
-		s.mu.Unlock()
+	case cohort.contender == nil && (cohort.own == nil || caller.lock.kind.concurrentTurns):
+		contender := cohort.newRequest(caller, room)
+		cohort.enqueue(caller, false)
+		contender.startWait(caller.ctx)
+		cohorts.mu.Unlock()
+		cohorts.requestInForeground(caller, contender)
+	case caller.terms.wait == 0:
+		cohorts.mu.Unlock()
 		return errAsked
 	default:
-		y.join(x, front)
-		s.mu.Unlock()
-		if !x.l.c.clustered { // in a Cluster a channel serves one key
-			x.l.c.waiters.Listen(x.l.grantsHere())
+		cohort.enqueue(caller, front)
+		cohorts.mu.Unlock()
+		if !caller.lock.c.clustered { // in a Cluster a channel serves one key
+			caller.lock.c.waiters.Listen(caller.lock.grantChannel())
 		}
 	}
-	return s.await(x)
+	return cohorts.awaitTurn(caller)
 }
 
 // errAsked: another caller asks at this moment, so one that does not wait asks for itself.
 var errAsked = errors.New("another caller asks")
 
-// open makes the cohort of a lock. Called with mu held.
-func (s *cohorts) open(l *single) (y *cohort) {
-	if n := len(s.free); n > 0 {
-		y, s.free = s.free[n-1], s.free[:n-1]
+// addCohort makes the cohort of a lock. Called with mu held.
+func (cohorts *lockCohorts) addCohort(lock *single) (cohort *lockCohort) {
+	if n := len(cohorts.spare); n > 0 {
+		cohort, cohorts.spare = cohorts.spare[n-1], cohorts.spare[:n-1]
 	} else {
-		y = &cohort{}
+		cohort = &lockCohort{}
 	}
-	if s.of == nil {
-		s.of = map[cohortKey]*cohort{}
+	if cohorts.byLock == nil {
+		cohorts.byLock = map[cohortKey]*lockCohort{}
 	}
-	y.l = l
-	s.of[y.key()] = y
-	return y
+	cohort.lock = lock
+	cohorts.byLock[cohort.key()] = cohort
+	return cohort
 }
 
-// tenure is how long the callers of this process follow each other.
-func (l *single) tenure() time.Duration {
-	if l.kind.tenure != nil {
-		return l.kind.tenure(l)
+// maxTenure is how long the callers of this process follow each other.
+func (l *single) maxTenure() time.Duration {
+	if l.kind.tenureLength != nil {
+		return l.kind.tenureLength(l)
 	}
-	return tenureTime
+	return maxTenure
 }
 
-// attach makes the cohort of a lock that this process holds, and has no waiter for; nil: it does not hold it. Called
-// with mu held.
+// adoptHeldLock makes the cohort of a lock that this process holds, and has no waiter for; nil: it does not hold it.
+// Called with mu held.
 //
 // An owner that is on its way out is either found, and tells the cohort when it is (release, Gone), or is not found
 // any more: the session takes it out of the watchdog before it sends the release, and ends a holding before it calls
 // Gone, which waits for mu.
-func (s *cohorts) attach(l *single) *cohort {
-	if l.kind.together {
+func (cohorts *lockCohorts) adoptHeldLock(lock *single) *lockCohort {
+	if lock.kind.concurrentTurns {
 		return nil
 	}
-	held := l.c.engine.First(l.key, func(e *lease.Lease) bool {
-		own, ok := e.Of.(*owner)
-		return ok && own.Follows() && own.lock.kind == l.kind
+	held := lock.c.engine.First(lock.key, func(candidate *lease.Lease) bool {
+		own, ok := candidate.Of.(*owner)
+		return ok && own.Follows() && own.lock.kind == lock.kind
 	})
 	if held == nil || !held.Of.(*owner).Lasts() {
 		return nil
 	}
-	y := s.open(l)
-	y.has(held.Of.(*owner), -1, held.Of.(*owner).until)
-	return y
+	cohort := cohorts.addCohort(lock)
+	cohort.setTenure(held.Of.(*owner), -1, held.Of.(*owner).turnsUntil)
+	return cohort
 }
 
-// has says that own is that of the tenure. Called with mu held.
-func (y *cohort) has(own *owner, turns int32, until time.Duration) {
-	y.contender, y.own, y.turns, y.until = nil, own, turns, until
-	own.until = until
+// setTenure says that own is that of the tenure. Called with mu held.
+func (cohort *lockCohort) setTenure(own *owner, turns int32, until time.Duration) {
+	cohort.contender, cohort.own, cohort.turnsLeft, cohort.turnsUntil = nil, own, turns, until
+	own.turnsUntil = until
 }
 
-// cohortOf is the cohort of which own is the tenure; nil: there is none. Called with mu held.
-func (s *cohorts) cohortOf(own *owner) *cohort {
-	y := s.of[cohortKey{own.lock.key, own.lock.kind}]
-	if y == nil || y.own != own {
+// cohortOfTenure is the cohort of which own is the tenure; nil: there is none. Called with mu held.
+func (cohorts *lockCohorts) cohortOfTenure(own *owner) *lockCohort {
+	cohort := cohorts.byLock[cohortKey{own.lock.key, own.lock.kind}]
+	if cohort == nil || cohort.own != own {
 		return nil
 	}
-	return y
+	return cohort
 }
 
-// drop ends a cohort without waiters. Called with mu held.
-func (s *cohorts) drop(y *cohort) {
-	if own := y.own; own != nil && y.turns >= 0 { // others wait on the server, and callers come later than they
+// removeCohort ends a cohort without waiters. Called with mu held.
+func (cohorts *lockCohorts) removeCohort(cohort *lockCohort) {
+	if own := cohort.own; own != nil && cohort.turnsLeft >= 0 {
+		// Other processes wait on the server. A caller that comes now came later than they did.
 		own.BarNext()
 	}
-	delete(s.of, y.key())
-	*y = cohort{}
-	if len(s.free) < spareCohorts {
-		s.free = append(s.free, y)
+	delete(cohorts.byLock, cohort.key())
+	*cohort = lockCohort{}
+	if len(cohorts.spare) < spareCohorts {
+		cohorts.spare = append(cohorts.spare, cohort)
 	}
 }
 
-// join puts a caller into the line: behind the others, or before them.
-func (y *cohort) join(x *caller, front bool) {
-	x.y, x.own, x.err = y, nil, nil
-	y.callers.Add(x, front)
-	if x.wait != nil { // a reader that left the line for a call which did not let it in
+// enqueue puts a caller into the line: behind the others, or before them.
+func (cohort *lockCohort) enqueue(caller *queuedCaller, front bool) {
+	caller.cohort, caller.own, caller.err = cohort, nil, nil
+	cohort.callers.Add(caller, front)
+	if caller.wait != nil { // a reader that left the line for a call which did not let it in
 		return
 	}
-	l := x.l
-	r := wait.Request{Name: l.name, Of: l, Began: x.began, Until: x.until, QueueKey: l.key, Manner: l.kind.title,
-		Mode: wait.Turn, Reported: x.reported}
-	if y.own != nil && !l.kind.together {
-		r.FreeBy = l.c.engine.Until(&y.own.Lease)
+	lock := caller.lock
+	request := wait.Request{Name: lock.name, Of: lock, Began: caller.began, Until: caller.waitsUntil,
+		QueueKey: lock.key, Manner: lock.kind.title, Mode: wait.Turn, Reported: caller.reported}
+	if cohort.own != nil && !lock.kind.concurrentTurns {
+		request.FreeBy = lock.c.engine.Until(&cohort.own.Lease)
 	}
-	x.wait = l.c.waiters.Enter(x.ctx, r)
+	caller.wait = lock.c.waiters.Enter(caller.ctx, request)
 }
 
-// part takes a caller out of the line.
-func (y *cohort) part(x *caller) {
-	y.callers.Remove(x)
-	x.y, x.seen = nil, y.seen
+// remove takes a caller out of the line.
+func (cohort *lockCohort) remove(caller *queuedCaller) {
+	cohort.callers.Remove(caller)
+	caller.cohort, caller.refusal = nil, cohort.refusal
 }
 
-// begin makes the request for the first in the line. It asks when run, or askHere, is called.
-func (y *cohort) begin(x *caller, q *contender) *contender {
-	if q == nil {
-		q = &contender{}
+// newRequest makes the request for the first in the line. It asks when run, or askHere, is called.
+func (cohort *lockCohort) newRequest(caller *queuedCaller, contender *lockContender) *lockContender {
+	if contender == nil {
+		contender = &lockContender{}
 	}
-	y.seen = seen{}
-	q.of, q.caller = y, x
-	q.acquisition = acquisition{l: x.l, ctx: x.ctx, began: time.Now(), auto: x.auto, lease: x.lease(),
-		label: x.terms.label, contender: q}
-	q.patient = x.terms.wait != 0
-	q.own = q.newOwner()
-	y.contender = q
-	return q
+	cohort.refusal = refusalInfo{}
+	contender.cohort, contender.caller = cohort, caller
+	contender.acquisition = acquisition{lock: caller.lock, ctx: caller.ctx, began: time.Now(),
+		autoRenew: caller.autoRenew, lease: caller.promisedLease(), label: caller.terms.label, contender: contender}
+	contender.canWait = caller.terms.wait != 0
+	contender.own = contender.newOwner()
+	cohort.contender = contender
+	return contender
 }
 
-// enter begins the wait of the request. A request that is made once has no place in the server's queue.
-func (q *contender) enter(ctx context.Context) {
-	l := q.l
-	r := wait.Request{Name: l.name, Of: l, Began: q.began, QueueKey: l.key, Manner: l.kind.title, Channel: l.channel,
-		Mode: wait.Cohort, Taker: q}
-	if q.patient {
-		r.Grants = l.grantsHere()
+// startWait begins the wait of the request. A request that is made once has no place in the server's queue.
+func (contender *lockContender) startWait(ctx context.Context) {
+	lock := contender.lock
+	request := wait.Request{Name: lock.name, Of: lock, Began: contender.began, QueueKey: lock.key, Manner: lock.kind.title,
+		Channel: lock.channel, Mode: wait.Cohort, Taker: contender}
+	if contender.canWait {
+		request.Grants = lock.grantChannel()
 	}
-	q.wait = l.c.waiters.Enter(ctx, r)
+	contender.wait = lock.c.waiters.Enter(ctx, request)
 }
 
-// askHere makes the first request on the goroutine of the first caller. If it is refused, another goroutine goes on.
-func (s *cohorts) askHere(x *caller, q *contender) {
-	done, err := q.wait.Try(x.until)
+// requestInForeground makes the first request on the goroutine of the first caller. If it is refused, another goroutine
+// goes on.
+func (cohorts *lockCohorts) requestInForeground(caller *queuedCaller, contender *lockContender) {
+	done, err := contender.wait.Try(caller.waitsUntil)
 	switch {
 	case !done:
-		s.run(q)
+		cohorts.requestInBackground(contender)
 	case wait.DidGiveUp(err):
-		s.mu.Lock()
-		x.serve(nil, 0, err)
-		s.mu.Unlock()
-		s.failed(q, errWithdrawn)
+		cohorts.mu.Lock()
+		caller.endWait(nil, 0, err)
+		cohorts.mu.Unlock()
+		cohorts.failRequest(contender, errWithdrawn)
 	default:
-		s.finish(q, err)
+		cohorts.finishRequest(contender, err)
 	}
 }
 
-// run has a goroutine ask, for whoever is first in line when it is granted.
-func (s *cohorts) run(q *contender) {
-	ctx := context.WithoutCancel(q.ctx)
-	if q.wait == nil {
-		q.enter(ctx)
+// requestInBackground has a goroutine ask, for whoever is first in line when it is granted.
+func (cohorts *lockCohorts) requestInBackground(contender *lockContender) {
+	ctx := context.WithoutCancel(contender.ctx)
+	if contender.wait == nil {
+		contender.startWait(ctx)
 	}
-	q.l.c.session.Finish(func() { s.finish(q, q.wait.Contend(ctx)) })
+	contender.lock.c.session.Finish(func() { cohorts.finishRequest(contender, contender.wait.Contend(ctx)) })
 }
 
-// forAnyone has the request be on the terms that all callers can be given. Not called while an Ask is under way.
-func (q *contender) forAnyone() {
-	c := q.l.c
-	q.caller, q.lease, q.short, q.auto = nil, c.opts.WatchdogTimeout, c.firstLease(), true
-	c.engine.Longest(&q.own.Lease, q.lease)
+// useCommonTerms has the request be on the terms that all callers can be given. Not called while an Ask is under way.
+func (contender *lockContender) useCommonTerms() {
+	client := contender.lock.c
+	contender.caller, contender.autoRenew = nil, true
+	contender.lease, contender.shortLease = client.opts.WatchdogTimeout, client.firstLease()
+	client.engine.Longest(&contender.own.Lease, contender.lease)
 }
 
-// next asks for the next tenure, if anybody waits for it. Called with mu held.
-func (s *cohorts) next(y *cohort) {
+// requestNextTenure asks for the next tenure, if anybody waits for it. Called with mu held.
+func (cohorts *lockCohorts) requestNextTenure(cohort *lockCohort) {
 	switch {
-	case y.waits():
-		q := y.begin(y.callers.First(), nil)
-		q.forAnyone()
-		s.run(q)
-	case y.own == nil && y.callers.First() == nil:
-		s.drop(y)
+	case cohort.hasWaiters():
+		contender := cohort.newRequest(cohort.callers.First(), nil)
+		contender.useCommonTerms()
+		cohorts.requestInBackground(contender)
+	case cohort.own == nil && cohort.callers.First() == nil:
+		cohorts.removeCohort(cohort)
 	}
 }
 
@@ -366,60 +372,60 @@ var errWithdrawn = errors.New("no caller waits")
 // Ask implements wait.Taker. It returns errWithdrawn if no caller waits for the request. A request that ends another
 // owner is made all the same. After the caller has left on whose terms the request began, the request is on the terms
 // of all.
-func (q *contender) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
-	s, y := &q.l.c.cohorts, q.of
-	s.mu.Lock()
-	isWanted := y.callers.First() != nil
-	hasLeft := q.caller != nil && q.caller.y != y
-	s.mu.Unlock()
+func (contender *lockContender) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
+	cohorts, cohort := &contender.lock.c.cohorts, contender.cohort
+	cohorts.mu.Lock()
+	isWanted := cohort.callers.First() != nil
+	hasLeft := contender.caller != nil && contender.caller.cohort != cohort
+	cohorts.mu.Unlock()
 	switch {
-	case q.after != nil:
-		return q.askAfter(ctx, entry)
-	case q.from != nil:
+	case contender.previous != nil:
+		return contender.releaseAndRequest(ctx, entry)
+	case contender.replaced != nil:
 	case !isWanted:
 		return wait.Answer{}, errWithdrawn
 	case hasLeft:
-		q.forAnyone()
+		contender.useCommonTerms()
 	}
-	return q.ask(ctx, entry, s.under(q))
+	return contender.request(ctx, entry, cohorts.sharedReadFor(contender))
 }
 
-// finish takes in how the wait of a request has ended.
-func (s *cohorts) finish(q *contender, err error) {
+// finishRequest takes in how the wait of a request has ended.
+func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 	if err != nil {
-		s.failed(q, err)
+		cohorts.failRequest(contender, err)
 		return
 	}
-	if q.handed { // with the first lease, whoever asked
-		q.forAnyone()
+	if contender.handedOver { // with the first lease, whoever asked
+		contender.useCommonTerms()
 	}
-	y, own := q.of, q.own
-	s.mu.Lock()
-	q.wait.Leave()
-	q.wait = nil
-	s.mu.Unlock()
-	q.waited()
-	if q.joined != nil {
-		own = q.joined
-		q.own.Abandon(q.unanswered, q.entry)
+	cohort, own := contender.cohort, contender.own
+	cohorts.mu.Lock()
+	contender.wait.Leave()
+	contender.wait = nil
+	cohorts.mu.Unlock()
+	contender.stopMonitoring()
+	if contender.sharedRead != nil {
+		own = contender.sharedRead
+		contender.own.Abandon(contender.unansweredUntil, contender.entry)
 	} else {
-		err = q.keep()
+		err = contender.startRenewal()
 	}
-	s.mu.Lock()
-	if err == nil && y.callers.First() != nil {
-		s.granted(q, own)
-		s.mu.Unlock()
+	cohorts.mu.Lock()
+	if err == nil && cohort.callers.First() != nil {
+		cohorts.giveTenure(contender, own)
+		cohorts.mu.Unlock()
 		return
 	}
-	y.contender = nil // not to be used, or all have left
-	s.next(y)
-	s.mu.Unlock()
+	cohort.contender = nil // not to be used, or all have left
+	cohorts.requestNextTenure(cohort)
+	cohorts.mu.Unlock()
 	if err == nil {
 		own.Decline()
 	}
 }
 
-// failed is finish of a request that was not granted.
+// failRequest is finish of a request that was not granted.
 //
 //	last caller          the goroutine that asks               another caller
 //	leaves: wakes it
@@ -427,62 +433,62 @@ func (s *cohorts) finish(q *contender, err error) {
 //	                     wakes: goes on for that caller
 //
 // So the process keeps its place in the server's queue though there was a moment without callers.
-func (s *cohorts) failed(q *contender, err error) {
-	y, withdrawn := q.of, errors.Is(err, errWithdrawn)
-	s.mu.Lock()
-	if withdrawn && y.waits() && q.patient {
-		s.run(q)
-		s.mu.Unlock()
+func (cohorts *lockCohorts) failRequest(contender *lockContender, err error) {
+	cohort, withdrawn := contender.cohort, errors.Is(err, errWithdrawn)
+	cohorts.mu.Lock()
+	if withdrawn && cohort.hasWaiters() && contender.canWait {
+		cohorts.requestInBackground(contender)
+		cohorts.mu.Unlock()
 		return
 	}
-	y.contender = nil
-	for x := y.callers.First(); x != nil && !withdrawn; x = y.callers.First() {
-		x.serve(nil, 0, err)
+	cohort.contender = nil
+	for caller := cohort.callers.First(); caller != nil && !withdrawn; caller = cohort.callers.First() {
+		caller.endWait(nil, 0, err)
 	}
-	s.next(y)
-	s.mu.Unlock()
-	q.wait.Leave()
-	q.waited()
-	_ = q.failed(err) // for what it gives back: no caller waits for the error
+	cohorts.requestNextTenure(cohort)
+	cohorts.mu.Unlock()
+	contender.wait.Leave()
+	contender.stopMonitoring()
+	_ = contender.giveUp(err) // for what it gives back: no caller waits for the error
 }
 
-// granted gives the tenure to the callers in line. Called with mu held.
-func (s *cohorts) granted(q *contender, own *owner) {
-	y := q.of
-	x := y.callers.First()
-	if q.l.kind.together && x == q.caller && !x.shares() {
-		y.contender = nil
-		x.serve(own, 0, nil)
-		s.next(y)
+// giveTenure gives the tenure to the callers in line. Called with mu held.
+func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) {
+	cohort := contender.cohort
+	caller := cohort.callers.First()
+	if contender.lock.kind.concurrentTurns && caller == contender.caller && !caller.canShareHold() {
+		cohort.contender = nil
+		caller.endWait(own, 0, nil)
+		cohorts.requestNextTenure(cohort)
 		return
 	}
-	turns, until := int32(-1), s.now()+q.l.tenure()
+	turns, until := int32(-1), cohorts.now()+contender.lock.maxTenure()
 	switch {
-	case q.l.kind.together:
-		until = q.admit
-	case q.moved: // the tenure goes on
-		turns, until = y.turns, y.until
-		s.passed++
-	case q.othersWaited:
-		turns = min(y.callers.Len()-1, mostTurns)
+	case contender.lock.kind.concurrentTurns:
+		until = contender.joinUntil
+	case contender.transferred: // the tenure goes on
+		turns, until = cohort.turnsLeft, cohort.turnsUntil
+		cohorts.followingTurns++
+	case contender.othersWaited:
+		turns = min(cohort.callers.Len()-1, maxTurns)
 	}
-	y.has(own, turns, until)
+	cohort.setTenure(own, turns, until)
 	switch {
-	case q.l.kind.together:
-		s.read(y, own, q.caller == nil || q.caller.shares())
-	case x == q.caller, s.suits(own, x): // or it was asked for on the terms of x
-		s.give(y, x, 0)
+	case contender.lock.kind.concurrentTurns:
+		cohorts.admitReaders(cohort, own, contender.caller == nil || contender.caller.canShareHold())
+	case caller == contender.caller, cohorts.retakeFor(own, caller): // or it was asked for on the terms of x
+		cohorts.giveTurn(cohort, caller, 0)
 	default:
-		s.transfer(y)
+		cohorts.transfer(cohort)
 	}
 }
 
 // now is after base, and never 0.
-func (s *cohorts) now() time.Duration { return time.Since(s.base) + 1 }
+func (cohorts *lockCohorts) now() time.Duration { return time.Since(cohorts.base) + 1 }
 
-// count returns how many turns followed another.
-func (s *cohorts) count() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.passed
+// countFollowingTurns returns how many turns followed another.
+func (cohorts *lockCohorts) countFollowingTurns() int64 {
+	cohorts.mu.Lock()
+	defer cohorts.mu.Unlock()
+	return cohorts.followingTurns
 }

@@ -34,7 +34,7 @@ func PlantNoUptimeRule(l *Lock) *Lock {
 	q.members = nil
 	for _, m := range l.form.(*several).members {
 		with := *m
-		with.kind = with.kind.like(func(k *kind) {
+		with.kind = with.kind.derive(func(k *kind) {
 			acquire := k.acquire
 			k.acquire = func(l *single, r acquireRequest) script.Call {
 				call := acquire(l, r)

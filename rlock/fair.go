@@ -14,14 +14,14 @@ var (
 	fairReleaseScript = load("fair release", "fair_release")
 )
 
-// fair is Redisson's RFairLock: the hash of an RLock, a list of waiters, and a sorted set with the instants after which
-// they count as dead. One more hash has the waiters that can be handed the lock.
-var fair = &kind{
+// kindFair is Redisson's RFairLock: the hash of an RLock, a list of waiters, and a sorted set with the instants after
+// which they count as dead. One more hash has the waiters that can be handed the lock.
+var kindFair = &kind{
 	keys: func(key string) []string {
 		return []string{key, keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_timeout", key),
 			keyname.Prefix("redlatch_fair", key)}
 	},
-	queue: 1,
+	queueIndex: 1,
 	channel: func(key, owner string) string {
 		channel := keyname.Prefix("redisson_lock__channel", key)
 		if owner != "" {
@@ -32,35 +32,36 @@ var fair = &kind{
 	acquire: func(lock *single, request acquireRequest) script.Call {
 		patience, text, _ := strings.Cut(request.entry, " ")
 		if entry, ok := wait.ReadEntry(text); ok {
-			entry.LeavesAt = request.leaves
+			entry.LeavesAt = request.leavesAt
 			text = entry.Text()
 		}
-		args := append(request.asked(5), lock.c.publish, lock.channel, patience, lock.grants, text)
+		args := append(request.baseArgs(5), lock.c.publish, lock.channel, patience, lock.grants, text)
 		return script.Call{Script: fairAcquireScript, Keys: lock.keys, Args: args}
 	},
 	release: func(lock *single, request releaseRequest) script.Call {
 		return script.Call{Script: fairReleaseScript, Keys: lock.keys,
 			Args: append([]string{request.owner, lock.channel, lock.c.publish, request.entry, lock.grants},
-				request.others...)}
+				request.alsoLeaving...)}
 	},
 	renew: renewScript,
 	keep:  keepScript, keepKeys: lockKey,
-	locked: lockedCall(lockedScript),
-	force:  load("fair force unlock", "fair_force"),
-	title:  "Fair",
-	entry:  entryInside,
+	locked:  lockedCall(lockedScript),
+	force:   load("fair force unlock", "fair_force"),
+	title:   "Fair",
+	reentry: reentryWithinHold,
 	// An entry in Redisson's queue, from which releases hand the lock over. Each waiter also has a channel of its own, on
 	// which a release notifies it that it is next.
 	queueEntry: func(acquiring *acquisition, _, first time.Duration) string {
-		patience := acquiring.l.c.patience()
+		patience := acquiring.lock.c.patience()
 		entry := wait.OwnerEntry(wait.EntryHash, acquiring.own.Lease.Owner, first, patience)
 		return acquiring.entry + " " + entry.Text()
 	},
 	request: func(lock *single, owner string, request *wait.Request) {
 		request.Channel, request.Own, request.Mode = lock.kind.channel(lock.key, owner), true, wait.Paced
 	},
-	unpaired: true, // a name in one pair of braces would share the list and the sorted set: see keyname.CheckPair
-	leaves:   true,
+	// A name in one pair of braces would share the list and the sorted set: see keyname.CheckPair.
+	refusesBracePair:    true,
+	enqueuesWhenRefused: true,
 }
 
 // Fair describes a lock that serves the waiters of all processes in the order in which the server received their first
@@ -79,7 +80,7 @@ var fair = &kind{
 // Each waiter sends a request every PollCap. So a Fair lock with many waiters costs more than a Reentrant one, which
 // serves processes in their order, too. Use only one of the two for a name: they exclude each other, but do not wake
 // each other's waiters.
-func (c *Client) Fair(name string) *Lock { return c.lock(name, fair) }
+func (c *Client) Fair(name string) *Lock { return c.lock(name, kindFair) }
 
 // patience is how long a waiter in a fair queue may send no request before it counts as dead.
 func (c *Client) patience() time.Duration { return 3 * min(c.opts.PollCap, wait.MaxPoll) }

@@ -14,7 +14,7 @@ var forceScript = load("force unlock", "force")
 func (l *single) runForce(ctx context.Context, fields, timeouts []string) (removed int64, err error) {
 	args := slices.Concat([]string{l.channel, l.c.publish, l.grants}, fields)
 	call := script.Call{Script: l.kind.force, Keys: slices.Concat(l.keys, timeouts), Args: args}
-	reply, err := l.c.queued(ctx, &call)
+	reply, err := l.c.callWithQueue(ctx, &call)
 	if err != nil {
 		return 0, err
 	}

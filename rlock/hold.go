@@ -186,8 +186,8 @@ func keep(handle *session.Handle, minimum time.Duration) {
 	handle.Unless(func() {
 		handle.Bar()
 		holding, until := ownerOf(handle), int64(handle.Began+minimum)
-		for current := holding.keep.Load(); current < until; current = holding.keep.Load() {
-			if holding.keep.CompareAndSwap(current, until) {
+		for current := holding.keepUntil.Load(); current < until; current = holding.keepUntil.Load() {
+			if holding.keepUntil.CompareAndSwap(current, until) {
 				return
 			}
 		}

@@ -77,7 +77,7 @@ func (l *single) Inspect(ctx context.Context) (State, error) {
 // holders returns the holders of the lock when a call gives up after waiting; see session.Holders. It reads no waiters,
 // because a queue may be long.
 func (l *single) holders(ctx context.Context, waited time.Duration) []Holder {
-	return slices.Clone(l.c.named.Of(ctx, l.key, waited, func(ctx context.Context) []Holder {
+	return slices.Clone(l.c.holderLookups.Of(ctx, l.key, waited, func(ctx context.Context) []Holder {
 		reply, err := l.c.runInspect(ctx, l.key, false)
 		if err != nil {
 			return nil

@@ -38,7 +38,7 @@ func (l *single) runKeep(ctx context.Context, owner string, lease time.Duration)
 		return 0, err
 	}
 	status, err := script.Integer("keep", reply)
-	if releaseStatus(status) == releaseLook {
+	if releaseStatus(status) == releaseNeedsTrim {
 		l.trim(ctx)
 		return releaseDone, err
 	}
@@ -54,7 +54,7 @@ func (l *single) runKeepAtLeast(ctx context.Context, owner string, minimum time.
 		return err
 	}
 	switch status, err := script.Integer("keep", reply); releaseStatus(status) {
-	case releaseLook:
+	case releaseNeedsTrim:
 		l.trim(ctx)
 		return nil
 	case releaseDone:
@@ -78,6 +78,6 @@ func (l *single) runKeepAtLeast(ctx context.Context, owner string, minimum time.
 // A waiter whose request comes between keep and look gets the new end, and one more message.
 func (l *single) runLook(ctx context.Context) {
 	_, _ = l.c.runner.Attempt(ctx, // after a failure, waiters poll
-		script.Call{Script: lookScript, Keys: []string{l.keys[l.kind.queue]},
+		script.Call{Script: lookScript, Keys: []string{l.keys[l.kind.queueIndex]},
 			Args: []string{l.c.publish, l.channel, l.grants}})
 }

@@ -26,140 +26,140 @@ import (
 //	                                                               is notified
 type kind struct {
 	// keys are those of acquire and release; the first is the lock's own.
-	keys  func(key string) []string
-	queue int // which of them the waiters' queue is
+	keys       func(key string) []string
+	queueIndex int // which of them the waiters' queue is
 	// channel is where releases are published that waiters listen for. owner: for kinds that tell each waiter on its own.
 	channel func(key, owner string) string
 	// acquire and release are the calls; their replies are those of acquire.lua and release.lua.
-	acquire func(l *single, r acquireRequest) script.Call
-	release func(l *single, r releaseRequest) script.Call
+	acquire func(lock *single, request acquireRequest) script.Call
+	release func(lock *single, request releaseRequest) script.Call
 	// renew is the watchdog's script, and runs on the lock's own key and those of more, of which every hold of the kind
 	// has as many.
-	renew *script.Script
-	more  func(l *single, owner string) []string
+	renew          *script.Script
+	extraRenewKeys func(lock *single, owner string) []string
 	// leaseKey is the key that stands for a hold in place of the lock's own, if that is written by others all the time;
 	// more has the lock's own then.
-	leaseKey func(l *single, owner string) string
+	leaseKey func(lock *single, owner string) string
 	// keep leaves a hold to the end of a lease from now; see keep.lua. keepKeys are its keys.
 	keep     *script.Script
-	keepKeys func(l *single, owner string) []string
+	keepKeys func(lock *single, owner string) []string
 	// locked is IsLocked, and replies as locked.lua does. force is ForceUnlock; its KEYS and replies are those of
 	// force.lua.
-	locked func(l *single) script.Call
+	locked func(lock *single) script.Call
 	force  *script.Script
 	// field is that of an owner in the lock's hash; nil: the owner. holds reports whether a field is that of a hold of
 	// this kind, and gone are the keys that go with it; nil: all are, and none do.
-	field func(owner string) string
-	holds func(field string) bool
-	gone  func(l *single, field, count string) []string
+	fieldOf       func(owner string) string
+	isHoldField   func(field string) bool
+	companionKeys func(lock *single, field, count string) []string
 	// resolve is single.resolve for a lock of two sides, whose owners are one lock's to contexts; nil: it has one.
-	resolve func(l *single, own *owner, turn int32) (again, under *owner, err error)
+	resolve func(lock *single, own *owner, turn int32) (again, under *owner, err error)
 
-	title     string // in errors
-	entry     entry
-	coalesces bool   // acquires and releases of free locks may share calls: see batch.Coalescer
-	plain     string // "1": to these, the lock's key is a string
-	confirms  bool   // a grant is confirmed, which mints the token that every new hold has
-	drift     bool   // of a member of a Quorum: its deadline leaves room for the drift of clocks
+	title          string // in errors
+	reentry        reentryPolicy
+	coalesces      bool   // acquires and releases of free locks may share calls: see batch.Coalescer
+	stringKeyArg   string // "1": to these, the lock's key is a string
+	confirmsGrants bool   // a grant is confirmed, which mints the token that every new hold has
+	allowsDrift    bool   // of a member of a Quorum: its deadline leaves room for the drift of clocks
 
 	// queueEntry returns the entry with which a waiter queues on the server, and gets the lock, or a message that it is
 	// free. first is the lease that a hand-over writes. nil: it has nothing there: it is woken, and asks.
-	queueEntry func(a *acquisition, poll, first time.Duration) string
+	queueEntry func(acquiring *acquisition, poll, first time.Duration) string
 	// request completes the request of one that waits for itself; nil: nothing is missing.
-	request func(l *single, owner string, r *wait.Request)
+	request func(lock *single, owner string, request *wait.Request)
 	// tenures reports whether a caller shares the tenures of its process (see cohort.go), and tenure is how long one
 	// lasts; nil: none does, and tenureTime.
-	tenures  func(c *Client, t terms) bool
-	tenure   func(l *single) time.Duration
-	together bool // turns of a tenure run together: see reading.go
-	names    bool // a release can name the next tenure
-	rarely   bool // waiters may poll rarely: they are handed the lock, or told of it
-	hears    bool // waiters hear of every release, by any client
-	unpaired bool // a name that is one pair of braces is refused: see keyname.CheckPair
-	leaves   bool // refused tries of one that waits leave something behind, which a release with its entry takes away
+	sharesTenure        func(client *Client, opts terms) bool
+	tenureLength        func(lock *single) time.Duration
+	concurrentTurns     bool // turns of a tenure run together: see reading.go
+	canChainTenures     bool // a release can name the next tenure
+	pollsRarely         bool // waiters may poll rarely: they are handed the lock, or told of it
+	hearsAllReleases    bool // waiters hear of every release, by any client
+	refusesBracePair    bool // a name that is one pair of braces is refused: see keyname.CheckPair
+	enqueuesWhenRefused bool // a refused request leaves a queue entry, which a release with that entry removes
 }
 
-// otherwise says what the lock's key is where the lock of that name is of another kind, and keeps this one out.
-func (k *kind) otherwise() string {
-	if k.plain != "" {
+// conflictingType says what the lock's key is where the lock of that name is of another kind, and keeps this one out.
+func (k *kind) conflictingType() string {
+	if k.stringKeyArg != "" {
 		return "hash"
 	}
 	return "string"
 }
 
-// oneByOne is tenures of kinds whose turns follow each other: who asks once asks for itself.
-func oneByOne(_ *Client, t terms) bool { return t.wait != 0 }
+// sharesIfItWaits is tenures of kinds whose turns follow each other: who asks once asks for itself.
+func sharesIfItWaits(_ *Client, opts terms) bool { return opts.wait != 0 }
 
 // handoverEntry is queueEntry of kinds whose waiters are handed the lock from a queue of ours. An entry that is not
 // stamped for two and a half polls is passed over.
-func handoverEntry(mode wait.EntryMode) func(a *acquisition, poll, first time.Duration) string {
-	return func(a *acquisition, poll, first time.Duration) string {
-		entry := wait.OwnerEntry(mode, a.own.Lease.Owner, first, 5*poll/2)
-		a.entry = entry.Text()
-		return a.entry
+func handoverEntry(mode wait.EntryMode) func(acquiring *acquisition, poll, first time.Duration) string {
+	return func(acquiring *acquisition, poll, first time.Duration) string {
+		entry := wait.OwnerEntry(mode, acquiring.own.Lease.Owner, first, 5*poll/2)
+		acquiring.entry = entry.Text()
+		return acquiring.entry
 	}
 }
 
-func lockKey(l *single, _ string) []string { return lockAlone(l.keys) }
+func lockKey(lock *single, _ string) []string { return lockAlone(lock.keys) }
 
 // lockedCall is locked of a kind for which the lock's key says all.
-func lockedCall(s *script.Script) func(l *single) script.Call {
-	return func(l *single) script.Call { return script.Call{Script: s, Keys: lockAlone(l.keys)} }
+func lockedCall(used *script.Script) func(lock *single) script.Call {
+	return func(lock *single) script.Call { return script.Call{Script: used, Keys: lockAlone(lock.keys)} }
 }
 
-// entry says under which contexts an acquisition re-enters or joins what an owner holds.
-type entry uint8
+// reentryPolicy says under which contexts an acquisition re-enters or joins what an owner holds.
+type reentryPolicy uint8
 
 const (
-	entryNever    entry = iota // under none
-	entryInside                // under a context of the hold
-	entryAnywhere              // also under one that names the owner, in another process (WithOwner)
+	reentryNever      reentryPolicy = iota // under none
+	reentryWithinHold                      // under a context of the hold
+	reentryOrJoin                          // also under one that names the owner, in another process (WithOwner)
 )
 
-func (e entry) reenters() bool { return e != entryNever }
-func (e entry) joins() bool    { return e == entryAnywhere }
+func (e reentryPolicy) reenters() bool { return e != reentryNever }
+func (e reentryPolicy) joins() bool    { return e == reentryOrJoin }
 
-// reentrant is Redisson's RLock: a hash, owner -> count.
-var reentrant = &kind{
-	keys:    func(key string) []string { return []string{key, queueKey(key)} },
-	queue:   1,
-	channel: func(key, _ string) string { return keyname.Prefix("redisson_lock__channel", key) },
-	acquire: acquireCall,
-	release: releaseCall,
-	renew:   renewScript,
-	keep:    keepScript, keepKeys: lockKey,
+// kindReentrant is Redisson's RLock: a hash, owner -> count.
+var kindReentrant = &kind{
+	keys:       func(key string) []string { return []string{key, queueKey(key)} },
+	queueIndex: 1,
+	channel:    func(key, _ string) string { return keyname.Prefix("redisson_lock__channel", key) },
+	acquire:    acquireCall,
+	release:    releaseCall,
+	renew:      renewScript,
+	keep:       keepScript, keepKeys: lockKey,
 	locked:     lockedCall(lockedScript),
 	force:      forceScript,
 	title:      "Reentrant",
-	entry:      entryAnywhere,
+	reentry:    reentryOrJoin,
 	coalesces:  true,
-	queueEntry: handoverEntry(wait.EntryHash), tenures: oneByOne, names: true, rarely: true,
+	queueEntry: handoverEntry(wait.EntryHash), sharesTenure: sharesIfItWaits, canChainTenures: true, pollsRarely: true,
 }
 
 func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }
 
-// like is a copy of k with changes.
-func (k *kind) like(change func(*kind)) *kind {
+// derive is a copy of k with changes.
+func (k *kind) derive(change func(*kind)) *kind {
 	m := *k
 	change(&m)
 	return &m
 }
 
 var (
-	// nonReentrant is Redisson's RedissonNonReentrantLock: an RLock on the wire.
-	nonReentrant = reentrant.like(func(k *kind) { k.title, k.entry = "NonReentrant", entryNever })
+	// kindNonReentrant is Redisson's RedissonNonReentrantLock: an RLock on the wire.
+	kindNonReentrant = kindReentrant.derive(func(kind *kind) { kind.title, kind.reentry = "NonReentrant", reentryNever })
 
-	// spinning is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
-	spinning = reentrant.like(func(k *kind) {
-		k.title, k.entry = "Spin", entryInside
-		k.queueEntry, k.tenures = nil, nil
-		k.names, k.coalesces = false, false
+	// kindSpin is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
+	kindSpin = kindReentrant.derive(func(kind *kind) {
+		kind.title, kind.reentry = "Spin", reentryWithinHold
+		kind.queueEntry, kind.sharesTenure = nil, nil
+		kind.canChainTenures, kind.coalesces = false, false
 	})
 
-	// fencing is Redisson's RFencedLock: an RLock with a counter.
-	fencing = reentrant.like(func(k *kind) {
-		k.title, k.confirms, k.entry, k.coalesces = "Fenced", true, entryInside, false
-		k.acquire = fencedCall
-		k.unpaired = true // for the last token
+	// kindFenced is Redisson's RFencedLock: an RLock with a counter.
+	kindFenced = kindReentrant.derive(func(kind *kind) {
+		kind.title, kind.confirmsGrants, kind.reentry, kind.coalesces = "Fenced", true, reentryWithinHold, false
+		kind.acquire = fencedCall
+		kind.refusesBracePair = true // for the last token
 	})
 )

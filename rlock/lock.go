@@ -60,9 +60,9 @@ func (l *Lock) WithWait(d time.Duration) *Lock {
 // first (see [Hold.Until]). Within 10 ms it is raised to d by a renewal. If the process exits or dies before that, the
 // lock is free when the short lease is over, and not after d.
 func (l *Lock) WithLease(d time.Duration) *Lock {
-	t := l.terms
-	t.lease = d
-	return l.with(t, session.CheckLease(d))
+	opts := l.terms
+	opts.lease = d
+	return l.with(opts, session.CheckLease(d))
 }
 
 // WithLabel returns the same lock with a label for its holds, such as a job's name or a trace id. The label is part of

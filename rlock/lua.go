@@ -23,9 +23,9 @@ var renewScript = load("renew", "renew")
 // lockAlone are the keys of a script that makes do with the lock's own, which is the first.
 func lockAlone(keys []string) []string { return keys[:1:1] }
 
-// queued makes a call whose second key, if it has one, is the queue. While a slot is being migrated a script with two
-// keys is refused, held or free; the lock alone is the truth, and its waiters poll meanwhile.
-func (c *Client) queued(ctx context.Context, call *script.Call) (rueidis.RedisMessage, error) {
+// callWithQueue makes a call whose second key, if it has one, is the queue. While a slot is being migrated a script
+// with two keys is refused, held or free; the lock alone is the truth, and its waiters poll meanwhile.
+func (c *Client) callWithQueue(ctx context.Context, call *script.Call) (rueidis.RedisMessage, error) {
 	m, err := c.runner.Attempt(ctx, *call)
 	if err != nil && len(call.Keys) > 1 {
 		var re *rueidis.RedisError

@@ -67,8 +67,8 @@ func (r *multiRequest) acquire(ctx context.Context) (*heldParts, error) {
 	for i, member := range r.acquisitions {
 		// For the observer the acquisition begins here: before, it is not known whether the script acquires the member, or
 		// it is acquired for itself.
-		member.ctx = r.c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: member.l.name})
-		end := errs.Event{Kind: errs.EventAcquired, Name: member.l.name, Took: waited}
+		member.ctx = r.c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: member.lock.name})
+		end := errs.Event{Kind: errs.EventAcquired, Name: member.lock.name, Took: waited}
 		if err == nil {
 			err = r.explain(r.register(member, i, parts), waited)
 		} else if granted {
@@ -90,7 +90,7 @@ func (r *multiRequest) acquire(ctx context.Context) (*heldParts, error) {
 // register makes the hold of a member that was granted, and adds it to parts.
 func (r *multiRequest) register(member *acquisition, i int, parts *heldParts) error {
 	member.own.Lease.Ctx = member.ctx
-	hold, err := member.register()
+	hold, err := member.makeHold()
 	if err != nil {
 		return err
 	}
@@ -106,13 +106,13 @@ func (r *multiRequest) explain(err error, waited time.Duration) error {
 	if r.blocking != nil {
 		name = r.blocking.name
 	}
-	return ending(name, waited, !r.acquisitions[0].unanswered.IsZero()).Explain(err)
+	return errorContext(name, waited, !r.acquisitions[0].unansweredUntil.IsZero()).Explain(err)
 }
 
 // await waits until the script is granted, or there is no reason to repeat it.
 func (r *multiRequest) await(ctx context.Context) (err error) {
 	for i, lock := range r.of.members {
-		member := &acquisition{l: lock, ctx: ctx, began: r.began, auto: r.terms.lease == 0, lease: r.terms.lease,
+		member := &acquisition{lock: lock, ctx: ctx, began: r.began, autoRenew: r.terms.lease == 0, lease: r.terms.lease,
 			label: r.of.labels[i]}
 		if member.lease == 0 {
 			member.lease = r.c.opts.WatchdogTimeout
@@ -130,7 +130,7 @@ func (r *multiRequest) await(ctx context.Context) (err error) {
 		Mode: wait.Alone, Try: r.request, Backoff: script.Backoff})
 	if err != nil {
 		for _, member := range r.acquisitions {
-			err = member.failed(err)
+			err = member.giveUp(err)
 		}
 	}
 	return err
@@ -140,11 +140,11 @@ func (r *multiRequest) await(ctx context.Context) (err error) {
 func (r *multiRequest) request(ctx context.Context) (wait.Answer, error) {
 	first := r.acquisitions[0]
 	timed := script.Timed[acquireReply]{
-		Key: first.l.key,
+		Key: first.lock.key,
 		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 			for _, member := range r.acquisitions {
-				if member.sent = sent; member.since.IsZero() {
-					member.since = sent
+				if member.sentAt = sent; member.possibleSince.IsZero() {
+					member.possibleSince = sent
 				}
 			}
 			return r.c.runner.Attempt(ctx, r.call(notAfter))
@@ -158,26 +158,26 @@ func (r *multiRequest) request(ctx context.Context) (wait.Answer, error) {
 	case unmet:
 		var releases sync.WaitGroup
 		for _, member := range r.acquisitions {
-			releases.Go(func() { _ = member.takeBack(ctx, err) })
+			releases.Go(func() { _ = member.releaseUnreplicated(ctx, err) })
 		}
 		releases.Wait()
 		return wait.Answer{}, err
 	case err != nil:
-		return wait.Answer{}, r.requestFailed(err, first.sent.Add(timed.Runs), received)
+		return wait.Answer{}, r.requestFailed(err, first.sentAt.Add(timed.Runs), received)
 	case reply.status == acquireHeld && r.terms.wait != 0:
 		return wait.Answer{}, errOneByOne
 	case reply.status == acquireHeld:
 		if i := reply.ticket; i >= 0 && i < int64(len(r.of.members)) {
 			r.blocking = r.of.members[i]
 		}
-		return wait.Answer{Left: reply.left}, nil
+		return wait.Answer{Left: reply.leaseLeft}, nil
 	}
 	untrusted := slices.ContainsFunc(r.acquisitions, func(member *acquisition) bool {
-		return !r.c.engine.Trusted(member.l.key, member.since)
+		return !r.c.engine.Trusted(member.lock.key, member.possibleSince)
 	})
-	if untrusted || !received.Before(first.sent.Add(first.lease-lease.Margin(first.lease))) {
+	if untrusted || !received.Before(first.sentAt.Add(first.lease-lease.Margin(first.lease))) {
 		for _, member := range r.acquisitions {
-			member.renamed(received)
+			member.replaceOwner(received)
 		}
 		return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted",
 			errs.ErrUnavailable, r.of.name, first.lease)
@@ -213,9 +213,9 @@ func (r *multiRequest) call(notAfter int64) script.Call {
 	call.Args = []string{r.c.millis(r.acquisitions[0].lease), strconv.FormatInt(notAfter, 10), r.c.publish}
 	var late []func(rueidis.RedisResult)
 	for _, member := range r.acquisitions {
-		call.Keys = append(call.Keys, member.l.key, queueKey(member.l.key))
-		call.Args = append(call.Args, member.own.Lease.Owner, member.l.grants)
-		late = append(late, member.late(nil))
+		call.Keys = append(call.Keys, member.lock.key, queueKey(member.lock.key))
+		call.Args = append(call.Args, member.own.Lease.Owner, member.lock.grants)
+		late = append(late, member.onLateReply(nil))
 	}
 	call.Late = func(reply rueidis.RedisResult) {
 		for _, release := range late {

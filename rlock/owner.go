@@ -23,21 +23,22 @@ import (
 // be missed by it.
 type owner struct {
 	session.Holding
-	lock  *single
-	under *owner // of the write hold under which it reads
-	token int64  // set before the first handle is made; 0: none
+	lock      *single
+	writeHold *owner // of the write hold under which it reads
+	token     int64  // set before the first handle is made; 0: none
 	// after cohorts.base: no turn of the tenure begins later, as this owner or another. Guarded by cohorts.mu
-	until time.Duration
-	keep  atomic.Int64 // ns after its client's base: no release before; see UnlockAfter
+	turnsUntil time.Duration
+	keepUntil  atomic.Int64 // ns after its client's base: no release before; see UnlockAfter
 }
 
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
 	own := &owner{lock: l}
 	own.Lease = lease.Lease{Name: l.name, Owner: l.c.session.NewOwner(label), Renew: l.kind.renew, Ctx: ctx, Longest: d}
-	own.Lease.Drift = l.kind.drift // in each vote's deadline, not in the majority's: each server has a clock of its own
+	// Each vote's deadline allows for drift, not the majority's, because each server has a clock of its own.
+	own.Lease.Drift = l.kind.allowsDrift
 	own.Lease.Key = l.leaseKey(own.Lease.Owner)
-	if l.kind.more != nil {
-		more := l.kind.more(l, own.Lease.Owner)
+	if l.kind.extraRenewKeys != nil {
+		more := l.kind.extraRenewKeys(l, own.Lease.Owner)
 		own.Lease.More = &more
 	}
 	own.Begin(&l.c.handles, own)
@@ -73,8 +74,8 @@ func (o Owner) Label() string {
 	return label
 }
 
-// named is an owner that another process sent.
-type named struct{ owner Owner }
+// sentOwner is an owner that another process sent.
+type sentOwner struct{ owner Owner }
 
 // WithOwner returns ctx with an owner of this lock, which another process sent (see [Hold.Owner]). Acquiring the lock
 // under it joins that owner's hold at once, without waiting. The joiner gets a hold of its own, with its own lease. The
@@ -90,18 +91,18 @@ type named struct{ owner Owner }
 //
 // A joiner that dies keeps the lock taken no longer than its own lease lasts. So does an owner that dies while it is
 // joined. The server's clock decides.
-func (l *Lock) WithOwner(ctx context.Context, o Owner) context.Context {
-	return l.form.withOwner(ctx, o)
+func (l *Lock) WithOwner(ctx context.Context, owner Owner) context.Context {
+	return l.form.withOwner(ctx, owner)
 }
 
-func (l *single) withOwner(ctx context.Context, o Owner) context.Context {
-	return &ownerContext{ctx, l.ownKey, named{o}}
+func (l *single) withOwner(ctx context.Context, owner Owner) context.Context {
+	return &ownerContext{ctx, l.ownKey, sentOwner{owner}}
 }
 
 type ownerContext struct {
 	context.Context
 	key   any // an ownerKey
-	owner named
+	owner sentOwner
 }
 
 func (x *ownerContext) Value(key any) any {
@@ -136,26 +137,26 @@ func (o *owner) Object() any { return o.lock }
 // After that a waiter of this process is woken, unless it hears of the release anyway. Before Send, session.Handle has
 // ended the hold's contexts, so that no work goes on under it, and has taken the owner out of the watchdog.
 func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
-	l, c := o.lock, o.lock.c
+	lock, client := o.lock, o.lock.c
 	var status releaseStatus
 	rest := time.Duration(0)
-	if k := o.keep.Load(); k != 0 {
-		rest = time.Duration(k) - time.Since(c.session.Base)
+	if keepUntil := o.keepUntil.Load(); keepUntil != 0 {
+		rest = time.Duration(keepUntil) - time.Since(client.session.Base)
 	}
 	switch {
 	case rest > 0:
-		status, err = l.runKeep(ctx, o.Lease.Owner, rest)
+		status, err = lock.runKeep(ctx, o.Lease.Owner, rest)
 		o.Gone() // callers wait for the end that is known now
 		if err == nil && status == releaseDone {
-			l.runLook(ctx)
+			lock.runLook(ctx)
 		}
 	case !again && o.Follows():
-		status, err = c.cohorts.release(ctx, o)
+		status, err = client.cohorts.releaseTenure(ctx, o)
 	default:
-		status, err = l.runRelease(ctx, o.Lease.Owner, o.Entry())
+		status, err = lock.runRelease(ctx, o.Lease.Owner, o.Entry())
 	}
 	if err == nil {
-		c.waiters.Wake(l.key)
+		client.waiters.Wake(lock.key)
 	}
 	return status == releaseGone, err
 }
@@ -168,7 +169,7 @@ type batchKey struct {
 
 // BatchKey implements session.Several: those that leave the line of a Fair lock, in which each waiter has a place.
 func (o *owner) BatchKey() any {
-	if !o.lock.kind.leaves || o.keep.Load() != 0 {
+	if !o.lock.kind.enqueuesWhenRefused || o.keepUntil.Load() != 0 {
 		return nil
 	}
 	return batchKey{o.lock.c, o.lock.key}
@@ -176,17 +177,17 @@ func (o *owner) BatchKey() any {
 
 // SendAll implements session.Several.
 func (o *owner) SendAll(ctx context.Context, all []*session.Holding) error {
-	l := o.lock
-	r := releaseRequest{owner: o.Lease.Owner}
+	lock := o.lock
+	request := releaseRequest{owner: o.Lease.Owner}
 	for _, other := range all {
 		if own := other.Lease.Of.(*owner); own != o {
-			r.others = append(r.others, own.Lease.Owner)
+			request.alsoLeaving = append(request.alsoLeaving, own.Lease.Owner)
 		}
-		r.entry = cmp.Or(r.entry, other.Entry())
+		request.entry = cmp.Or(request.entry, other.Entry())
 	}
-	_, err := l.sendRelease(ctx, r)
+	_, err := lock.sendRelease(ctx, request)
 	if err == nil {
-		l.c.waiters.Wake(l.key)
+		lock.c.waiters.Wake(lock.key)
 	}
 	return err
 }
@@ -200,17 +201,17 @@ type ownerKey struct {
 
 // ownerIn is the owner of l that ctx carries, and in which of its turns: one of this process, or the text of one, or
 // neither.
-func ownerIn(ctx context.Context, l *single) (own *owner, turn int32, id Owner) {
-	switch v := ctx.Value(l.ownKey).(type) {
+func ownerIn(ctx context.Context, lock *single) (own *owner, turn int32, id Owner) {
+	switch carried := ctx.Value(lock.ownKey).(type) {
 	case *session.Handle:
-		own := ownerOf(v)
-		return own, v.Turn(), Owner(own.Lease.Owner)
-	case named:
-		if c := l.c.engine.Find(l.leaseKey(string(v.owner)), string(v.owner)); c != nil {
-			own := c.Of.(*owner)
-			return own, own.Turn(), v.owner
+		own := ownerOf(carried)
+		return own, carried.Turn(), Owner(own.Lease.Owner)
+	case sentOwner:
+		if held := lock.c.engine.Find(lock.leaseKey(string(carried.owner)), string(carried.owner)); held != nil {
+			own := held.Of.(*owner)
+			return own, own.Turn(), carried.owner
 		}
-		return nil, 0, v.owner
+		return nil, 0, carried.owner
 	}
 	return nil, 0, ""
 }
@@ -219,11 +220,11 @@ func ownerIn(ctx context.Context, l *single) (own *owner, turn int32, id Owner) 
 // handles of a re-entry or of other readers, and nothing of that is the released hold's: a goroutine that kept its
 // context would pass the waiting writers for as long as those readers follow each other.
 func (l *single) endedIn(ctx context.Context) error {
-	h, ok := ctx.Value(l.ownKey).(*session.Handle)
+	handle, ok := ctx.Value(l.ownKey).(*session.Handle)
 	if !ok {
 		return nil
 	}
-	switch why := h.Err(); {
+	switch why := handle.Err(); {
 	case why == nil:
 		return nil
 	case errors.Is(why, errs.ErrLost):
@@ -242,9 +243,9 @@ type holdContext struct {
 }
 
 func (x *holdContext) Value(key any) any {
-	if p := x.hold.parts; p != nil {
-		if h := p.handle(key); h != nil {
-			return h
+	if parts := x.hold.parts; parts != nil {
+		if handle := parts.handle(key); handle != nil {
+			return handle
 		}
 	} else if key == ownerOf(x.hold.h).lock.ownKey {
 		return x.hold.h

@@ -23,15 +23,15 @@ const (
 	maxReservation = 200 * time.Millisecond
 )
 
-// plain is one string key whose value is the owner.
-var plain = &kind{
-	keys:    func(key string) []string { return []string{key, queueKey(key)} },
-	queue:   1,
-	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
+// kindPlain is one string key whose value is the owner.
+var kindPlain = &kind{
+	keys:       func(key string) []string { return []string{key, queueKey(key)} },
+	queueIndex: 1,
+	channel:    func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
 	acquire: func(l *single, r acquireRequest) script.Call {
-		args := append(r.asked(3), l.c.publish, l.grants)
-		if r.from != "" {
-			return script.Call{Script: plainAcquireScript, Keys: lockAlone(l.keys), Args: append(args, "", r.from)}
+		args := append(r.baseArgs(3), l.c.publish, l.grants)
+		if r.replacedOwner != "" {
+			return script.Call{Script: plainAcquireScript, Keys: lockAlone(l.keys), Args: append(args, "", r.replacedOwner)}
 		}
 		if r.entry != "" {
 			args = append(args, r.entry)
@@ -40,29 +40,29 @@ var plain = &kind{
 	},
 	release: func(l *single, r releaseRequest) script.Call {
 		return script.Call{Script: plainReleaseScript, Keys: l.keys,
-			Args: l.publishing([]string{r.owner, l.channel}, r.entry)}
+			Args: l.publishArgs([]string{r.owner, l.channel}, r.entry)}
 	},
 	renew: load("plain renew", "plain_renew"),
 	keep:  load("plain keep", "plain_keep"), keepKeys: lockKey,
-	locked:    lockedCall(load("plain is locked", "plain_locked").Reads()),
-	force:     load("plain force unlock", "plain_force"),
-	title:     "Plain",
-	coalesces: true,
-	plain:     "1",
+	locked:       lockedCall(load("plain is locked", "plain_locked").Reads()),
+	force:        load("plain force unlock", "plain_force"),
+	title:        "Plain",
+	coalesces:    true,
+	stringKeyArg: "1",
 	// A release notifies the first entry of the queue that the lock is free, and reserves the lock for it for a moment.
 	// The notified waiter sends an ordinary request.
 	queueEntry: func(a *acquisition, _, _ time.Duration) string {
-		trip := a.l.c.runner.Clock.Trip(a.l.key)
+		trip := a.lock.c.runner.Clock.Trip(a.lock.key)
 		reservation := min(max(2*trip, minReservation), maxReservation)
 		entry := wait.OwnerEntry(wait.EntryString, a.own.Lease.Owner, reservation, 5*wait.MaxPoll/2)
 		a.entry = entry.Text()
 		return a.entry
 	},
-	tenures: oneByOne,
+	sharesTenure: sharesIfItWaits,
 	// The lock should be free for other programs, which only poll. A tenure of two round trips beyond its first hold
 	// leaves the lock free for about half of the time for which it would be free without turns.
-	tenure: func(l *single) time.Duration { return min(2*l.c.runner.Clock.Trip(l.key), tenureTime) },
-	hears:  true,
+	tenureLength:     func(l *single) time.Duration { return min(2*l.c.runner.Clock.Trip(l.key), maxTenure) },
+	hearsAllReleases: true,
 }
 
 // Plain describes the mutex of the Redis documentation: one string key, set with NX and PX to a unique value. Only the
@@ -89,7 +89,7 @@ func (c *Client) Plain(name string) *Lock {
 		digest := sha256.Sum256([]byte(name))
 		hashed = hex.EncodeToString(digest[:])
 	}
-	lock, argErr := c.single(hashed, plain)
+	lock, argErr := c.single(hashed, kindPlain)
 	lock.name = name
 	return lock.asLock(argErr)
 }

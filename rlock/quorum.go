@@ -11,14 +11,14 @@ import (
 
 // kindForVote returns a kind as that of a member of a Quorum.
 func kindForVote(k *kind) *kind {
-	return k.like(func(k *kind) {
-		k.title, k.drift, k.coalesces = "member of a Quorum", true, false
+	return k.derive(func(k *kind) {
+		k.title, k.allowsDrift, k.coalesces = "member of a Quorum", true, false
 		k.acquire = voteCall
 	})
 }
 
-var voteKinds = map[*kind]*kind{reentrant: kindForVote(reentrant),
-	nonReentrant: kindForVote(nonReentrant), spinning: kindForVote(spinning)}
+var voteKinds = map[*kind]*kind{kindReentrant: kindForVote(kindReentrant),
+	kindNonReentrant: kindForVote(kindNonReentrant), kindSpin: kindForVote(kindSpin)}
 
 // Quorum describes a lock that is held by the owner of a majority of its members, each on a server of its own: Redlock.
 // It stays available, and exclusive, while any minority of the servers is down, slow, disconnected, or has lost its
@@ -51,7 +51,7 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 	for i, member := range q.members {
 		voteKind := voteKinds[member.kind]
 		switch {
-		case member.kind == fencing:
+		case member.kind == kindFenced:
 			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is Fenced, and a majority of servers gives no fencing "+
 				"token: take a NonReentrant lock, or a Reentrant one without Options.Fenced", errs.ErrInvalidOption, i+1,
 				member.name)

@@ -75,7 +75,7 @@ func (q *several) acquireMajority(ctx context.Context, wanted terms) (*heldParts
 		defer quorum.releases.stop()
 	}
 	if err := q.members[0].c.waiters.Wait(ctx, request); err != nil {
-		return nil, ending(q.name, time.Since(began), quorum.outcomeUnknown).Explain(err)
+		return nil, errorContext(q.name, time.Since(began), quorum.outcomeUnknown).Explain(err)
 	}
 	return quorum.won, nil
 }
@@ -96,7 +96,7 @@ func (a *quorumAcquisition) round(ctx context.Context) (wait.Answer, error) {
 	q, parts, began := a.of, newHeldParts(a.of), time.Now()
 	votes := a.requestVotes(ctx, parts)
 	for _, member := range q.members {
-		member.c.metOnce.Store(true)
+		member.c.askedForRun.Store(true)
 	}
 	err := q.checkServers()
 	granted := countVotes(votes, vote.granted)
@@ -213,7 +213,7 @@ func (a *quorumAcquisition) requestVotes(ctx context.Context, parts *heldParts) 
 // so that the first acquisition finds two members of one server.
 func (q *several) hasUnknownServer(votes []vote) bool {
 	for i, member := range q.members {
-		if !votes[i].replied && member.c.run.Load() == 0 && !member.c.metOnce.Load() {
+		if !votes[i].replied && member.c.memberRun.Load() == 0 && !member.c.askedForRun.Load() {
 			return true
 		}
 	}
@@ -224,7 +224,7 @@ func (q *several) hasUnknownServer(votes []vote) bool {
 func (q *several) checkServers() error {
 	seen := map[int64]int{}
 	for i, member := range q.members {
-		run := member.c.run.Load()
+		run := member.c.memberRun.Load()
 		if first, ok := seen[run]; ok && run != 0 {
 			return q.sameServer(first, i)
 		}

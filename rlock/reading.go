@@ -64,193 +64,200 @@ import (
 //
 // Readers under a write hold, and such of these that do not wait, ask alone.
 const (
-	leastWindow = 2 * time.Millisecond
-	mostWindow  = 10 * time.Millisecond
-	// mostBeside bounds how many readers one call lets in.
-	mostBeside = 128
+	minReadWindow = 2 * time.Millisecond
+	maxReadWindow = 10 * time.Millisecond
+	// maxBeside bounds how many readers one call lets in.
+	maxBeside = 128
 )
 
-// shares reports whether a reader on these terms can have the hold of others.
-func (t terms) shares(c *Client) bool { return t.lease == 0 && t.label == "" && c.opts.MaxHold == 0 }
-
-// shares reports whether the caller is a reader that can have the hold of others.
-func (x *caller) shares() bool { return x.l.kind.together && x.terms.shares(x.l.c) }
-
-// joins has a reader join the tenure of its process, if it may without a call. Called with mu held.
-func (s *cohorts) joins(y *cohort) bool {
-	if y.own == nil || s.now() >= y.until {
-		return false
-	}
-	if w := s.of[cohortKey{y.l.key, rwWrite}]; w != nil && w.contender != nil {
-		return false
-	}
-	return s.enter(y.own)
+// canShareHold reports whether a reader on these terms can have the hold of others.
+func (t terms) canShareHold(client *Client) bool {
+	return t.lease == 0 && t.label == "" && client.opts.MaxHold == 0
 }
 
-// enter counts a reader in among those of own. It reports false if that is over.
-func (s *cohorts) enter(own *owner) bool {
-	c := own.lock.c
-	if c.engine.Over(&own.Lease) != nil {
+// canShareHold reports whether the caller is a reader that can have the hold of others.
+func (caller *queuedCaller) canShareHold() bool {
+	return caller.lock.kind.concurrentTurns && caller.terms.canShareHold(caller.lock.c)
+}
+
+// joinSharedRead has a reader join the tenure of its process, if it may without a call. Called with mu held.
+func (cohorts *lockCohorts) joinSharedRead(cohort *lockCohort) bool {
+	if cohort.own == nil || cohorts.now() >= cohort.turnsUntil {
+		return false
+	}
+	if writers := cohorts.byLock[cohortKey{cohort.lock.key, kindWrite}]; writers != nil && writers.contender != nil {
+		return false
+	}
+	return cohorts.enterSharedRead(cohort.own)
+}
+
+// enterSharedRead counts a reader in among those of own. It reports false if that is over.
+func (cohorts *lockCohorts) enterSharedRead(own *owner) bool {
+	client := own.lock.c
+	if client.engine.Over(&own.Lease) != nil {
 		return false
 	}
 	if err := own.Enter(own.Turn()); err != nil {
 		return false
 	}
-	if !c.engine.Auto(&own.Lease, c.opts.WatchdogTimeout) {
-		c.session.Finish(func() { own.Retreat(time.Time{}) }) // it may be the last, and tell the cohort: mu is held
+	if !client.engine.Auto(&own.Lease, client.opts.WatchdogTimeout) {
+		client.session.Finish(func() { own.Retreat(time.Time{}) }) // it may be the last, and tell the cohort: mu is held
 		return false
 	}
 	return true
 }
 
-// read has all readers in line read: by the tenure that was granted, of which one reader is counted in, or beside it.
-// shared: those that share a hold can have it. Called with mu held.
-func (s *cohorts) read(y *cohort, own *owner, shared bool) {
-	var beside []*caller
+// admitReaders has all readers in line read: by the tenure that was granted, of which one reader is counted in, or
+// beside it. shared: those that share a hold can have it. Called with mu held.
+func (cohorts *lockCohorts) admitReaders(cohort *lockCohort, own *owner, shared bool) {
+	var beside []*queuedCaller
 	entered, over := 1, false // the one that is counted in is the first reader's
-	for x := y.callers.First(); x != nil && !over; {
-		next := x.Behind()
+	for caller := cohort.callers.First(); caller != nil && !over; {
+		next := caller.Behind()
 		switch {
-		case !(shared && x.shares() && own.hasLabel("")):
-			if len(beside) < mostBeside {
-				y.part(x)
-				beside = append(beside, x)
+		case !(shared && caller.canShareHold() && own.hasLabel("")):
+			if len(beside) < maxBeside {
+				cohort.remove(caller)
+				beside = append(beside, caller)
 			}
-		case entered == 1 || s.enter(own):
+		case entered == 1 || cohorts.enterSharedRead(own):
 			entered++
-			s.give(y, x, 0)
+			cohorts.giveTurn(cohort, caller, 0)
 		default:
 			over = true
 		}
-		x = next
+		caller = next
 	}
 	switch {
 	case len(beside) > 0 && (entered == 1 || own.Enter(own.Turn()) == nil):
-		own.lock.c.session.Finish(func() { s.readBeside(own, beside) })
+		own.lock.c.session.Finish(func() { cohorts.admitBeside(own, beside) })
 	case len(beside) > 0:
-		s.rejoin(beside)
+		cohorts.requeue(beside)
 	}
-	if y.callers.First() != nil && y.contender == nil { // it is over, or they are too many for one call
-		s.next(y)
+	if cohort.callers.First() != nil && cohort.contender == nil { // it is over, or they are too many for one call
+		cohorts.requestNextTenure(cohort)
 	}
 }
 
-// readBeside has readers read as owners of their own, beside one that reads and is counted in for this call.
-func (s *cohorts) readBeside(own *owner, readers []*caller) {
-	l, c := own.lock, own.lock.c
+// admitBeside has readers read as owners of their own, beside one that reads and is counted in for this call.
+func (cohorts *lockCohorts) admitBeside(own *owner, readers []*queuedCaller) {
+	lock, client := own.lock, own.lock.c
 	all := make([]*owner, len(readers))
-	shortest := readers[0].lease()
-	for i, x := range readers {
-		all[i] = l.newOwner(x.ctx, x.lease(), x.terms.label)
-		shortest = min(shortest, x.lease())
+	shortest := readers[0].promisedLease()
+	for i, caller := range readers {
+		all[i] = lock.newOwner(caller.ctx, caller.promisedLease(), caller.terms.label)
+		shortest = min(shortest, caller.promisedLease())
 	}
 	var sent time.Time
 	timed := script.Timed[acquireReply]{
-		Key: l.key,
+		Key: lock.key,
 		Send: func(ctx context.Context, at time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 			sent = at
-			call := besideCall(l, own, all, readers, notAfter)
-			call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
+			call := besideCall(lock, own, all, readers, notAfter)
+			call.Replicas, call.ReplicasWait = client.opts.MinReplicas, client.opts.ReplicaTimeout
 			call.Late = func(rueidis.RedisResult) {
-				for _, y := range all {
-					y.Late()
+				for _, own := range all {
+					own.Late()
 				}
 			}
-			return c.runner.Attempt(ctx, call)
+			return client.runner.Attempt(ctx, call)
 		},
 		Decode: decodeAcquire,
 	}
 	// Its reply is read even if the first reader leaves; the request has that reader's values, such as its span.
-	r, err := timed.Run(context.WithoutCancel(readers[0].ctx), c.runner)
+	reply, err := timed.Run(context.WithoutCancel(readers[0].ctx), client.runner)
 	received := time.Now()
 	var until time.Time // they may read by then; zero: they do not
 	switch {
 	case errors.Is(err, errs.ErrUnknownOutcome):
 		until = sent.Add(timed.Runs)
-	case script.IsUnreplicated(err), !c.engine.Trusted(l.key, sent),
+	case script.IsUnreplicated(err), !client.engine.Trusted(lock.key, sent),
 		!received.Before(sent.Add(shortest - lease.Margin(shortest))):
 		until = received
 	}
-	if err == nil && r.status == acquireGranted && until.IsZero() {
-		for i, x := range readers {
-			s.letIn(x, all[i], sent)
+	if err == nil && reply.status == acquireGranted && until.IsZero() {
+		for i, caller := range readers {
+			cohorts.admitReader(caller, all[i], sent)
 		}
 	} else {
-		for _, y := range all {
-			y.Abandon(until, "")
+		for _, own := range all {
+			own.Abandon(until, "")
 		}
-		s.mu.Lock()
-		s.rejoin(readers)
-		s.mu.Unlock()
+		cohorts.mu.Lock()
+		cohorts.requeue(readers)
+		cohorts.mu.Unlock()
 	}
 	own.Decline()
 }
 
-// letIn gives a reader the hold that it was granted, or has that released if it has left.
-func (s *cohorts) letIn(x *caller, own *owner, sent time.Time) {
-	c := own.lock.c
-	err := own.Keep(c.engine.Add(&own.Lease, sent, sent, x.lease(), x.auto, c.opts.MaxHold), time.Time{}, "")
-	s.mu.Lock()
-	left := x.left
-	if !left && err == nil {
-		x.serve(own, 0, nil)
-	} else if !left {
-		s.rejoin([]*caller{x})
+// admitReader gives a reader the hold that it was granted, or has that released if it has left.
+func (cohorts *lockCohorts) admitReader(caller *queuedCaller, own *owner, sent time.Time) {
+	client := own.lock.c
+	added := client.engine.Add(&own.Lease, sent, sent, caller.promisedLease(), caller.autoRenew, client.opts.MaxHold)
+	err := own.Keep(added, time.Time{}, "")
+	cohorts.mu.Lock()
+	hasLeft := caller.hasLeft
+	if !hasLeft && err == nil {
+		caller.endWait(own, 0, nil)
+	} else if !hasLeft {
+		cohorts.requeue([]*queuedCaller{caller})
 	}
-	s.mu.Unlock()
-	if left && err == nil {
+	cohorts.mu.Unlock()
+	if hasLeft && err == nil {
 		own.Decline()
 	}
 }
 
-// rejoin puts readers back into the line, before those that came later. Called with mu held.
-func (s *cohorts) rejoin(readers []*caller) {
-	l := readers[0].l
-	y := s.of[cohortKey{l.key, l.kind}]
-	if y == nil {
-		y = s.open(l)
-		y.seen = readers[0].seen
+// requeue puts readers back into the line, before those that came later. Called with mu held.
+func (cohorts *lockCohorts) requeue(readers []*queuedCaller) {
+	lock := readers[0].lock
+	cohort := cohorts.byLock[cohortKey{lock.key, lock.kind}]
+	if cohort == nil {
+		cohort = cohorts.addCohort(lock)
+		cohort.refusal = readers[0].refusal
 	}
-	for _, x := range slices.Backward(readers) {
-		if !x.left {
-			y.join(x, true)
+	for _, caller := range slices.Backward(readers) {
+		if !caller.hasLeft {
+			cohort.enqueue(caller, true)
 		}
 	}
-	if y.contender == nil {
-		s.next(y)
+	if cohort.contender == nil {
+		cohorts.requestNextTenure(cohort)
 	}
 }
 
-// under is the tenure under which a reader asks; nil: none.
-func (s *cohorts) under(q *contender) *owner {
-	if !q.l.kind.together || q.caller != nil && !q.caller.shares() {
+// sharedReadFor is the tenure under which a reader asks; nil: none.
+func (cohorts *lockCohorts) sharedReadFor(contender *lockContender) *owner {
+	if !contender.lock.kind.concurrentTurns || contender.caller != nil && !contender.caller.canShareHold() {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if own := q.of.own; own != nil && own.Lasts() && q.l.c.engine.Over(&own.Lease) == nil {
+	cohorts.mu.Lock()
+	defer cohorts.mu.Unlock()
+	if own := contender.cohort.own; own != nil && own.Lasts() && contender.lock.c.engine.Over(&own.Lease) == nil {
 		return own
 	}
 	return nil
 }
 
-// window notes for how long others may join what was granted to a reader by the call that it sent last. It is four
-// round trips: a reader of four then waits for an answer, however far the server is, and a writer waits little longer.
-func (a *acquisition) window(unclaimed bool, received time.Time) {
-	if a.contender != nil && a.l.kind.together && unclaimed {
-		a.contender.admit = a.sent.Add(min(max(4*received.Sub(a.sent), leastWindow), mostWindow)).Sub(a.l.c.cohorts.base)
+// openReadWindow notes for how long others may join what was granted to a reader by the call that it sent last. It is
+// four round trips: a reader of four then waits for an answer, however far the server is, and a writer waits little
+// longer.
+func (a *acquisition) openReadWindow(unclaimed bool, received time.Time) {
+	if a.contender != nil && a.lock.kind.concurrentTurns && unclaimed {
+		window := min(max(4*received.Sub(a.sentAt), minReadWindow), maxReadWindow)
+		a.contender.joinUntil = a.sentAt.Add(window).Sub(a.lock.c.cohorts.base)
 	}
 }
 
 // besideCall has readers read beside one of their process.
-func besideCall(l *single, beside *owner, all []*owner, readers []*caller, notAfter int64) script.Call {
-	c := l.c
-	keys, args := slices.Clone(l.keys), make([]string, 0, 8+2*len(all))
-	args = append(args, beside.Lease.Owner, l.c.watchdogMillis, strconv.FormatInt(notAfter, 10), l.channel, "", "",
-		c.publish, l.grants, "")
+func besideCall(lock *single, beside *owner, all []*owner, readers []*queuedCaller, notAfter int64) script.Call {
+	client := lock.c
+	keys, args := slices.Clone(lock.keys), make([]string, 0, 8+2*len(all))
+	args = append(args, beside.Lease.Owner, lock.c.watchdogMillis, strconv.FormatInt(notAfter, 10), lock.channel, "", "",
+		client.publish, lock.grants, "")
 	for i, own := range all {
-		keys = append(keys, timeoutKey(l.key, own.Lease.Owner, 1))
-		args = append(args, own.Lease.Owner, c.millis(readers[i].lease()))
+		keys = append(keys, timeoutKey(lock.key, own.Lease.Owner, 1))
+		args = append(args, own.Lease.Owner, client.millis(readers[i].promisedLease()))
 	}
 	return script.Call{Script: rwReadScript, Keys: keys, Args: args}
 }

@@ -23,35 +23,36 @@ var (
 	rwTrimScript    = load("trim read-write", "rw_trim")
 )
 
-// rwRead is the read half of Redisson's RReadWriteLock.
-var rwRead = &kind{
-	keys:    rwKeys,
-	queue:   2,
-	channel: rwChannel,
+// kindRead is the read half of Redisson's RReadWriteLock.
+var kindRead = &kind{
+	keys:       rwKeys,
+	queueIndex: 2,
+	channel:    rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: l.asking(r, l.channel, r.under, r.joined)}
+		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner),
+			Args: l.queueArgs(r, l.channel, r.writeOwner, r.sharedOwner)}
 	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.readKeys(r.owner), r, "0") },
 	renew:   load("renew reads", "rw_read_renew"),
 	// The lock's own key is written by every reader that comes or goes. Only this owner writes its timeout key.
-	leaseKey: func(l *single, owner string) string { return timeoutKey(l.key, owner, 1) },
-	more:     func(l *single, _ string) []string { return l.holdKeys() },
-	keep:     rwKeepScript,
+	leaseKey:       func(l *single, owner string) string { return timeoutKey(l.key, owner, 1) },
+	extraRenewKeys: func(l *single, _ string) []string { return l.holdKeys() },
+	keep:           rwKeepScript,
 	keepKeys: func(l *single, owner string) []string {
 		return slices.Concat(l.holdKeys(), []string{timeoutKey(l.key, owner, 1)})
 	},
-	locked:     rwLocked("read"),
-	force:      rwForceScript,
-	holds:      func(field string) bool { return field != "mode" && !strings.HasSuffix(field, writing) },
-	gone:       (*single).timeouts,
-	resolve:    resolveReader,
-	title:      "ReadWrite.Read",
-	entry:      entryInside,
-	unpaired:   true, // for the timeout keys of readers
-	queueEntry: handoverEntry(wait.EntryReader),
+	locked:           rwLocked("read"),
+	force:            rwForceScript,
+	isHoldField:      func(field string) bool { return field != "mode" && !strings.HasSuffix(field, writing) },
+	companionKeys:    (*single).timeouts,
+	resolve:          resolveReader,
+	title:            "ReadWrite.Read",
+	reentry:          reentryWithinHold,
+	refusesBracePair: true, // for the timeout keys of readers
+	queueEntry:       handoverEntry(wait.EntryReader),
 	// One that does not wait, and has a hold of its own, asks for itself.
-	tenures:  func(c *Client, t terms) bool { return t.wait != 0 || t.shares(c) },
-	together: true,
+	sharesTenure:    func(c *Client, t terms) bool { return t.wait != 0 || t.canShareHold(c) },
+	concurrentTurns: true,
 }
 
 // writing ends the field of an owner that writes.
@@ -66,33 +67,33 @@ func rwLocked(mode string) func(l *single) script.Call {
 
 // rwReleaseCall ends a hold of either side: "0" of a reader, "1" of the writer.
 func rwReleaseCall(l *single, keys []string, r releaseRequest, side string) script.Call {
-	args := l.publishing([]string{l.field(r.owner), l.channel, side}, r.entry)
+	args := l.publishArgs([]string{l.field(r.owner), l.channel, side}, r.entry)
 	return script.Call{Script: rwReleaseScript, Keys: keys, Args: args}
 }
 
-// rwWrite is the write half.
-var rwWrite = &kind{
-	keys:    rwKeys,
-	queue:   2,
-	channel: rwChannel,
+// kindWrite is the write half.
+var kindWrite = &kind{
+	keys:       rwKeys,
+	queueIndex: 2,
+	channel:    rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: l.asking(r, l.channel)}
+		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: l.queueArgs(r, l.channel)}
 	},
-	release:    func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.keys, r, "1") },
-	renew:      load("renew writes", "rw_write_renew"),
-	more:       func(l *single, _ string) []string { return l.holdKeys()[1:] },
-	keep:       rwKeepScript,
-	keepKeys:   func(l *single, _ string) []string { return slices.Concat(l.holdKeys(), lockAlone(l.keys)) },
-	locked:     rwLocked("write"),
-	force:      rwForceScript,
-	field:      func(owner string) string { return owner + writing },
-	holds:      func(field string) bool { return strings.HasSuffix(field, writing) },
-	gone:       (*single).timeouts,
-	resolve:    resolveWriter,
-	title:      "ReadWrite.Write",
-	entry:      entryInside,
-	unpaired:   true,
-	queueEntry: handoverEntry(wait.EntryWriter), tenures: oneByOne,
+	release:          func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.keys, r, "1") },
+	renew:            load("renew writes", "rw_write_renew"),
+	extraRenewKeys:   func(l *single, _ string) []string { return l.holdKeys()[1:] },
+	keep:             rwKeepScript,
+	keepKeys:         func(l *single, _ string) []string { return slices.Concat(l.holdKeys(), lockAlone(l.keys)) },
+	locked:           rwLocked("write"),
+	force:            rwForceScript,
+	fieldOf:          func(owner string) string { return owner + writing },
+	isHoldField:      func(field string) bool { return strings.HasSuffix(field, writing) },
+	companionKeys:    (*single).timeouts,
+	resolve:          resolveWriter,
+	title:            "ReadWrite.Write",
+	reentry:          reentryWithinHold,
+	refusesBracePair: true,
+	queueEntry:       handoverEntry(wait.EntryWriter), sharesTenure: sharesIfItWaits,
 }
 
 // rwKeys are the lock, the ends of its holds, and its queue.
@@ -160,7 +161,7 @@ type ReadWriteLock struct{ read, write *Lock }
 // ReadWrite describes the read-write lock of that name. If the name cannot be used, every call on its sides returns
 // ErrInvalidName. Do not use the name for another kind of lock: each would exclude the other, but not wake its waiters.
 func (c *Client) ReadWrite(name string) *ReadWriteLock {
-	return &ReadWriteLock{c.lock(name, rwRead), c.lock(name, rwWrite)}
+	return &ReadWriteLock{c.lock(name, kindRead), c.lock(name, kindWrite)}
 }
 
 // Read returns the side that any number of owners can hold at the same time, while no other owner holds the other side.
@@ -171,8 +172,8 @@ func (x *ReadWriteLock) Write() *Lock { return x.write }
 
 // field is what the server has of an owner.
 func (l *single) field(owner string) string {
-	if l.kind.field != nil {
-		return l.kind.field(owner)
+	if l.kind.fieldOf != nil {
+		return l.kind.fieldOf(owner)
 	}
 	return owner
 }
@@ -203,8 +204,8 @@ func resolveReader(l *single, own *owner, turn int32) (again, under *owner, err 
 }
 
 func resolveWriter(l *single, own *owner, _ int32) (again, under *owner, err error) {
-	if own.under != nil && own.under.Lasts() {
-		return own.under, nil, nil
+	if own.writeHold != nil && own.writeHold.Lasts() {
+		return own.writeHold, nil, nil
 	}
 	return nil, nil, fmt.Errorf("%w: %q is held for reading, and would wait for itself: release that first", ErrReentry,
 		l.name)

@@ -14,12 +14,12 @@ var releaseScript = load("release", "release")
 
 // releaseRequest is one release.
 type releaseRequest struct {
-	owner    string
-	entry    string           // of this owner, if it may still be in the queue
-	others   []string         // of a Fair lock: those that leave with it
-	next     *wait.QueueEntry // of the next tenure of this process; nil: none
-	notAfter int64            // server ms until which that is asked for
-	turns    int32            // so many callers had it
+	owner       string
+	entry       string           // of this owner, if it may still be in the queue
+	alsoLeaving []string         // of a Fair lock: those that leave with it
+	next        *wait.QueueEntry // of the next tenure of this process; nil: none
+	notAfter    int64            // server ms until which that is asked for
+	turnCount   int32            // so many callers had it
 }
 
 type releaseStatus int64
@@ -27,7 +27,7 @@ type releaseStatus int64
 const (
 	releaseGone releaseStatus = iota
 	releaseDone
-	releaseLook // done, and a read-write lock's end is to be looked at: see trim
+	releaseNeedsTrim // done, and a read-write lock's end is to be looked at: see trim
 )
 
 type releaseReply struct {
@@ -36,37 +36,37 @@ type releaseReply struct {
 	ticket  int64 // in the queue; if it holds the lock, 1: others queue
 }
 
-func releaseCall(l *single, r releaseRequest) script.Call {
-	args := []string{r.owner, l.channel}
-	if n := r.next; n == nil {
-		args = l.publishing(args, r.entry)
+func releaseCall(lock *single, request releaseRequest) script.Call {
+	args := []string{request.owner, lock.channel}
+	if next := request.next; next == nil {
+		args = lock.publishArgs(args, request.entry)
 	} else {
-		args = append(args, l.c.publish, l.grants, r.entry, n.Owner, n.Entry, l.c.millis(n.Lease),
-			strconv.FormatInt(r.notAfter, 10), strconv.Itoa(int(r.turns)))
+		args = append(args, lock.c.publish, lock.grants, request.entry, next.Owner, next.Entry, lock.c.millis(next.Lease),
+			strconv.FormatInt(request.notAfter, 10), strconv.Itoa(int(request.turnCount)))
 	}
-	return script.Call{Script: releaseScript, Keys: l.keys, Args: args}
+	return script.Call{Script: releaseScript, Keys: lock.keys, Args: args}
 }
 
-func decodeRelease(m rueidis.RedisMessage, named bool) (releaseReply, error) {
+func decodeRelease(message rueidis.RedisMessage, named bool) (releaseReply, error) {
 	if !named {
-		v, err := script.Integer("release", m)
-		return releaseReply{status: releaseStatus(v)}, err
+		status, err := script.Integer("release", message)
+		return releaseReply{status: releaseStatus(status)}, err
 	}
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) != 3 {
-		return releaseReply{}, script.Unexpected("release", v, err)
+	ints, err := message.AsIntSlice()
+	if err != nil || len(ints) != 3 {
+		return releaseReply{}, script.Unexpected("release", ints, err)
 	}
-	return releaseReply{releaseStatus(v[0]), v[1], v[2]}, nil
+	return releaseReply{releaseStatus(ints[0]), ints[1], ints[2]}, nil
 }
 
-func (l *single) sendRelease(ctx context.Context, r releaseRequest) (releaseReply, error) {
-	call := l.kind.release(l, r)
-	m, err := l.c.queued(ctx, &call)
+func (l *single) sendRelease(ctx context.Context, request releaseRequest) (releaseReply, error) {
+	call := l.kind.release(l, request)
+	message, err := l.c.callWithQueue(ctx, &call)
 	if err != nil {
 		return releaseReply{}, err
 	}
-	reply, err := decodeRelease(m, r.next != nil)
-	if reply.status == releaseLook {
+	reply, err := decodeRelease(message, request.next != nil)
+	if reply.status == releaseNeedsTrim {
 		l.trim(ctx)
 		reply.status = releaseDone
 	}
@@ -84,6 +84,6 @@ func (l *single) runRelease(ctx context.Context, owner, entry string) (releaseSt
 			}
 		}
 	}
-	r, err := l.sendRelease(ctx, releaseRequest{owner: owner, entry: entry})
-	return r.status, err
+	reply, err := l.sendRelease(ctx, releaseRequest{owner: owner, entry: entry})
+	return reply.status, err
 }

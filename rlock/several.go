@@ -99,7 +99,7 @@ func (q *several) acquire(ctx context.Context, wanted terms) (*Hold, error) {
 // acquireMember acquires the i-th member, for a hold of the whole.
 func (q *several) acquireMember(ctx context.Context, i int, waitTime, lease time.Duration,
 	renewed bool) (*Hold, error) {
-	return q.members[i].take(ctx, terms{wait: waitTime, lease: lease, label: q.labels[i]}, renewed)
+	return q.members[i].acquireHold(ctx, terms{wait: waitTime, lease: lease, label: q.labels[i]}, renewed)
 }
 
 // withOwner implements form: each member gets its part of the text that Hold.Owner returned.

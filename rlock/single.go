@@ -15,19 +15,19 @@ type single struct {
 	backoff            *backoff // of a lock that spins; nil for the others
 }
 
-func (c *Client) lock(name string, k *kind) *Lock {
-	s, bad := c.single(name, k)
-	return s.asLock(bad)
+func (c *Client) lock(name string, kind *kind) *Lock {
+	lock, bad := c.single(name, kind)
+	return lock.asLock(bad)
 }
 
 // single is the lock of that name, and why it cannot be used, if so.
-func (c *Client) single(name string, k *kind) (s single, bad error) {
+func (c *Client) single(name string, kind *kind) (s single, bad error) {
 	key, bad := c.session.Key(name)
-	if bad == nil && k.unpaired {
+	if bad == nil && kind.refusesBracePair {
 		bad = c.session.Error(keyname.CheckPair(key))
 	}
-	s = single{c: c, kind: k, name: name, key: key, ownKey: ownerKey{c, name, k.resolve != nil}}
-	s.channel, s.keys = k.channel(key, ""), k.keys(key)
+	s = single{c: c, kind: kind, name: name, key: key, ownKey: ownerKey{c, name, kind.resolve != nil}}
+	s.channel, s.keys = kind.channel(key, ""), kind.keys(key)
 	s.grants = grantPrefix
 	if c.clustered {
 		s.grants = keyname.Prefix("redlatch_grant", key) + ":"
@@ -54,15 +54,15 @@ func (l *single) Name() string { return l.name }
 // Kind implements form.
 func (l *single) Kind() string { return l.kind.title }
 
-// grantsHere is the channel of this process's grants.
-func (l *single) grantsHere() string {
+// grantChannel is the channel of this process's grants.
+func (l *single) grantChannel() string {
 	if !l.c.clustered {
-		return l.c.grantsHere
+		return l.c.grantChannel
 	}
 	return l.grants + l.c.session.ID
 }
 
-// hands reports whether waiters queue on the server and releases hand the lock over to them.
-func (l *single) hands() bool {
+// handsOver reports whether waiters queue on the server and releases hand the lock over to them.
+func (l *single) handsOver() bool {
 	return l.kind.queueEntry != nil
 }

@@ -21,7 +21,7 @@ import (
 // Waiters of one process spin one after the other, not all at once. A TryLock with a waitTime of 0 may overtake them,
 // but not the waiters of the other kinds that queue.
 func (c *Client) Spin(name string, shortest, longest time.Duration) *Lock {
-	lock, argErr := c.single(name, spinning)
+	lock, argErr := c.single(name, kindSpin)
 	sleeps := backoff{shortest, longest}
 	if err := sleeps.setDefaults(); err != nil && argErr == nil {
 		argErr = errs.Edge("rlock", err)

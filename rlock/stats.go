@@ -18,7 +18,7 @@ type Stats struct {
 func (c *Client) Stats() Stats {
 	stats := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
 	stats.Waiting, stats.HandOvers = c.waiters.Count()
-	stats.HandOvers += c.cohorts.count()
+	stats.HandOvers += c.cohorts.countFollowingTurns()
 	stats.SharedCalls, stats.SharedRequests = c.coalescer.Counts()
 	return stats
 }

@@ -63,37 +63,37 @@ func (c *Client) shortLease() time.Duration {
 	return max(4*poll, 4*c.opts.CallTimeout, time.Second)
 }
 
-// suits has a caller have what own holds, without a call. It reports false if that cannot be. Called with mu held.
-func (s *cohorts) suits(own *owner, x *caller) bool {
-	c := own.lock.c
-	if !own.hasLabel(x.terms.label) || own.lock.kind.confirms && own.Turn() > 0 {
+// retakeFor has a caller have what own holds, without a call. It reports false if that cannot be. Called with mu held.
+func (cohorts *lockCohorts) retakeFor(own *owner, caller *queuedCaller) bool {
+	client := own.lock.c
+	if !own.hasLabel(caller.terms.label) || own.lock.kind.confirmsGrants && own.Turn() > 0 {
 		return false
 	}
-	return c.engine.Retake(x.ctx, &own.Lease, x.lease(), x.auto, c.opts.MaxHold)
+	return client.engine.Retake(caller.ctx, &own.Lease, caller.promisedLease(), caller.autoRenew, client.opts.MaxHold)
 }
 
 // transfer has a new owner take over what the tenure holds, on the terms of the first in line. Called with mu held.
-func (s *cohorts) transfer(y *cohort) {
-	from := y.own
-	y.own = nil
+func (cohorts *lockCohorts) transfer(cohort *lockCohort) {
+	from := cohort.own
+	cohort.own = nil
 	_ = from.lock.c.engine.Remove(&from.Lease) // before it is sent: see package lease
-	q := y.begin(y.callers.First(), nil)
-	q.from = from
-	q.own.Continue(from.Turn())
-	s.run(q)
+	contender := cohort.newRequest(cohort.callers.First(), nil)
+	contender.replaced = from
+	contender.own.Continue(from.Turn())
+	cohorts.requestInBackground(contender)
 }
 
-// settle ends the owner from which another was to take over.
-func (a *acquisition) settle(from *owner, r acquireReply, err error, received time.Time) {
+// settleReplaced ends the owner from which another was to take over.
+func (a *acquisition) settleReplaced(from *owner, reply acquireReply, err error, received time.Time) {
 	var until time.Time
 	switch {
 	case errors.Is(err, errs.ErrUnknownOutcome):
-		until = a.runs
+		until = a.lastRunAt
 	case err != nil:
 		until = received
-	case r.status == acquireGranted:
-		a.moved = true
-	case r.status != acquireLost:
+	case reply.status == acquireGranted:
+		a.transferred = true
+	case reply.status != acquireLost:
 		until = received
 	}
 	from.Replaced(until)

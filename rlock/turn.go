@@ -11,56 +11,56 @@ import (
 
 // How a caller waits for its turn, takes it, and gives it to the next: see cohort.go.
 
-// give gives a caller its turn. Called with mu held.
-func (s *cohorts) give(y *cohort, x *caller, by time.Duration) {
-	x.serve(y.own, by, nil)
-	if y.callers.First() == nil && !y.l.kind.together {
-		s.drop(y)
+// giveTurn gives a caller its turn. Called with mu held.
+func (cohorts *lockCohorts) giveTurn(cohort *lockCohort, caller *queuedCaller, by time.Duration) {
+	caller.endWait(cohort.own, by, nil)
+	if cohort.callers.First() == nil && !cohort.lock.kind.concurrentTurns {
+		cohorts.removeCohort(cohort)
 	}
 }
 
-// serve ends the wait of a caller: it has its turn, or an error. Called with mu held.
-func (x *caller) serve(own *owner, by time.Duration, err error) {
-	if x.y != nil {
-		x.y.part(x)
+// endWait ends the wait of a caller: it has its turn, or an error. Called with mu held.
+func (caller *queuedCaller) endWait(own *owner, by time.Duration, err error) {
+	if caller.cohort != nil {
+		caller.cohort.remove(caller)
 	}
-	x.own, x.by, x.err = own, by, err
-	x.wait.Wake()
+	caller.own, caller.takeBy, caller.err = own, by, err
+	caller.wait.Wake()
 }
 
-// await waits until the caller has its turn, or an error, or is out of patience.
-func (s *cohorts) await(x *caller) (gaveUp error) {
-	s.mu.Lock()
-	if x.own == nil && x.err == nil {
-		s.mu.Unlock()
-		gaveUp = x.wait.Await()
-		s.mu.Lock()
-		x.reported = true
+// awaitTurn waits until the caller has its turn, or an error, or is out of patience.
+func (cohorts *lockCohorts) awaitTurn(caller *queuedCaller) (gaveUp error) {
+	cohorts.mu.Lock()
+	if caller.own == nil && caller.err == nil {
+		cohorts.mu.Unlock()
+		gaveUp = caller.wait.Await()
+		cohorts.mu.Lock()
+		caller.reported = true
 	}
-	defer s.mu.Unlock()
-	x.wait.Leave()
-	x.wait = nil
-	y := x.y
+	defer cohorts.mu.Unlock()
+	caller.wait.Leave()
+	caller.wait = nil
+	cohort := caller.cohort
 	switch {
-	case x.own != nil || x.err != nil:
-		return x.err
-	case y == nil:
-		x.left = true
+	case caller.own != nil || caller.err != nil:
+		return caller.err
+	case cohort == nil:
+		caller.hasLeft = true
 		return gaveUp
 	}
-	y.part(x)
-	switch q := y.contender; {
-	case y.callers.First() != nil:
-	case q == nil:
-		s.drop(y)
-	case q.wait != nil:
-		q.wait.Wake() // it withdraws the request
+	cohort.remove(caller)
+	switch contender := cohort.contender; {
+	case cohort.callers.First() != nil:
+	case contender == nil:
+		cohorts.removeCohort(cohort)
+	case contender.wait != nil:
+		contender.wait.Wake() // it withdraws the request
 	}
 	return gaveUp
 }
 
-// take makes the hold of a caller that has its turn. It returns neither if the turn cannot be used: the caller waits
-// on, as the first.
+// takeTurn makes the hold of a caller that has its turn. It returns neither if the turn cannot be used: the caller
+// waits on, as the first.
 //
 //	A                               B                        server
 //	Unlock: gives B its turn
@@ -69,91 +69,91 @@ func (s *cohorts) await(x *caller) (gaveUp error) {
 //	                                wakes: takes its turn
 //
 // So B looks at the clock by itself (rule 2).
-func (s *cohorts) take(x *caller) (*Hold, error) {
-	c, own := x.l.c, x.own
-	if err := c.waiters.Ended(x.ctx); err != nil {
+func (cohorts *lockCohorts) takeTurn(caller *queuedCaller) (*Hold, error) {
+	client, own := caller.lock.c, caller.own
+	if err := client.waiters.Ended(caller.ctx); err != nil {
 		own.Decline()
 		return nil, &wait.GaveUp{Left: -1, Cause: err}
 	}
-	if x.by != 0 {
-		if s.now() >= x.by || !c.engine.Lasting(&own.Lease) {
+	if caller.takeBy != 0 {
+		if cohorts.now() >= caller.takeBy || !client.engine.Lasting(&own.Lease) {
 			own.Decline()
 			return nil, nil
 		}
 	}
-	h, err := own.Take(x.auto)
+	handle, err := own.Take(caller.autoRenew)
 	if err != nil {
 		own.Decline()
 		return nil, nil
 	}
-	return newHold(h), nil
+	return newHold(handle), nil
 }
 
 // Next implements session.Follower: a turn has ended, and another caller has the tenure if it may.
 func (o *owner) Next(known bool) bool {
-	c := o.lock.c
-	s := &c.cohorts
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	y := s.cohortOf(o)
-	if y == nil || !y.waits() || o.keep.Load() != 0 || !c.engine.Lasting(&o.Lease) {
+	client := o.lock.c
+	cohorts := &client.cohorts
+	cohorts.mu.Lock()
+	defer cohorts.mu.Unlock()
+	cohort := cohorts.cohortOfTenure(o)
+	if cohort == nil || !cohort.hasWaiters() || o.keepUntil.Load() != 0 || !client.engine.Lasting(&o.Lease) {
 		return false
 	}
-	if y.turns == 0 || s.now() >= y.until {
+	if cohort.turnsLeft == 0 || cohorts.now() >= cohort.turnsUntil {
 		return false
 	}
-	y.turns--
-	x := y.callers.First()
-	if known || !s.suits(o, x) {
-		s.transfer(y)
+	cohort.turnsLeft--
+	caller := cohort.callers.First()
+	if known || !cohorts.retakeFor(o, caller) {
+		cohorts.transfer(cohort)
 		return true
 	}
-	s.passed++
-	s.give(y, x, y.until)
+	cohorts.followingTurns++
+	cohorts.giveTurn(cohort, caller, cohort.turnsUntil)
 	return true
 }
 
 // Gone implements session.Follower.
 func (o *owner) Gone() {
-	s := &o.lock.c.cohorts
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gone(o)
+	cohorts := &o.lock.c.cohorts
+	cohorts.mu.Lock()
+	defer cohorts.mu.Unlock()
+	cohorts.detachOwner(o)
 }
 
-// gone is Gone, called with mu held.
-func (s *cohorts) gone(o *owner) {
-	if y := s.cohortOf(o); y != nil {
-		y.own = nil
-		if y.contender == nil {
-			s.next(y)
+// detachOwner is Gone, called with mu held.
+func (cohorts *lockCohorts) detachOwner(o *owner) {
+	if cohort := cohorts.cohortOfTenure(o); cohort != nil {
+		cohort.own = nil
+		if cohort.contender == nil {
+			cohorts.requestNextTenure(cohort)
 		}
 	}
 }
 
-// release ends a tenure on the server. If callers wait, the call asks for the next tenure, too.
-func (s *cohorts) release(ctx context.Context, o *owner) (releaseStatus, error) {
-	l := o.lock
-	s.mu.Lock()
-	y := s.cohortOf(o)
-	if y != nil && (!y.waits() || l.kind.together) { // readers have asked already
-		s.gone(o)
-		y = nil
+// releaseTenure ends a tenure on the server. If callers wait, the call asks for the next tenure, too.
+func (cohorts *lockCohorts) releaseTenure(ctx context.Context, o *owner) (releaseStatus, error) {
+	lock := o.lock
+	cohorts.mu.Lock()
+	cohort := cohorts.cohortOfTenure(o)
+	if cohort != nil && (!cohort.hasWaiters() || lock.kind.concurrentTurns) { // readers have asked already
+		cohorts.detachOwner(o)
+		cohort = nil
 	}
-	if y == nil {
-		s.mu.Unlock()
-		return l.runRelease(ctx, o.Lease.Owner, o.Entry())
+	if cohort == nil {
+		cohorts.mu.Unlock()
+		return lock.runRelease(ctx, o.Lease.Owner, o.Entry())
 	}
-	y.own = nil
-	q := y.begin(y.callers.First(), nil)
-	q.forAnyone()
-	q.after, q.released = o, make(chan released, 1)
-	s.run(q)
-	s.mu.Unlock()
+	cohort.own = nil
+	contender := cohort.newRequest(cohort.callers.First(), nil)
+	contender.useCommonTerms()
+	contender.previous, contender.releaseResults = o, make(chan releaseResult, 1)
+	cohorts.requestInBackground(contender)
+	cohorts.mu.Unlock()
 	select {
-	case r := <-q.released:
-		return r.status, r.err
+	case result := <-contender.releaseResults:
+		return result.status, result.err
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: release of %q: %w", errs.ErrUnknownOutcome, l.name, errs.Cut(errs.Ended(ctx)))
+		return 0, fmt.Errorf("%w: release of %q: %w", errs.ErrUnknownOutcome, lock.name, errs.Cut(errs.Ended(ctx)))
 	}
 }
