@@ -11,144 +11,152 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// The process is the party on the server, and its callers share what it has there (lock cohorting: Dice, Marathe and
-// Shavit, PPoPP 2012). For each lock whose waiters queue, a client has one tenure at a time: one owner, one lease, one
-// place in the server's queue. Callers wait for their turns in one line inside the process, and come and go there
-// without a word to the server.
+// The server sees one owner per process, and the callers of the process take turns with the lock (lock cohorting: Dice,
+// Marathe and Shavit, PPoPP 2012). A cohort is the callers of a client for one lock whose waiters queue. It has one
+// tenure at a time: one owner, one lease, and one entry in the server's queue. Its callers wait for their turns in a
+// local queue. They join and leave the local queue without a call.
 //
 //	                 refused: a goroutine waits in the server's queue
 //	                  +-----+
-//	                  |     v         granted
-//	first caller --> asking ---------------------> held: turns follow each other, without a call
+//	                  |     v              granted
+//	first caller --> requested -------------------> held: turns follow each other, without a call
 //	                  |  ^                          |        |
-//	   last one leaves|  |   bound, and callers wait|        | last turn ends
-//	                  v  +--------------------------+        v
-//	           withdrawing    one call releases, and       released
-//	                          queues the next tenure
+//	the last caller   |  |   limit reached, and     |        | the last turn ends
+//	leaves            v  +---- callers wait --------+        v
+//	           withdrawing     one call releases, and      released
+//	                           queues the next tenure
 //
-//	caller A            caller B            server
-//	asks  -------------------------------->  granted: the process's owner is X
+//	caller A             caller B            server
+//	requests the lock  ------------------->  granted: the process's owner is X
 //	works, as X
-//	                    waits here
+//	                     waits here
 //	Unlock: its turn
-//	is over; no call
-//	                    works, as X
-//	                    Unlock  ---------->  X is released
+//	ends; no call
+//	                     works, as X
+//	                     Unlock  --------->  X is released
 //
 // The rules:
 //
-//  1. A turn is one caller's. Contexts and handles carry it, not only the owner: what a goroutine kept of an earlier
-//     turn re-enters nothing, and gets ErrLost, though the owner still holds the lock.
-//  2. The one who takes a turn looks at the clock, not only the one who gives it. If its context has ended, if less
-//     than a quarter of the lease is trusted, or if turns may begin no more, the tenure ends and another is asked for.
-//  3. Turns follow each other for 20 ms from the grant on. If others waited on the server then, or that is not known,
-//     as many follow as callers waited here, and 32 at most. No message has to say that another process waits, so no
-//     message is needed that could be lost: when a bound is reached the tenure ends by one call, which releases it and
-//     puts the next into the server's queue, behind those that wait. If none does, that call grants the lock anew.
-//  4. The terms of a caller (lease, label, MaxHold) are settled when it has its turn: see transfer.go. So a request
-//     belongs to the process, and not to the caller with whose terms it began.
-//  5. Whatever ends a tenure ends the turn that runs. Callers that wait stay, and another tenure is asked for.
-//  6. The first request is made on the goroutine of the first caller, and ends with its patience. Once it is refused a
-//     goroutine of the process makes the requests, and all callers wait for their turns. The last caller that leaves
-//     withdraws the request. Each reply is read, so what is granted meanwhile is released as soon as that is known. A
-//     caller that comes before that goes on with the request.
-//  7. The call that names the next tenure is a request of that tenure: until its answer, or its not-after, no answer to
-//     a release of that owner is final.
+//  1. A turn belongs to one caller. Contexts and handles carry the turn, not only the owner. A context that was kept
+//     from an earlier turn re-enters nothing: it gets ErrLost although the same owner still holds the lock.
+//  2. The caller that takes a turn checks the clock again, because time passes between giveTurn and takeTurn. The
+//     tenure ends, and the next one is requested, if the caller's context has ended, if less than a quarter of the
+//     lease is left, or if the time for new turns is over.
+//  3. Turns follow each other for 20 ms from the grant on. Their number is limited if other processes were queued at
+//     the grant, or may have been: to the number of callers that waited here, and to 32. When a limit is reached, one
+//     call releases the tenure and puts the next tenure into the server's queue, behind the processes that wait. If
+//     none waits, the same call grants the lock anew. So no process has to send a message that it waits, and no such
+//     message can be lost.
+//  4. The options of a caller (lease, label, MaxHold) are applied when its turn begins: see transfer.go. So a request
+//     belongs to the process, and not to the caller with whose options it began.
+//  5. The end of a tenure, for any reason, ends the current turn. The waiting callers stay in the local queue, and the
+//     next tenure is requested.
+//  6. The first request runs on the goroutine of the first caller, and ends when that caller gives up. After a refusal
+//     a goroutine of the process sends the requests, and all callers wait for their turns. The last caller that leaves
+//     withdraws the request. A caller that comes before the request has ended takes it over. Each reply is read, so a
+//     grant without a waiting caller is released as soon as the process knows of it.
+//  7. A release that requests the next tenure counts as a request of that tenure. Until its reply, or its not-after, no
+//     reply to a release of the next tenure's owner is final.
 //
-// A loss (DEL, FLUSHALL) is seen by tracking, by a renewal, or at the end of the tenure, so turns may begin for 20 ms
-// after it.
+// A loss (DEL, FLUSHALL) is noticed by tracking, by a renewal, or at the end of the tenure. So turns may begin for 20
+// ms after a loss.
 
 const (
-	// maxTenure and mostTurns bound how long a lock stays within a process.
+	// maxTenure and maxTurns limit how long a lock stays within a process.
 	maxTenure = 20 * time.Millisecond
 	maxTurns  = 32
-	// spareCohorts bounds how many are kept for the next locks.
+	// spareCohorts limits the number of cohorts that are kept for reuse.
 	spareCohorts = 64
 )
 
-// lockCohorts are those of a client.
+// lockCohorts is the cohorts of a client.
 type lockCohorts struct {
 	mu             sync.Mutex
-	base           time.Time
-	byLock         map[cohortKey]*lockCohort // of locks that callers wait for
-	spare          []*lockCohort             // for the next: most locks are held for a moment
-	followingTurns int64                     // turns that followed another
+	base           time.Time // the instant from which durations such as turnsUntil count
+	byLock         map[cohortKey]*lockCohort
+	spare          []*lockCohort // for reuse, because most cohorts last for a moment
+	followingTurns int64         // turns that began without a call, after another turn
 }
 
 type cohortKey struct {
 	key  string
-	kind *kind // Reentrant and Fenced locks of one name have each their own, and wait for each other on the server
+	kind *kind // a Reentrant and a Fenced lock of one name have two cohorts, which wait for each other on the server
 }
 
-// lockCohort is the callers of a client for one lock, with what the client has of the lock: it holds the lock (own), or
-// requests it (contender); for reading, both may be the case. Guarded by cohorts.mu. A lock that is held, and has no
-// waiter here, has no cohort, unless it is for reading: it must cost little, and the watchdog's map finds its owner
-// (attach).
+// lockCohort is the callers of a client for one lock, and the state of their tenure. Guarded by lockCohorts.mu.
+//
+// Either own or contender is set. A lock for reading may have both, because a contender queues while readers still hold
+// the lock. A held lock without a waiting caller has no cohort, because holding a lock must cost little: adoptHeldLock
+// finds its owner in the watchdog's map. A lock for reading keeps its cohort.
 type lockCohort struct {
 	lock       *single
-	callers    wait.List[*queuedCaller] // that wait for their turns
-	turnsLeft  int32                    // how many may follow; negative: any number. Kept during a transfer
-	turnsUntil time.Duration            // after cohorts.base; none begins later, or none joins those that read
-	own        *owner
-	contender  *lockContender
-	refusal    refusalInfo // by the contender, for callers that give up
+	callers    wait.List[*queuedCaller] // the local queue
+	turnsLeft  int32                    // the turns that may still follow; negative: any number. Kept during a transfer
+	turnsUntil time.Duration            // after lockCohorts.base; no turn begins, and no reader joins, later
+	own        *owner                   // holds the lock; nil: the client does not hold it
+	contender  *lockContender           // requests the lock; nil: no request is in progress
+	refusal    refusalInfo              // of the contender's last request, for callers that give up
 }
 
 func (cohort *lockCohort) key() cohortKey { return cohortKey{cohort.lock.key, cohort.lock.kind} }
 
-// hasWaiters reports whether callers wait, and not only for the end of a client that was closed.
+// hasWaiters reports whether a caller waits for a turn. Callers that only wait for the end of a closed client do not
+// count.
 func (cohort *lockCohort) hasWaiters() bool {
 	return cohort.callers.First() != nil && cohort.lock.c.waiters.Ended(context.Background()) == nil
 }
 
-// queuedCaller is one call that waits for its turn. Guarded by cohorts.mu from join on.
+// queuedCaller is one call that waits for its turn. Guarded by lockCohorts.mu from enqueue on.
 type queuedCaller struct {
 	wait.Links[*queuedCaller]
 	lock       *single
 	ctx        context.Context
 	began      time.Time
-	waitsUntil time.Time // when it gives up; zero: only ctx says
+	waitsUntil time.Time // the caller gives up at this instant; zero: only ctx limits the wait
 	terms      terms
 	autoRenew  bool
-	cohort     *lockCohort // in whose line it is; nil: in none
-	wait       *wait.Caller
-	reported   bool          // an observer was told that it waits
-	hasLeft    bool          // it gave up while it was asked for beside others: see reading.go
-	own        *owner        // it has the turn
-	takeBy     time.Duration // and takes it by then; 0: it is the first of the tenure
-	refusal    refusalInfo
-	err        error
+
+	cohort   *lockCohort // nil: the caller is not in a local queue
+	wait     *wait.Caller
+	reported bool // an observer was notified that the caller waits
+	hasLeft  bool // the caller gave up while admitBeside requested its hold: see reading.go
+
+	// The end of the wait: a turn or an error.
+	own     *owner        // the owner of the turn; nil: no turn
+	takeBy  time.Duration // after lockCohorts.base; the turn must be taken before; 0: no limit (the first turn)
+	refusal refusalInfo
+	err     error
 }
 
-// promisedLease is what the caller was promised, in full.
+// promisedLease returns the full lease that the caller was promised.
 func (caller *queuedCaller) promisedLease() time.Duration {
 	return cmp.Or(caller.terms.lease, caller.lock.c.opts.WatchdogTimeout)
 }
 
-// lockContender is one request for a tenure, with an owner of its own.
+// lockContender is one request for a tenure. It has an owner of its own.
 type lockContender struct {
 	acquisition
 	cohort *lockCohort
-	wait   *wait.Caller  // nil: it was granted
-	caller *queuedCaller // on whose terms, if they are those of a caller
+	wait   *wait.Caller  // nil: the request was granted
+	caller *queuedCaller // the caller whose options the request has; nil: the options that suit all callers
 
-	previous       *owner             // of the last tenure, which the first request releases
-	releaseResults chan releaseResult // receives the result of that
-	repeats        int                // how often it asked again soon
-	othersWaited   bool               // others may have waited when it was granted
-	// Of readers:
-	sharedRead *owner        // the tenure that does for this one: it asked under it
-	joinUntil  time.Duration // after cohorts.base: until when others may join what was granted
+	previous       *owner             // the last tenure, which the first request releases; nil: none
+	releaseResults chan releaseResult // receives the result of that release
+	repeats        int                // the requests repeated so far by repeatIn
+	othersWaited   bool               // other processes may have been queued at the grant
+
+	// Of a contender for reading.
+	sharedRead *owner        // the tenure of this process that the server let the new reader share; nil: none
+	joinUntil  time.Duration // after lockCohorts.base: other readers may join the granted hold before this
 }
 
-// releaseResult is the result of a release of a tenure that is made with the request for the next.
+// releaseResult is the result of a release that was sent together with the request for the next tenure.
 type releaseResult struct {
 	status releaseStatus
 	err    error
 }
 
-// acquire waits for a turn, and makes its hold. room is for the request of the first caller, to be one piece of memory
-// with it.
+// acquire waits for a turn, and makes the caller's hold. room is memory for the contender of a first caller.
 func (cohorts *lockCohorts) acquire(caller *queuedCaller,
 	room *lockContender) (hold *Hold, last refusalInfo, err error) {
 	for front := false; ; front = true {
@@ -162,7 +170,8 @@ func (cohorts *lockCohorts) acquire(caller *queuedCaller,
 	}
 }
 
-// requestTurn waits until x has its turn, first of those that wait if front.
+// requestTurn waits until the caller has its turn. If front is set, the caller joins the local queue as its first. It
+// returns errAsked if the caller does not wait, and another caller's request is in progress.
 func (cohorts *lockCohorts) requestTurn(caller *queuedCaller, room *lockContender, front bool) error {
 	cohorts.mu.Lock()
 	cohort := cohorts.byLock[cohortKey{caller.lock.key, caller.lock.kind}]
@@ -189,15 +198,15 @@ func (cohorts *lockCohorts) requestTurn(caller *queuedCaller, room *lockContende
 	default:
 		cohort.enqueue(caller, front)
 		cohorts.mu.Unlock()
-		if !caller.lock.c.clustered { // in a Cluster a channel serves one key
+		if !caller.lock.c.clustered { // in a Cluster a channel of grants serves one key only
 			caller.lock.c.waiters.Listen(caller.lock.grantChannel())
 		}
 	}
 	return cohorts.awaitTurn(caller)
 }
 
-// errAsked: another caller asks at this moment, so one that does not wait asks for itself.
-var errAsked = errors.New("another caller asks")
+// errAsked: another caller's request is in progress. A caller that does not wait then sends a request of its own.
+var errAsked = errors.New("another caller's request is in progress")
 
 // addCohort makes the cohort of a lock. Called with mu held.
 func (cohorts *lockCohorts) addCohort(lock *single) (cohort *lockCohort) {
@@ -214,7 +223,7 @@ func (cohorts *lockCohorts) addCohort(lock *single) (cohort *lockCohort) {
 	return cohort
 }
 
-// maxTenure is how long the callers of this process follow each other.
+// maxTenure returns how long turns may follow each other from the grant on.
 func (l *single) maxTenure() time.Duration {
 	if l.kind.tenureLength != nil {
 		return l.kind.tenureLength(l)
@@ -222,12 +231,13 @@ func (l *single) maxTenure() time.Duration {
 	return maxTenure
 }
 
-// adoptHeldLock makes the cohort of a lock that this process holds, and has no waiter for; nil: it does not hold it.
-// Called with mu held.
+// adoptHeldLock makes the cohort of a lock that this client holds without waiting callers. It returns nil if the client
+// does not hold the lock, or if its owner is never given to another caller. Called with mu held.
 //
-// An owner that is on its way out is either found, and tells the cohort when it is (release, Gone), or is not found
-// any more: the session takes it out of the watchdog before it sends the release, and ends a holding before it calls
-// Gone, which waits for mu.
+// An owner that is being released at this moment is either found or not found:
+//   - If it is found, the cohort is notified at its end, by releaseTenure or Gone.
+//   - If it is not found, the cohort needs no notification. The session removes an owner from the watchdog before it
+//     sends the release. It also ends a holding before it calls Gone, and Gone waits for mu.
 func (cohorts *lockCohorts) adoptHeldLock(lock *single) *lockCohort {
 	if lock.kind.concurrentTurns {
 		return nil
@@ -244,13 +254,13 @@ func (cohorts *lockCohorts) adoptHeldLock(lock *single) *lockCohort {
 	return cohort
 }
 
-// setTenure says that own is that of the tenure. Called with mu held.
+// setTenure makes own the cohort's tenure. Called with mu held.
 func (cohort *lockCohort) setTenure(own *owner, turns int32, until time.Duration) {
 	cohort.contender, cohort.own, cohort.turnsLeft, cohort.turnsUntil = nil, own, turns, until
 	own.turnsUntil = until
 }
 
-// cohortOfTenure is the cohort of which own is the tenure; nil: there is none. Called with mu held.
+// cohortOfTenure returns the cohort whose tenure own is; nil if there is none. Called with mu held.
 func (cohorts *lockCohorts) cohortOfTenure(own *owner) *lockCohort {
 	cohort := cohorts.byLock[cohortKey{own.lock.key, own.lock.kind}]
 	if cohort == nil || cohort.own != own {
@@ -259,7 +269,7 @@ func (cohorts *lockCohorts) cohortOfTenure(own *owner) *lockCohort {
 	return cohort
 }
 
-// removeCohort ends a cohort without waiters. Called with mu held.
+// removeCohort ends a cohort without callers. Called with mu held.
 func (cohorts *lockCohorts) removeCohort(cohort *lockCohort) {
 	if own := cohort.own; own != nil && cohort.turnsLeft >= 0 {
 		// Other processes wait on the server. A caller that comes now came later than they did.
@@ -272,11 +282,11 @@ func (cohorts *lockCohorts) removeCohort(cohort *lockCohort) {
 	}
 }
 
-// enqueue puts a caller into the line: behind the others, or before them.
+// enqueue puts a caller into the local queue: as the last, or as the first if front is set.
 func (cohort *lockCohort) enqueue(caller *queuedCaller, front bool) {
 	caller.cohort, caller.own, caller.err = cohort, nil, nil
 	cohort.callers.Add(caller, front)
-	if caller.wait != nil { // a reader that left the line for a call which did not let it in
+	if caller.wait != nil { // admitBeside took the reader out of the local queue, and did not admit it
 		return
 	}
 	lock := caller.lock
@@ -288,13 +298,14 @@ func (cohort *lockCohort) enqueue(caller *queuedCaller, front bool) {
 	caller.wait = lock.c.waiters.Enter(caller.ctx, request)
 }
 
-// remove takes a caller out of the line.
+// remove takes a caller out of the local queue.
 func (cohort *lockCohort) remove(caller *queuedCaller) {
 	cohort.callers.Remove(caller)
 	caller.cohort, caller.refusal = nil, cohort.refusal
 }
 
-// newRequest makes the request for the first in the line. It asks when run, or askHere, is called.
+// newRequest makes the contender for caller, the first in the local queue. requestInForeground or requestInBackground
+// sends its requests.
 func (cohort *lockCohort) newRequest(caller *queuedCaller, contender *lockContender) *lockContender {
 	if contender == nil {
 		contender = &lockContender{}
@@ -309,7 +320,8 @@ func (cohort *lockCohort) newRequest(caller *queuedCaller, contender *lockConten
 	return contender
 }
 
-// startWait begins the wait of the request. A request that is made once has no place in the server's queue.
+// startWait registers the contender's wait. A contender that sends one request only gets no entry in the server's
+// queue.
 func (contender *lockContender) startWait(ctx context.Context) {
 	lock := contender.lock
 	request := wait.Request{Name: lock.name, Of: lock, Began: contender.began, QueueKey: lock.key, Manner: lock.kind.title,
@@ -320,8 +332,8 @@ func (contender *lockContender) startWait(ctx context.Context) {
 	contender.wait = lock.c.waiters.Enter(ctx, request)
 }
 
-// requestInForeground makes the first request on the goroutine of the first caller. If it is refused, another goroutine
-// goes on.
+// requestInForeground sends the first request on the goroutine of the first caller. After a refusal another goroutine
+// continues.
 func (cohorts *lockCohorts) requestInForeground(caller *queuedCaller, contender *lockContender) {
 	done, err := contender.wait.Try(caller.waitsUntil)
 	switch {
@@ -337,7 +349,8 @@ func (cohorts *lockCohorts) requestInForeground(caller *queuedCaller, contender 
 	}
 }
 
-// requestInBackground has a goroutine ask, for whoever is first in line when it is granted.
+// requestInBackground starts a goroutine that requests the tenure, for the caller that is first in the local queue at
+// the grant.
 func (cohorts *lockCohorts) requestInBackground(contender *lockContender) {
 	ctx := context.WithoutCancel(contender.ctx)
 	if contender.wait == nil {
@@ -346,7 +359,7 @@ func (cohorts *lockCohorts) requestInBackground(contender *lockContender) {
 	contender.lock.c.session.Finish(func() { cohorts.finishRequest(contender, contender.wait.Contend(ctx)) })
 }
 
-// useCommonTerms has the request be on the terms that all callers can be given. Not called while an Ask is under way.
+// useCommonTerms gives the request the options that suit all callers. Not called while a request is in progress.
 func (contender *lockContender) useCommonTerms() {
 	client := contender.lock.c
 	contender.caller, contender.autoRenew = nil, true
@@ -354,7 +367,7 @@ func (contender *lockContender) useCommonTerms() {
 	client.engine.Longest(&contender.own.Lease, contender.lease)
 }
 
-// requestNextTenure asks for the next tenure, if anybody waits for it. Called with mu held.
+// requestNextTenure requests the next tenure if a caller waits for it. Called with mu held.
 func (cohorts *lockCohorts) requestNextTenure(cohort *lockCohort) {
 	switch {
 	case cohort.hasWaiters():
@@ -369,9 +382,9 @@ func (cohorts *lockCohorts) requestNextTenure(cohort *lockCohort) {
 // errWithdrawn: no caller waits for the request any more.
 var errWithdrawn = errors.New("no caller waits")
 
-// Ask implements wait.Taker. It returns errWithdrawn if no caller waits for the request. A request that ends another
-// owner is made all the same. After the caller has left on whose terms the request began, the request is on the terms
-// of all.
+// Ask implements wait.Taker. It returns errWithdrawn if no caller waits for the request. A request that releases the
+// previous tenure, or replaces an owner, is sent even then, because it ends that owner. If the caller with whose
+// options the request began has left, the request continues with the options that suit all callers.
 func (contender *lockContender) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	cohorts, cohort := &contender.lock.c.cohorts, contender.cohort
 	cohorts.mu.Lock()
@@ -390,13 +403,13 @@ func (contender *lockContender) Ask(ctx context.Context, entry *wait.QueueEntry)
 	return contender.request(ctx, entry, cohorts.sharedReadFor(contender))
 }
 
-// finishRequest takes in how the wait of a request has ended.
+// finishRequest handles the end of a contender's wait: a grant, or err.
 func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 	if err != nil {
 		cohorts.failRequest(contender, err)
 		return
 	}
-	if contender.handedOver { // with the first lease, whoever asked
+	if contender.handedOver { // a hand-over writes the short first lease, with any caller's options
 		contender.useCommonTerms()
 	}
 	cohort, own := contender.cohort, contender.own
@@ -417,7 +430,7 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 		cohorts.mu.Unlock()
 		return
 	}
-	cohort.contender = nil // not to be used, or all have left
+	cohort.contender = nil // the grant cannot be used, or all callers have left
 	cohorts.requestNextTenure(cohort)
 	cohorts.mu.Unlock()
 	if err == nil {
@@ -425,14 +438,16 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 	}
 }
 
-// failRequest is finish of a request that was not granted.
+// failRequest handles the end of a request that was not granted. A caller may come between a withdrawal and its
+// handling:
 //
-//	last caller          the goroutine that asks               another caller
-//	leaves: wakes it
-//	                                                           comes: joins the line
-//	                     wakes: goes on for that caller
+//	last caller           the requesting goroutine             another caller
+//	leaves: wakes the
+//	goroutine
+//	                                                           comes: joins the local queue
+//	                      wakes: continues for that caller
 //
-// So the process keeps its place in the server's queue though there was a moment without callers.
+// The goroutine then continues, so the process keeps its entry in the server's queue.
 func (cohorts *lockCohorts) failRequest(contender *lockContender, err error) {
 	cohort, withdrawn := contender.cohort, errors.Is(err, errWithdrawn)
 	cohorts.mu.Lock()
@@ -449,10 +464,10 @@ func (cohorts *lockCohorts) failRequest(contender *lockContender, err error) {
 	cohorts.mu.Unlock()
 	contender.wait.Leave()
 	contender.stopMonitoring()
-	_ = contender.giveUp(err) // for what it gives back: no caller waits for the error
+	_ = contender.giveUp(err) // giveUp releases what may have been granted; no caller waits for its error
 }
 
-// giveTenure gives the tenure to the callers in line. Called with mu held.
+// giveTenure gives the granted tenure, which own holds, to the callers in the local queue. Called with mu held.
 func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) {
 	cohort := contender.cohort
 	caller := cohort.callers.First()
@@ -466,7 +481,7 @@ func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) {
 	switch {
 	case contender.lock.kind.concurrentTurns:
 		until = contender.joinUntil
-	case contender.transferred: // the tenure goes on
+	case contender.transferred: // the same tenure, as another owner
 		turns, until = cohort.turnsLeft, cohort.turnsUntil
 		cohorts.followingTurns++
 	case contender.othersWaited:
@@ -476,17 +491,17 @@ func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) {
 	switch {
 	case contender.lock.kind.concurrentTurns:
 		cohorts.admitReaders(cohort, own, contender.caller == nil || contender.caller.canShareHold())
-	case caller == contender.caller, cohorts.retakeFor(own, caller): // or it was asked for on the terms of x
+	case caller == contender.caller, cohorts.retakeFor(own, caller):
 		cohorts.giveTurn(cohort, caller, 0)
 	default:
 		cohorts.transfer(cohort)
 	}
 }
 
-// now is after base, and never 0.
+// now returns the time since base. It is never 0.
 func (cohorts *lockCohorts) now() time.Duration { return time.Since(cohorts.base) + 1 }
 
-// countFollowingTurns returns how many turns followed another.
+// countFollowingTurns returns the number of turns that began without a call, after another turn.
 func (cohorts *lockCohorts) countFollowingTurns() int64 {
 	cohorts.mu.Lock()
 	defer cohorts.mu.Unlock()

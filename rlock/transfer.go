@@ -8,52 +8,53 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// How the terms of a caller are settled when it has its turn. The lease, label and MaxHold of a call are no business of
-// the queue on the server: there the process waits as one owner, with the same short first lease for all callers.
+// This file applies the options of a caller when its turn begins. The lease, label and MaxHold of a call do not concern
+// the queue on the server: the process waits there as one owner, with the same short first lease for all callers.
 //
-//	a turn ended, or a grant came: the next caller is x
+//	a turn has ended, or a grant has come: the next caller is B
 //	      |
-//	      v                                          yes
-//	the hold suits x as it is on the server? -----------------> x has its turn without a call; the watchdog raises a
-//	      | no                                                  short lease soon (lease.Engine.Retake)
+//	      v                                         yes
+//	the hold on the server suits B as it is? ----------------> B has its turn without a call; the watchdog raises a
+//	      | no                                                 short lease soon (lease.Engine.Retake)
 //	      v                                  granted
-//	transfer from -> to, with x's lease ----------------------> x has its turn as "to"
+//	transfer from -> to, with B's lease ---------------------> B has its turn as "to"
 //	      |                 |
 //	      | lost, or not    | no reply: pending releases of
 //	      v alone           v both owners
-//	"to" asks like any other request
+//	"to" requests the lock like any other owner
 //
 // A hold suits a caller if all of these are true:
 //
-//   - its owner is not known elsewhere (Owner, Extend), because a joiner of one turn would work beside the next;
-//   - it has the caller's label, which is part of the owner;
-//   - it needs no token of its own: each turn of a Fenced lock has another;
-//   - the server's lease is not too short for the caller, and not longer than the caller was promised: see Retake.
+//   - The hold's owner is not known elsewhere (Owner, Extend). Otherwise a process that joins the owner would work
+//     beside the next caller.
+//   - The owner has the caller's label, because the label is part of the owner.
+//   - The caller needs no token of its own: each turn of a Fenced lock has another token.
+//   - The server's lease is not too short for the caller, and not longer than the caller was promised: see Retake.
 //
-// The transfer is a request of "to", and waits in the line's place: callers may leave meanwhile, and the first in line
-// when the reply comes has the turn.
+// The transfer is a request of "to", and takes the place of the cohort's request. Callers may leave meanwhile. The
+// caller that is first in the local queue at the reply has the turn.
 //
 //	caller A                  caller B                      server
-//	Unlock: the turn is over
+//	Unlock: its turn ends
 //	"from" leaves the watchdog
-//	                          transfer from -> to  ------>  from holds it, alone: now it is to's
+//	                          transfer from -> to  ------>  from holds the lock, alone: now to holds it
 //	                          works, as to
 //
 //   - Until the reply neither owner is used.
-//   - B leaves before the reply: the next caller has "to", by another transfer if it does not suit; or else it is
-//     released.
-//   - The reply is lost: "to" asks, and finds that it holds the lock, or not. Both owners have pending releases until
-//     the transfer cannot run any more. "from" is never used again.
-//   - It runs twice: "to" holds the lock, and is granted it again.
-//   - "from" has lost the lock, or was joined, or a reader is under its write hold: nothing is done, the tenure is
-//     over, and "to" queues.
-//   - A request of "from" that was not answered enters it into the queue again: "from" has a pending release until then
-//     (session.Holding.Replaced).
+//   - B leaves before the reply: the next caller has "to", by another transfer if "to" does not suit the caller.
+//     Without a caller "to" is released.
+//   - The reply is lost: "to" requests the lock, and finds that it holds the lock, or not. Both owners have pending
+//     releases until the transfer cannot run any more. "from" is never used again.
+//   - The transfer runs twice: "to" holds the lock, and is granted the lock again.
+//   - "from" has lost the lock, or was joined, or a reader is under its write hold: the transfer does nothing, the
+//     tenure ends, and "to" queues.
+//   - A request of "from" without a reply enters "from" into the queue again: "from" has a pending release until that
+//     request cannot run any more (session.Holding.Replaced).
 //   - The process dies between the grant and the turn: the lock is free after the short first lease.
 
-// firstLease is the lease that is written for a tenure whose caller is not known yet. It is short: a waiter that turns
-// out to be cut off keeps others out for a short time only. It leaves time for a renewal that gets no answer, and
-// another.
+// firstLease returns the lease that is written for a tenure whose caller is not known yet. It is short, so that a
+// waiter that is cut off keeps the lock from others for a short time only. It leaves time for two renewals: one without
+// a reply, and another.
 func (c *Client) firstLease() time.Duration {
 	return min(c.opts.WatchdogTimeout, c.shortLease())
 }
@@ -63,7 +64,8 @@ func (c *Client) shortLease() time.Duration {
 	return max(4*poll, 4*c.opts.CallTimeout, time.Second)
 }
 
-// retakeFor has a caller have what own holds, without a call. It reports false if that cannot be. Called with mu held.
+// retakeFor gives own's hold the caller's lease and context, without a call. It reports false if the hold does not suit
+// the caller. Called with mu held.
 func (cohorts *lockCohorts) retakeFor(own *owner, caller *queuedCaller) bool {
 	client := own.lock.c
 	if !own.hasLabel(caller.terms.label) || own.lock.kind.confirmsGrants && own.Turn() > 0 {
@@ -72,18 +74,19 @@ func (cohorts *lockCohorts) retakeFor(own *owner, caller *queuedCaller) bool {
 	return client.engine.Retake(caller.ctx, &own.Lease, caller.promisedLease(), caller.autoRenew, client.opts.MaxHold)
 }
 
-// transfer has a new owner take over what the tenure holds, on the terms of the first in line. Called with mu held.
+// transfer requests that a new owner replaces the tenure's owner, with the options of the first caller. Called with mu
+// held.
 func (cohorts *lockCohorts) transfer(cohort *lockCohort) {
 	from := cohort.own
 	cohort.own = nil
-	_ = from.lock.c.engine.Remove(&from.Lease) // before it is sent: see package lease
+	_ = from.lock.c.engine.Remove(&from.Lease) // before the transfer is sent: see package lease
 	contender := cohort.newRequest(cohort.callers.First(), nil)
 	contender.replaced = from
 	contender.own.Continue(from.Turn())
 	cohorts.requestInBackground(contender)
 }
 
-// settleReplaced ends the owner from which another was to take over.
+// settleReplaced ends the owner from that the request of a transfer was to replace.
 func (a *acquisition) settleReplaced(from *owner, reply acquireReply, err error, received time.Time) {
 	var until time.Time
 	switch {

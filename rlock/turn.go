@@ -9,26 +9,28 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// How a caller waits for its turn, takes it, and gives it to the next: see cohort.go.
+// This file has the life of a turn: a caller waits for its turn, takes it, and the next caller gets the turn. The rules
+// are in cohort.go.
 
-// giveTurn gives a caller its turn. Called with mu held.
-func (cohorts *lockCohorts) giveTurn(cohort *lockCohort, caller *queuedCaller, by time.Duration) {
-	caller.endWait(cohort.own, by, nil)
+// giveTurn gives a caller its turn as the cohort's owner. The caller must take the turn before takeBy; 0: no limit.
+// Called with mu held.
+func (cohorts *lockCohorts) giveTurn(cohort *lockCohort, caller *queuedCaller, takeBy time.Duration) {
+	caller.endWait(cohort.own, takeBy, nil)
 	if cohort.callers.First() == nil && !cohort.lock.kind.concurrentTurns {
 		cohorts.removeCohort(cohort)
 	}
 }
 
-// endWait ends the wait of a caller: it has its turn, or an error. Called with mu held.
-func (caller *queuedCaller) endWait(own *owner, by time.Duration, err error) {
+// endWait ends the wait of a caller with a turn or an error. Called with mu held.
+func (caller *queuedCaller) endWait(own *owner, takeBy time.Duration, err error) {
 	if caller.cohort != nil {
 		caller.cohort.remove(caller)
 	}
-	caller.own, caller.takeBy, caller.err = own, by, err
+	caller.own, caller.takeBy, caller.err = own, takeBy, err
 	caller.wait.Wake()
 }
 
-// awaitTurn waits until the caller has its turn, or an error, or is out of patience.
+// awaitTurn waits until the caller has its turn, gets an error, or gives up.
 func (cohorts *lockCohorts) awaitTurn(caller *queuedCaller) (gaveUp error) {
 	cohorts.mu.Lock()
 	if caller.own == nil && caller.err == nil {
@@ -54,13 +56,13 @@ func (cohorts *lockCohorts) awaitTurn(caller *queuedCaller) (gaveUp error) {
 	case contender == nil:
 		cohorts.removeCohort(cohort)
 	case contender.wait != nil:
-		contender.wait.Wake() // it withdraws the request
+		contender.wait.Wake() // the contender withdraws its request
 	}
 	return gaveUp
 }
 
-// takeTurn makes the hold of a caller that has its turn. It returns neither if the turn cannot be used: the caller
-// waits on, as the first.
+// takeTurn makes the hold of a caller that has its turn. It returns neither a hold nor an error if the turn cannot be
+// used: the caller then waits again, as the first in the local queue.
 //
 //	A                               B                        server
 //	Unlock: gives B its turn
@@ -68,7 +70,7 @@ func (cohorts *lockCohorts) awaitTurn(caller *queuedCaller) (gaveUp error) {
 //	                                                         the lease ends; another process holds the lock
 //	                                wakes: takes its turn
 //
-// So B looks at the clock by itself (rule 2).
+// So B checks the clock itself (rule 2).
 func (cohorts *lockCohorts) takeTurn(caller *queuedCaller) (*Hold, error) {
 	client, own := caller.lock.c, caller.own
 	if err := client.waiters.Ended(caller.ctx); err != nil {
@@ -89,7 +91,9 @@ func (cohorts *lockCohorts) takeTurn(caller *queuedCaller) (*Hold, error) {
 	return newHold(handle), nil
 }
 
-// Next implements session.Follower: a turn has ended, and another caller has the tenure if it may.
+// Next implements session.Follower. A turn has ended: Next gives the next turn to the first caller, or starts its
+// transfer to another owner. It returns false if the tenure must end. known says that another process knows the owner's
+// id, so the next caller needs another owner.
 func (o *owner) Next(known bool) bool {
 	client := o.lock.c
 	cohorts := &client.cohorts
@@ -121,7 +125,8 @@ func (o *owner) Gone() {
 	cohorts.detachOwner(o)
 }
 
-// detachOwner is Gone, called with mu held.
+// detachOwner takes an owner that does not hold the lock any more from its cohort, and requests the next tenure if
+// callers wait. Called with mu held.
 func (cohorts *lockCohorts) detachOwner(o *owner) {
 	if cohort := cohorts.cohortOfTenure(o); cohort != nil {
 		cohort.own = nil
@@ -131,12 +136,13 @@ func (cohorts *lockCohorts) detachOwner(o *owner) {
 	}
 }
 
-// releaseTenure ends a tenure on the server. If callers wait, the call asks for the next tenure, too.
+// releaseTenure ends a tenure on the server. If callers wait, the same call requests the next tenure.
 func (cohorts *lockCohorts) releaseTenure(ctx context.Context, o *owner) (releaseStatus, error) {
 	lock := o.lock
 	cohorts.mu.Lock()
 	cohort := cohorts.cohortOfTenure(o)
-	if cohort != nil && (!cohort.hasWaiters() || lock.kind.concurrentTurns) { // readers have asked already
+	// The readers that wait have a contender already.
+	if cohort != nil && (!cohort.hasWaiters() || lock.kind.concurrentTurns) {
 		cohorts.detachOwner(o)
 		cohort = nil
 	}
