@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -366,6 +367,38 @@ func TestTenure_HoldDropped_CallersAreServedAfterItsLease(t *testing.T) {
 		default:
 			return false
 		}
+	})
+}
+
+// The first caller of a process leaves while its first request is in flight: the request goes on for the next caller.
+func TestTenure_FirstCallerLeavesDuringItsRequest_NextHasTheLock(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		r := rigs[0]
+		l := r.locks.Reentrant("l")
+		require.NoError(t, lock(t, l, within(t)).Unlock(within(t)))
+		r.server.Embedded.Server().SetPreHook(func(_ *miniserver.Peer, command string, _ ...string) bool {
+			if strings.HasPrefix(command, "EVAL") {
+				time.Sleep(20 * time.Millisecond)
+			}
+			return false
+		})
+		began := time.Now()
+		impatient, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		failed, acquired := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := l.Lock(impatient)
+			failed <- err
+		}()
+		time.Sleep(5 * time.Millisecond)
+		go func() { acquired <- l.Do(context.Background(), func(context.Context) error { return nil }) }()
+		require.ErrorIs(t, <-failed, context.DeadlineExceeded)
+		require.Equal(t, 10*time.Millisecond, time.Since(began), "it does not wait for the reply")
+		require.NoError(t, <-acquired)
+		require.Less(t, time.Since(began), 100*time.Millisecond)
+		time.Sleep(time.Second)
+		require.Empty(t, keys(t, r.redis))
 	})
 }
 
