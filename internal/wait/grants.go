@@ -9,24 +9,24 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// grantSubscription is the one subscription of a client to one channel of grants, for all its waiters.
+// grantSubscription is the subscription of a client to a channel of grants. All waiters of the client share it.
 type grantSubscription struct {
 	sub   *pubsub.Subscription
-	users int         // waiters whose entry says that they hear grants
-	idle  *time.Timer // ends it when there have been none for a while
+	users int         // waiters with QueueEntry.hearsGrants
+	idle  *time.Timer // closes the subscription after idleTimeout without users; nil while there are users
 }
 
-// hearsGrants reports whether grants on channel are listened for already.
+// isSubscribed reports whether the process is subscribed to a channel of grants.
 func (q *Waiters) isSubscribed(channel string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.grantSubs[channel] != nil
 }
 
-// subscribeToGrants has the process listen to the channel of grants, if the server allows it, and awaits that for as
-// long as the waiter would sleep. The subscription is not the waiter's, and does not end with its patience. over is as
-// of subscription.
-func (w *Caller) subscribeToGrants() (hears, over bool) {
+// subscribeToGrants subscribes the process to its channel of grants, if the server allows it. It awaits the
+// confirmation for as long as the waiter would sleep. The subscription belongs to the process, so it does not end with
+// the waiter. over is as in subscribeWithinSleep.
+func (w *Caller) subscribeToGrants() (stands, over bool) {
 	waiters, channel := w.waiters, w.request.Grants
 	pending := waiters.startSubscribe(channel)
 	if pending == nil {
@@ -42,24 +42,24 @@ func (w *Caller) subscribeToGrants() (hears, over bool) {
 	})
 }
 
-// leftUnheard has the process listen for grants because of a waiter that leaves, and would have listened if it had had
-// the time. Otherwise a process all of whose callers leave before their first question is answered would never listen.
-// None of its waiters could be handed anything: each is notified that it is free, and it is left to each until it has
-// asked (TestHandOver_ImpatientCallers_AreHandedTheLock).
+// listenForLaterCallers subscribes the process to grants when a Paced waiter leaves without a grant. Otherwise a
+// process whose callers all leave before their first reply would never subscribe, and no lock could be handed over to
+// it. The server would notify each waiter of the free lock instead, and reserve the lock until the waiter's request
+// (TestHandOver_ImpatientCallers_AreHandedTheLock).
 func (w *Caller) listenForLaterCallers() {
 	if w.request.Mode == Paced && !w.granted && w.request.Taker != nil && w.localQueue != nil {
 		w.waiters.Listen(w.request.Grants)
 	}
 }
 
-// listening is a SUBSCRIBE to grants under way.
+// pendingSubscribe is a SUBSCRIBE to a channel of grants without a reply.
 type pendingSubscribe struct {
-	done chan struct{} // closed when it is answered
+	done chan struct{} // closed after the reply, when err is set
 	err  error
 }
 
-// listening returns the SUBSCRIBE to a channel of grants that is under way, or sends one; nil: the process is
-// subscribed already, or cannot be.
+// startSubscribe returns the pending SUBSCRIBE to a channel of grants. It sends the SUBSCRIBE if necessary. It returns
+// nil if the process is subscribed already, or if it cannot subscribe.
 func (q *Waiters) startSubscribe(channel string) *pendingSubscribe {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -83,8 +83,8 @@ func (q *Waiters) startSubscribe(channel string) *pendingSubscribe {
 	return pending
 }
 
-// keepGrants makes a subscription the one to that channel of grants, unless there is one already. It ends when none
-// has used it for a while.
+// addGrantSubscription shares sub with the waiters of the process, unless the process has a subscription to the channel
+// already. Local queues of Requesters request for all of their waiters, which now get entries in the server's queue.
 func (q *Waiters) addGrantSubscription(channel string, sub *pubsub.Subscription) {
 	q.mu.Lock()
 	if q.grantSubs[channel] != nil || q.ctx.Err() != nil {
@@ -105,7 +105,8 @@ func (q *Waiters) addGrantSubscription(channel string, sub *pubsub.Subscription)
 	go q.receiveGrants(channel, subscription)
 }
 
-// unused has a subscription to grants end after a while, unless a waiter comes to use it. Called with mu held.
+// closeWhenIdle closes a subscription without users after idleTimeout, unless a waiter uses it before. Called with mu
+// held.
 func (q *Waiters) closeWhenIdle(channel string, subscription *grantSubscription) {
 	if q.ctx.Err() != nil {
 		return
@@ -122,10 +123,11 @@ func (q *Waiters) closeWhenIdle(channel string, subscription *grantSubscription)
 	subscription.idle = timer
 }
 
-// Listen has grants on channel listened for, in the background: a caller is about to wait. Without it the first request
-// that asks for a place in the server's queue is one more, behind the subscription.
+// Listen subscribes to a channel of grants in the background, because a caller is about to wait. Without the
+// subscription the caller's first request would not enter the server's queue, and cost a second request.
 func (q *Waiters) Listen(channel string) { q.startSubscribe(channel) }
 
+// receiveGrants delivers the grants of a subscription until the subscription ends.
 func (q *Waiters) receiveGrants(channel string, subscription *grantSubscription) {
 	defer func() {
 		subscription.sub.Close()
@@ -150,7 +152,8 @@ func (q *Waiters) receiveGrants(channel string, subscription *grantSubscription)
 	}
 }
 
-// parseGrants reads a grant, or "*" and several, each "ticket lease-ms length" and so many bytes of the owner.
+// parseGrants reads one grant, or "*" and several grants. Each of several is "ticket lease-ms length owner", where
+// length is the owner's number of bytes.
 func parseGrants(text string) (all []Grant) {
 	rest, several := strings.CutPrefix(text, "*")
 	if !several {
@@ -177,7 +180,7 @@ func parseGrants(text string) (all []Grant) {
 	return all
 }
 
-// parseGrant reads "ticket lease-ms owner". Ticket 0 grants nothing; it is only a reason to look.
+// parseGrant reads "ticket lease-ms owner". Ticket 0 grants nothing: it is only a reason to make a request.
 func parseGrant(text string) (grant Grant, ok bool) {
 	ticketText, rest, _ := strings.Cut(text, " ")
 	leaseText, owner, _ := strings.Cut(rest, " ")
@@ -187,8 +190,8 @@ func parseGrant(text string) (grant Grant, ok bool) {
 		err1 == nil && err2 == nil && ticket >= 0
 }
 
-// grantsMissed is called after a gap: grants may have been missed, and the next one may be from before a failover. All
-// waiters ask.
+// grantsMissed has all waiters make a request after a gap in the messages: grants may have been missed, and the next
+// grant may be from before a failover.
 func (q *Waiters) grantsMissed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -201,29 +204,33 @@ func (q *Waiters) grantsMissed() {
 	q.forEachRequesterQueue(q.pollAll)
 }
 
-// eachRequests calls f for every local queue of Requesters that have waited. Called with mu held.
-func (q *Waiters) forEachRequesterQueue(f func(*localQueue)) {
+// forEachRequesterQueue calls visit for every local queue in which a Requester has waited. Called with mu held.
+func (q *Waiters) forEachRequesterQueue(visit func(*localQueue)) {
 	for _, queue := range q.localQueues {
 		for ; queue != nil; queue = queue.next {
 			if queue.requests != nil {
-				f(queue)
+				visit(queue)
 			}
 		}
 	}
 }
 
-// deliver hands a grant to its waiter. If that has left, either it has a release pending (Taker.ReleaseLater), which
-// takes the owner out of the queue and the lock and hands over again, and is now sent again at once
-// (Waiters.Unclaimed), or it holds what was granted. A grant is not released because no waiter is there for it:
+// deliver passes a grant to its waiter. If the waiter has left, there are two cases:
 //
-//	waiter                          here                     server
+//   - The owner's release is pending (Taker.ReleaseLater). It removes the owner from the queue and from the lock, and
+//     hands over again. Waiters.Unclaimed sends it again at once.
+//   - The owner holds the lock.
+//
+// So deliver itself releases no grant for lack of a waiter:
+//
+//	waiter                          deliver                  server
 //	                                                         grants, publishes: the message is late
-//	asks: granted
-//	unlocks: the request is sent
+//	request: granted
+//	unlocks: the release is sent
 //	                                the message arrives
 //	                                releases the owner  ---> the lock is free
-//	                                                         the unlock finds nothing
-//	learns that the lock was lost
+//	                                                         the waiter's release finds no hold
+//	reports that the lock was lost
 func (q *Waiters) deliver(grant Grant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -242,7 +249,7 @@ func (q *Waiters) deliver(grant Grant) {
 	signal(caller.wakeup)
 }
 
-// Nudge has the waiter of an owner ask, if there is one: a try that was given up has been answered after all.
+// Nudge has an owner's waiter, if there is one, make a request, because the reply to an abandoned request has come.
 func (q *Waiters) Nudge(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -251,7 +258,7 @@ func (q *Waiters) Nudge(owner string) {
 	}
 }
 
-// unclaimed is called with mu held.
+// reportUnclaimed calls Waiters.Unclaimed, if set. Called with mu held.
 func (q *Waiters) reportUnclaimed(owner string) {
 	if q.Unclaimed != nil {
 		q.Unclaimed(owner)

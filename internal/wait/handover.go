@@ -5,64 +5,66 @@ import (
 	"time"
 )
 
-// Taker is a waiter to which a release can give what it waits for, without another try: the server hands it over from
-// its queue. The package comment has the protocol.
+// Taker makes the requests of a waiter that a release can make the holder, without another request: the server hands
+// over from its queue. The package comment has the protocol.
 type Taker interface {
-	// QueueEntry returns how the server is to know the waiter. crowd: its process waits for so much that the waiter should
-	// poll rarely. It must not block, nor call the Waiters.
+	// QueueEntry returns the waiter's entry for the server's queue. crowd: the process waits for so many keys that the
+	// waiter should poll rarely. QueueEntry must not block, nor call the Waiters.
 	QueueEntry(crowd bool) QueueEntry
-	// Ask is Request.Try; with an entry it asks for a place in the server's queue, too. Answer.Ticket names it.
+	// Ask makes a request as Request.Try does. With an entry the request also enters the server's queue, and
+	// Answer.Ticket is the place there.
 	Ask(ctx context.Context, entry *QueueEntry) (Answer, error)
-	// Taken is called with a grant. false: it is not to be used unconfirmed; Ask is called at once.
+	// Taken is called with a grant. It reports whether the waiter uses the grant. If not, Ask is called at once, to
+	// confirm the grant.
 	Taken(grant Grant) bool
-	// ReleaseLater is called when the wait ends without a grant, but something of it may be left on the server, or may get
-	// there until after. The taker has it released in the background.
+	// ReleaseLater is called when the wait ends without a grant, but the server may have the waiter's entry or hold, or
+	// may write one until after. The Taker releases the owner in the background.
 	ReleaseLater(after time.Time)
 }
 
-// QueueEntry is how the server knows a waiter.
+// QueueEntry is the entry of a waiter in the server's queue.
 type QueueEntry struct {
-	Owner string        // never used for another acquisition
-	Entry string        // in the server's queue
-	Lease time.Duration // in full
-	// Poll is how often the waiter is to ask at least: the server drops the entry after two and a half of that. Less than
-	// PollCap is PollCap.
+	Owner string        // used for one acquisition only
+	Entry string        // the text in the server's queue
+	Lease time.Duration // the full lease
+	// Poll is the longest time between two requests of the waiter: the server drops the entry after two and a half Polls
+	// without a request. A Poll of less than PollCap counts as PollCap.
 	Poll        time.Duration
-	hearsGrants bool // grants published to this process reach it
+	hearsGrants bool // the process is subscribed to its grants
 }
 
-// Grant says that a release has made a waiter the holder.
+// Grant records that a release has made a waiter the holder.
 type Grant struct {
 	Owner string
-	// Ticket is the place in the server's queue that was served; 0 for a grant of which a call of this process learned.
+	// Ticket is the ticket of the waiter's entry in the server's queue; 0 for a grant from a reply ([Waiters.Served]).
 	Ticket int64
-	// Sent: the server's lease began no earlier.
+	// Sent is an instant before which the server's lease cannot have begun.
 	Sent time.Time
-	// Lease is what was written on the server.
+	// Lease is the length of the lease that the server wrote.
 	Lease time.Duration
 }
 
 const (
-	// idleTimeout is how long a grant subscription stays when nothing waits.
+	// idleTimeout is how long a grant subscription without users stays.
 	idleTimeout = 2 * time.Second
-	// MaxPoll bounds the sleep of a waiter in a queue on the server, whatever PollCap: entries that are not stamped for
-	// longer than two and a half polls are passed over.
+	// MaxPoll bounds the sleep of a waiter in a queue on the server, whatever PollCap, because each request stamps the
+	// entry. The server drops an entry that was not stamped for two and a half polls.
 	MaxPoll = 10 * time.Second
 )
 
-// hears reports whether the waiter's grant subscription is known to work, so that a grant reaches it.
+// hearsGrants reports whether the waiter uses a confirmed subscription to grants, so that a grant reaches it.
 func (w *Caller) hearsGrants() bool { return w.entry != nil && w.entry.hearsGrants }
 
-// listenForGrants subscribes to grants. It reports whether to ask again at once, because the subscription is there or
-// because no time is left to sleep.
+// listenForGrants subscribes to grants. It reports whether to make a request at once, because the subscription stands
+// or the time to sleep is over.
 func (w *Caller) listenForGrants() bool {
-	hears, over := w.subscribeToGrants()
-	w.register(hears)
-	return hears || over
+	stands, over := w.subscribeToGrants()
+	w.register(stands)
+	return stands || over
 }
 
-// asking returns the entry with which to ask for a place in the server's queue, nil for a waiter that hears no
-// grants. It notes that the place is about to be asked for.
+// entryForRequest returns the entry that the next request puts into the server's queue, and records that the waiter may
+// be queued. It returns nil for a waiter that receives no grants.
 func (w *Caller) entryForRequest() *QueueEntry {
 	if !w.hearsGrants() {
 		return nil
@@ -73,7 +75,7 @@ func (w *Caller) entryForRequest() *QueueEntry {
 	return w.entry
 }
 
-// learn takes in what an Ask said of the waiter's place in the server's queue.
+// recordTicket records the waiter's place in the server's queue by the reply to a request.
 func (w *Caller) recordTicket(answer Answer, err error) {
 	if w.entry == nil {
 		return
@@ -88,23 +90,23 @@ func (w *Caller) recordTicket(answer Answer, err error) {
 	}
 }
 
-// register makes the waiter known, before anything is sent that may be answered by a grant: the grant can overtake the
-// reply which says that the waiter is in the queue (TestGrant_OvertakesItsPlace_IsUsed).
+// register adds the waiter to Waiters.byOwner before the waiter's first request, because a grant can overtake the reply
+// that names its ticket (TestGrant_OvertakesItsPlace_IsUsed).
 //
-// One that hears no grants asks for no place in the server's queue. It polls, and goes on trying to hear. A place in
-// the queue would be served in silence, and the lock be idle until the next poll:
+// A waiter that receives no grants enters no queue on the server. It polls, and tries to subscribe again and again.
+// Otherwise the server would hand over to it in silence, and the lock would be idle until the next poll:
 //
 //	waiter                                   another process
-//	asks: held, and queued as one that       (holds the lock)
-//	does not hear; sleeps for up to PollCap
+//	request: held, and queued without a      (holds the lock)
+//	subscription; sleeps for up to PollCap
 //	                                         releases: hands the lock over to the waiter, publishes nothing
 //
-// The first SUBSCRIBE of a process takes a moment, which any wake-up cuts short, so this was common wherever a program
-// started (TestRelease_DuringFirstSubscribe_LeavesNoLockIdle). With one process of four that may not subscribe, the
-// other three had 2 acquisitions a second each in place of 200 (TestWaiter_MayNotListen_IsInNoQueue). The price: while
-// others queue, a waiter that does not hear may never find the lock free. The subscription may also end between
-// subscribeToGrants and here, if nothing has used it for long enough; the loop subscribes again.
-func (w *Caller) register(hears bool) {
+// That happened whenever a program started, because any wake-up cuts a process's first SUBSCRIBE short
+// (TestRelease_DuringFirstSubscribe_LeavesNoLockIdle). And with one process of four that may not subscribe, the other
+// three had 2 acquisitions a second each instead of 200 (TestWaiter_MayNotListen_IsInNoQueue). The price: while others
+// queue, a waiter without a subscription may never find the lock free. An unused subscription may also end between
+// subscribeToGrants and register; the loop subscribes again.
+func (w *Caller) register(isSubscribed bool) {
 	waiters := w.waiters
 	waiters.mu.Lock()
 	defer waiters.mu.Unlock()
@@ -114,12 +116,13 @@ func (w *Caller) register(hears bool) {
 		w.entry = entry
 		waiters.byOwner[entry.Owner] = w
 	}
-	if hears {
+	if isSubscribed {
 		w.useSubscription(waiters.grantSubs[w.request.Grants])
 	}
 }
 
-// hear notes that grants reach the waiter, by e if that is there. Called with mu held, of a waiter that is registered.
+// useSubscription records that a subscription brings the waiter's grants. nil is ignored. Called with mu held, after
+// register.
 func (w *Caller) useSubscription(subscription *grantSubscription) {
 	if subscription == nil || w.grantSub != nil {
 		return
@@ -133,7 +136,7 @@ func (w *Caller) useSubscription(subscription *grantSubscription) {
 	}
 }
 
-// unregister is called with mu held.
+// unregister removes the waiter's entry and place, because its wait ends or its owner is replaced. Called with mu held.
 func (w *Caller) unregister() {
 	if w.entry == nil {
 		return
@@ -149,21 +152,23 @@ func (w *Caller) unregister() {
 	}
 }
 
-// taken reports whether a grant is there that is used; doubt: there is one about which the server is to be asked. Its
-// deadline counts from when it was surely not yet written:
+// takeGrant uses the waiter's grant if the grant is trusted. used: the waiter is the holder. doubt: a request has to
+// confirm the grant. The deadline of a grant counts from an instant at which it was surely not written yet:
 //
-//   - one that a call of this process learned of ([Waiters.Served]): when that call was sent;
-//   - one from the server's queue: when the last call was sent that was answered "held, and you are in the queue with
-//     this ticket": the grant of that ticket came later. It never counts from the message's arrival, which may be any
-//     time after it was sent: its lease may be over, and another owner's running. And a message about an earlier place
-//     of the same owner, which was passed over and has queued anew, is never trusted: its lease is long over
+//   - A grant in a reply of this process ([Waiters.Served]): the send of that call.
+//   - A grant from the server's queue: the send of the request whose reply was "held, your ticket is this", because the
+//     server granted the ticket later. The message's arrival does not count: when a late message arrives, the lease
+//     may be over, and another owner may hold the lock.
+//
+// The rules of trust are:
+//
+//   - A grant of the owner's earlier ticket is never used. The server dropped that entry, so the lease is long over
 //     (TestGrant_EarlierPlace_IsNotTrusted).
-//
-// A grant whose ticket no answer has named yet may have overtaken that answer: it is kept
-// (TestGrant_OvertakesItsPlace_IsUsed). None is used while a request for the waiter is under way: that could reach
-// the server after what was granted has been released, and take it anew for an owner that is through
-// (TestGrant_WaiterIsAskedFor_IsNotUsedYet). After a gap in the messages the queue may be one from before a
-// failover: the next grant is confirmed then (TestGrant_AfterAGap_IsConfirmed).
+//   - A grant of a later ticket has overtaken its reply, so it is kept (TestGrant_OvertakesItsPlace_IsUsed).
+//   - No grant is used while a call requests for the waiter. The call could run after the holder's release, and take
+//     the lock for an owner that has left (TestGrant_WaiterIsAskedFor_IsNotUsedYet).
+//   - After a gap in the messages the queue may be from before a failover, so the next grant is confirmed
+//     (TestGrant_AfterAGap_IsConfirmed).
 func (w *Caller) takeGrant() (used, doubt bool) {
 	waiters := w.waiters
 	waiters.mu.Lock()
@@ -195,11 +200,11 @@ func (w *Caller) takeGrant() (used, doubt bool) {
 	return false, doubt || use
 }
 
-// finish is called with mu held when the wait ends. owed: something of it may be left on the server, or get there
-// until after.
+// endHandOver ends the waiter's part in the hand-over. owed: the server may have the waiter's entry or hold, or may
+// write one until after. Called with mu held.
 func (w *Caller) endHandOver(granted bool) (after time.Time, owed bool) {
 	owed = w.mayBeQueued || w.grant != nil
-	if w.state == abandoned { // the call that requests for it may run until its end
+	if w.state == abandoned { // the call that requests for the waiter may run until after
 		after, owed = time.Now().Add(w.request.Reach), true
 	}
 	w.unregister()

@@ -14,11 +14,11 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// deniedPause is how long no waiter of the client asks again for a kind of channel to which the user has no right.
+// deniedPause is how long no waiter of the client subscribes to a kind of channel to which the user has no right.
 const deniedPause = 30 * time.Second
 
-// kindOf returns the prefix of a channel, which says what it is for, and by which rights are given. It ends at a colon,
-// or at a brace as that of a latch does.
+// channelKind returns the prefix of a channel, which names its purpose. Rights are given by prefix. The prefix ends at
+// a colon, or, for a latch, at a brace.
 func channelKind(channel string) string {
 	if end := strings.IndexAny(channel, ":{"); end >= 0 {
 		return channel[:end]
@@ -26,16 +26,15 @@ func channelKind(channel string) string {
 	return channel
 }
 
-// denies reports whether the server will give the same answer for long, because the user has no right or there is no
-// such command. After any other refusal, as by a server that is loading or has lost its place in a Cluster, it is asked
-// again soon.
+// isDenied reports whether the server will refuse for long, because the user has no right or the command does not
+// exist. Any other refusal may end soon, for example when the server has loaded its data.
 func isDenied(err error) bool {
-	var re *rueidis.RedisError
-	return errors.As(err, &re) && (strings.HasPrefix(re.Error(), "NOPERM") || script.Unsupported(re))
+	var redisErr *rueidis.RedisError
+	return errors.As(err, &redisErr) &&
+		(strings.HasPrefix(redisErr.Error(), "NOPERM") || script.Unsupported(redisErr))
 }
 
-// subscribe subscribes within PollCap. If the user has no right to this kind of channel, no waiter subscribes to it for
-// deniedPause.
+// subscribe subscribes within PollCap, and records a denial.
 func (q *Waiters) subscribe(ctx context.Context, channel string) (*pubsub.Subscription, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.pollCap)
 	defer cancel()
@@ -46,45 +45,42 @@ func (q *Waiters) subscribe(ctx context.Context, channel string) (*pubsub.Subscr
 	return sub, err
 }
 
-// deny notes that the user has no right to a kind of channel.
+// recordDenied records that the user has no right to a kind of channel: no waiter subscribes to it for deniedPause.
 func (q *Waiters) recordDenied(channel string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.deniedUntil[channelKind(channel)] = time.Now().Add(deniedPause)
 }
 
+// attach makes sub, if ok, the waiter's subscription to releases.
 func (w *Caller) attach(sub *pubsub.Subscription, ok bool) {
 	if !ok {
 		return
 	}
 	w.sub = sub
 	if w.request.OnMessage != nil {
-		w.messagesReady = accessor.Of[accessor.Subscription](sub).Ready() // once: each call drops the messages that have come
+		w.messagesReady = accessor.Of[accessor.Subscription](sub).Ready() // once: each call drops the received messages
 	}
 	w.waiters.mu.Lock()
 	w.subscribed = true
 	w.waiters.mu.Unlock()
 }
 
-// subscribe subscribes to releases, and reports whether to try again at once: it stands, or there is no time to sleep.
+// subscribeToReleases subscribes to Request.Channel. It reports whether to make a request at once, because the
+// subscription stands or the time to sleep is over. Without a subscription the waiter polls; that is not an error.
 func (w *Caller) subscribeToReleases() bool {
-	sub, over := w.subscription(w.request.Channel)
+	var sub *pubsub.Subscription
+	_, over := w.subscribeWithinSleep(w.request.Channel, func(ctx context.Context) (err error) {
+		sub, err = w.waiters.hub.Subscribe(ctx, w.request.Channel)
+		return err
+	})
 	w.attach(sub, sub != nil)
 	return sub != nil || over
 }
 
-// subscription subscribes, for as long as the waiter would sleep otherwise. A server that does not confirm must not
-// keep the waiter from polling, nor from asking after a wake-up or at the end of the holder's lease. over: one of these
-// has come, so the next thing is a try. Without a subscription the waiter polls; that is not an error.
-func (w *Caller) subscription(channel string) (sub *pubsub.Subscription, over bool) {
-	_, over = w.subscribeWithinSleep(channel, func(ctx context.Context) (err error) {
-		sub, err = w.waiters.hub.Subscribe(ctx, channel)
-		return err
-	})
-	return sub, over
-}
-
-// subscribing is subscription by the function given, and reports whether the channel is listened to.
+// subscribeWithinSleep calls subscribe for as long as the waiter would sleep otherwise. stands: the subscription is
+// confirmed. over: the sleep is over, or a wake-up has come, so the waiter makes a request. Otherwise a server that
+// does not confirm would delay polls, the request after a wake-up, and the request at the end of the holder's lease.
 func (w *Caller) subscribeWithinSleep(channel string, subscribe func(context.Context) error) (stands, over bool) {
 	waiters := w.waiters
 	waiters.mu.Lock()
@@ -124,8 +120,8 @@ func (w *Caller) subscribeWithinSleep(channel string, subscribe func(context.Con
 	return err == nil, over
 }
 
-// readMessages gives Request.OnMessage the messages that have come, and reports whether there were any, or a gap, or
-// the end of the hub.
+// readMessages calls Request.OnMessage for each received message, until a message ends the wait. It reports whether
+// there was a message, a gap, or the end of the hub.
 func (w *Caller) readMessages() (some bool) {
 	for !w.endedByMessage {
 		message, err := w.sub.Next(noWait)
@@ -138,14 +134,14 @@ func (w *Caller) readMessages() (some bool) {
 	return true
 }
 
-// noWait has ended: with it Subscription.Next returns what is there.
+// noWait has ended: with it Subscription.Next returns a received message, and awaits none.
 var noWait = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// pushes returns the channel that receives a value when messages have come; nil for a waiter without a subscription.
+// messages returns the channel that receives a value when messages have arrived; nil without a subscription.
 func (w *Caller) messages() <-chan struct{} {
 	switch {
 	case w.sub == nil:
