@@ -8,55 +8,55 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Requester is a Taker whose local queue has no contender: several can be granted at once, every waiter may have a
-// place of its own in the server's queue, and one call requests for many. The package comment, under "Queue
-// requests", has the protocol.
+// Requester is a Taker whose local queue has no contender, because several waiters can be granted at once. Every waiter
+// may have an entry of its own in the server's queue, and one call requests for many waiters. The package comment,
+// under "Queue requests", has the protocol.
 type Requester interface {
 	Taker
-	// RequestAll requests for several waiters in one call, in their order. enqueue: the call enqueues each that cannot be
-	// served. Otherwise it serves none after a waiter that it cannot serve, because no queue keeps their order. Grants to
-	// other waiters in the same reply go to Waiters.Served.
+	// RequestAll requests for several waiters in one call, in their order. With enqueue the call enqueues each waiter that
+	// it cannot serve. Otherwise it serves no waiter behind a waiter that it cannot serve, because no queue keeps their
+	// order. Grants to other waiters in the same reply go to Waiters.Served.
 	//
-	// It is called on any Requester of the local queue, also while that waiter leaves: it uses nothing of a waiter but its
-	// QueueEntry.
-	RequestAll(ctx context.Context, all []QueueEntry, enqueue bool) (replies any, err error)
-	// Reply returns what Ask would have returned for this waiter, the i-th in a call of RequestAll.
+	// RequestAll is called on any Requester of the local queue, perhaps while the Requester's waiter leaves. So it uses
+	// only the entries.
+	RequestAll(ctx context.Context, entries []QueueEntry, enqueue bool) (replies any, err error)
+	// Reply returns the result of RequestAll for this waiter, whose entry was entries[i], as Ask would have returned it.
 	Reply(replies any, i int, err error) (Answer, error)
 }
 
 const (
-	// maxCallers is for how many waiters one call requests.
+	// maxBatch is the largest number of waiters in one call.
 	maxBatch = 128
-	// subscribeGrace is how long a request awaits the first subscription to grants before it goes without.
+	// subscribeGrace is how long a call awaits the first subscription to grants before it is sent without.
 	subscribeGrace = 50 * time.Millisecond
-	// replyGrace is how long a waiter whose time is over awaits the reply to a call that is in flight. A server that is
-	// well replies long before.
+	// replyGrace is how long a waiter whose time is over awaits the reply to a call in flight. A healthy server replies
+	// long before.
 	replyGrace   = 20 * time.Millisecond
-	closingGrace = 2 * time.Second // the same when the client closes
+	closingGrace = 2 * time.Second // replaces replyGrace when the client closes
 )
 
-// queueRequests are the calls that request for many waiters of a local queue, and what they have learned. Guarded by
+// queueRequests holds the calls that request for many waiters of a local queue, and their results. Guarded by
 // Waiters.mu.
 type queueRequests struct {
-	wanted      []*Caller // to be requested for, in order; some may have left
+	wanted      []*Caller // waiters to request for, in order; some may have left
 	running     bool      // a goroutine makes the calls, one at a time
-	failures    int       // in a row
-	silentSince time.Time // when the first of these was sent
+	failures    int       // calls in a row without a reply
+	silentSince time.Time // when the first of these failed calls was sent
 
-	// What the last call and its reply were.
-	enqueues       bool // it enqueued its waiters
-	placeless      bool // they got no place
-	releasesSilent bool // no grant says when the holders are through
+	// The last call and its reply.
+	enqueues       bool // the call enqueued its waiters
+	placeless      bool // the waiters got no tickets
+	releasesSilent bool // no grant follows the holders' releases
 
-	cancelReleases context.CancelFunc // ends the subscription to releases; nil: there is none
+	cancelReleases context.CancelFunc // ends the subscription to releases; nil: there is no subscription
 
 	timer    *time.Timer
-	timerAt  time.Time // when it goes off; zero: it does not
-	pollAt   time.Time // when the next call for all is due
-	polledAt time.Time // when the last one was
+	timerAt  time.Time // when the timer goes off; zero: it is stopped
+	pollAt   time.Time // when the next pollAll is due
+	polledAt time.Time // when the last pollAll was made
 }
 
-// want puts a waiter among those to request for.
+// want adds a waiter to wanted.
 func (r *queueRequests) want(caller *Caller) {
 	if !caller.isWanted && caller.state != unlisted {
 		caller.isWanted = true
@@ -64,12 +64,12 @@ func (r *queueRequests) want(caller *Caller) {
 	}
 }
 
-// placed reports whether the waiters are in the server's queue, whose grants they hear.
+// havePlaces reports whether the waiters have entries in the server's queue.
 func (r *queueRequests) havePlaces() bool { return r.enqueues && !r.placeless }
 
-// acquireShared is contend in a local queue of Requesters. While none of its members waits, every request goes out at
-// once. From the first that is refused until none waits any more, newcomers queue behind, and one call at a time
-// requests for many.
+// contendTogether replaces contend in a local queue of Requesters. While the queue is empty every request goes out at
+// once. From the first refusal until the queue is empty again, newcomers queue behind, and one call at a time requests
+// for many waiters.
 func (w *Caller) contendTogether() error {
 	w.register(w.waiters.isSubscribed(w.request.Grants))
 	if !w.joinIfWaiting() {
@@ -91,12 +91,12 @@ func (w *Caller) contendTogether() error {
 	}
 }
 
-// late reports whether the time to wait is over.
+// isTimeUp reports whether Request.Until has passed.
 func (w *Caller) isTimeUp() bool {
 	return !w.request.Until.IsZero() && !time.Now().Before(w.request.Until)
 }
 
-// joinIfWaiting puts the waiter behind the members of its local queue that wait; false: there are none.
+// joinIfWaiting puts the waiter behind the waiters of its local queue. It returns false if the queue is empty.
 func (w *Caller) joinIfWaiting() bool {
 	waiters, queue := w.waiters, w.localQueue
 	waiters.mu.Lock()
@@ -110,7 +110,7 @@ func (w *Caller) joinIfWaiting() bool {
 	return true
 }
 
-// join has the waiter, which was refused, or got no reply, wait with the others.
+// join puts the waiter into its local queue after its own request was refused or got no reply.
 func (w *Caller) join(answer Answer, err error) {
 	if answer.Renamed {
 		w.register(w.waiters.isSubscribed(w.request.Grants))
@@ -122,7 +122,7 @@ func (w *Caller) join(answer Answer, err error) {
 	requests := queue.requests
 	requests.enqueues = w.entry.hearsGrants
 	if err != nil && requests.failures == 0 {
-		requests.failures, requests.silentSince = 1, w.silentSince // the next request is not to follow at once
+		requests.failures, requests.silentSince = 1, w.silentSince // so that the next request is not sent at once
 	}
 	if err != nil || answer.Ticket == 0 && !w.entry.hearsGrants {
 		requests.want(w)
@@ -130,8 +130,8 @@ func (w *Caller) join(answer Answer, err error) {
 	waiters.keepWaiting(queue, w, answer, err)
 }
 
-// recordRefusal records the answer to a waiter that goes on waiting, and requests again if there is a reason. Called
-// with mu held.
+// keepWaiting records the answer to a waiter that goes on waiting, and requests for it again if the answer is an error
+// or Answer.Again. Called with mu held.
 func (q *Waiters) keepWaiting(queue *localQueue, caller *Caller, answer Answer, err error) {
 	requests := queue.requests
 	if caller.state = waiting; err == nil && !answer.Again {
@@ -146,7 +146,7 @@ func (q *Waiters) keepWaiting(queue *localQueue, caller *Caller, answer Answer, 
 	q.startRequests(queue)
 }
 
-// addWaiting is called with mu held.
+// addWaiting puts a waiter behind the others, in state waiting, and sets the timer for its polls. Called with mu held.
 func (q *Waiters) addWaiting(queue *localQueue, caller *Caller) {
 	requests := queue.sharedRequests()
 	if queue.first == nil {
@@ -166,7 +166,8 @@ func (l *localQueue) sharedRequests() *queueRequests {
 	return l.requests
 }
 
-// leaveRequests takes a waiter out that leaves. Called with mu held.
+// leaveRequests removes a waiter that leaves. The last waiter stops the timer and the subscription to releases. Called
+// with mu held.
 func (q *Waiters) leaveRequests(queue *localQueue, caller *Caller) {
 	requests, wasFirst := queue.requests, queue.first == caller
 	queue.Remove(caller)
@@ -179,56 +180,56 @@ func (q *Waiters) leaveRequests(queue *localQueue, caller *Caller) {
 		}
 		*requests = queueRequests{running: requests.running, enqueues: requests.enqueues, timer: requests.timer}
 	case caller.granted && wasFirst && !requests.havePlaces():
-		q.requestFor(queue, queue.first) // all before it were served: there may be enough for the waiters behind
+		q.requestFor(queue, queue.first) // the waiters before it were served: there may be permits for it, too
 	}
 }
 
-// look reports whether the wait is over, by a reply or by a grant, and with which error.
+// checkOutcome reports whether a reply or a grant has ended the wait, and returns the error of the wait.
 func (w *Caller) checkOutcome() (done bool, err error) {
 	waiters, queue := w.waiters, w.localQueue
 	waiters.mu.Lock()
 	done, err = w.done, w.doneErr
-	told, granted := w.mustWait, w.grant != nil
+	mustWait, hasGrant := w.mustWait, w.grant != nil
 	waiters.mu.Unlock()
 	if done {
 		return true, err
 	}
-	if granted {
+	if hasGrant {
 		waiters.onWakeup(w.ctx, w.request.Name, true)
 	}
-	used, doubted := w.takeGrant()
+	used, doubt := w.takeGrant()
 	if used {
 		return true, nil
 	}
-	if told {
+	if mustWait {
 		w.reportWaiting()
 	}
 	waiters.mu.Lock()
 	defer waiters.mu.Unlock()
-	if doubted && w.state == waiting {
-		w.grant = nil // the reply says more
+	if doubt && w.state == waiting {
+		w.grant = nil // the reply replaces it
 		waiters.requestFor(queue, w)
 	}
 	return false, nil
 }
 
-// timeOver ends the wait of a caller whose time is over. It awaits the reply to the call that is in flight for it,
-// for a moment. Without that a release would be pending until the call can surely run no more, and a Close that waits
-// for that ("Close while it is being granted leaves nothing" in internal/contract). A reply that has come is read in
-// any case.
+// giveUpTogether ends the wait of a caller whose time is over. If a call in flight requests for the caller, it awaits
+// the reply for a moment. Otherwise a release would be pending until the call can no longer run, and a Close would wait
+// for that release ("Close while it is being granted leaves nothing" in internal/contract). A reply that has arrived is
+// read in any case.
 func (w *Caller) giveUpTogether() error {
 	waiters, grace := w.waiters, replyGrace
-	if waiters.ctx.Err() != nil { // no caller's time is up, and Close waits in any case
+	if waiters.ctx.Err() != nil { // the client closes: the caller's time is not over, and Close waits in any case
 		grace = max(grace, min(w.request.Reach, closingGrace))
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
-	for late := false; ; {
+	for graceOver := false; ; {
 		waiters.mu.Lock()
 		switch {
 		case w.state == waiting:
-			w.state = deciding // no other call requests for it
-		case w.state == requested && late:
+			w.state = deciding // so that no call requests for it
+		case w.state == requested && graceOver:
 			w.state = abandoned
 		}
 		done, granted := w.state == deciding || w.state == abandoned, w.done && w.doneErr == nil
@@ -242,12 +243,12 @@ func (w *Caller) giveUpTogether() error {
 		select {
 		case <-w.wakeup:
 		case <-timer.C:
-			late = true
+			graceOver = true
 		}
 	}
 }
 
-// pollAll requests for all that wait. Called with mu held.
+// pollAll requests for all waiters of a local queue. Called with mu held.
 func (q *Waiters) pollAll(queue *localQueue) {
 	queue.requests.polledAt = time.Now()
 	for caller := queue.first; caller != nil; caller = caller.behind {
@@ -256,13 +257,14 @@ func (q *Waiters) pollAll(queue *localQueue) {
 	q.startRequests(queue)
 }
 
-// requestFor requests for one waiter; without places, for all for which one call requests. Called with mu held.
+// requestFor requests for one waiter. Without entries on the server the call requests for the first waiters of the
+// local queue. Called with mu held.
 func (q *Waiters) requestFor(queue *localQueue, caller *Caller) {
 	queue.requests.want(caller)
 	q.startRequests(queue)
 }
 
-// startRequests starts the goroutine that requests, unless it runs. Called with mu held.
+// startRequests starts requestAll if a waiter is wanted, unless it runs. Called with mu held.
 func (q *Waiters) startRequests(queue *localQueue) {
 	if requests := queue.requests; !requests.running && len(requests.wanted) > 0 && q.ctx.Err() == nil {
 		requests.running = true
@@ -270,7 +272,7 @@ func (q *Waiters) startRequests(queue *localQueue) {
 	}
 }
 
-// requestAll requests for the waiters of a local queue, many in a call, one call at a time, until none is wanted.
+// requestAll makes calls for the wanted waiters of a local queue, one call at a time, until no waiter is wanted.
 func (q *Waiters) requestAll(queue *localQueue) {
 	for {
 		q.mu.Lock()
@@ -284,7 +286,8 @@ func (q *Waiters) requestAll(queue *localQueue) {
 		if len(callers) == 0 {
 			return
 		}
-		first, requester, sent := callers[0].request, callers[0].requester, time.Now() // the waiter may leave meanwhile
+		// Copies, because the waiter may leave during the call.
+		first, requester, sent := callers[0].request, callers[0].requester, time.Now()
 		replies, err := requester.RequestAll(context.WithoutCancel(q.ctx), entries, enqueue)
 		switch {
 		case err == nil:
@@ -296,8 +299,8 @@ func (q *Waiters) requestAll(queue *localQueue) {
 	}
 }
 
-// nextCallers takes the waiters for which the next call requests. It returns none, and requestAll ends, if none is
-// wanted, or the one that is wanted looks at a grant: it starts requestAll again.
+// nextCallers returns the waiters for which the next call requests. It returns an empty list, which ends requestAll, if
+// no waiter is wanted, or if the wanted waiter checks a grant: that waiter starts requestAll again if necessary.
 func (q *Waiters) nextCallers(queue *localQueue) (callers []*Caller, entries []QueueEntry, enqueue bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -322,7 +325,7 @@ func (q *Waiters) nextCallers(queue *localQueue) (callers []*Caller, entries []Q
 	return callers, entries, enqueue
 }
 
-// takeWanted takes waiters that are wanted, first come first.
+// takeWanted removes and returns the wanted waiters, first come first.
 func (r *queueRequests) takeWanted() (callers []*Caller) {
 	var rest []*Caller
 	for i, caller := range r.wanted {
@@ -341,8 +344,8 @@ func (r *queueRequests) takeWanted() (callers []*Caller) {
 	return callers
 }
 
-// takeFirst takes the first in the local queue, wanted or not: no queue on the server keeps their order, so only a call
-// that begins with the first does. It takes none behind a waiter for which no call may request now.
+// takeFirst returns the first waiters of the local queue, wanted or not. No queue on the server keeps their order, so a
+// call has to begin with the first waiter. It stops at a waiter for which no call may request now.
 func (l *localQueue) takeFirst() (callers []*Caller) {
 	for _, caller := range l.requests.wanted {
 		caller.isWanted = false
@@ -358,9 +361,9 @@ func (l *localQueue) takeFirst() (callers []*Caller) {
 	return callers
 }
 
-// replied reads the replies of a call for its waiters, none of which touches its Requester meanwhile. After a failure
-// the waiters are requested for again, in one call, before those that came later: an outage costs a process one request
-// at a time however many wait.
+// recordReplies reads the replies of a call for its waiters, which do not use their Requesters meanwhile. After a
+// failure the next call requests for the same waiters first. So an outage costs a process one call at a time however
+// many callers wait.
 func (q *Waiters) recordReplies(queue *localQueue, callers []*Caller, entries []QueueEntry, sent time.Time, replies any,
 	err error) {
 	q.mu.Lock()
@@ -374,7 +377,7 @@ func (q *Waiters) recordReplies(queue *localQueue, callers []*Caller, entries []
 	var again []*Caller
 	for i, caller := range callers {
 		if caller.state != requested {
-			q.reportUnclaimed(entries[i].Owner) // it may have a place now, or what it asked for
+			q.reportUnclaimed(entries[i].Owner) // the waiter has left, and the server may have its entry or hold
 			callers[i] = nil
 			continue
 		}
@@ -393,7 +396,7 @@ func (q *Waiters) recordReplies(queue *localQueue, callers []*Caller, entries []
 	}
 }
 
-// read takes in what a call learned about the waiter.
+// readReply records the waiter's part of the replies.
 func (w *Caller) readReply(replies any, i int, err error) {
 	waiters, queue := w.waiters, w.localQueue
 	answer, err := w.requester.Reply(replies, i, err)
@@ -419,17 +422,17 @@ func (w *Caller) readReply(replies any, i int, err error) {
 	signal(w.wakeup)
 }
 
-// pollInterval is how long after one pollAll the next is due. Entries in the server's queue of processes that send no
-// call are passed over after two and a half polls; any call of a process keeps all of its entries.
+// pollInterval returns the time from one pollAll to the next. The server drops the entries of a process after two and a
+// half polls without a call; any call of the process keeps all of its entries.
 func (q *Waiters) pollInterval(requests *queueRequests) time.Duration {
-	sleep := min(q.pollCap, MaxPoll)
+	interval := min(q.pollCap, MaxPoll)
 	if requests.placeless {
-		sleep /= pollsWithoutPlace
+		interval /= pollsWithoutPlace
 	}
-	return sleep - rand.N(sleep/10+1)
+	return interval - rand.N(interval/10+1)
 }
 
-// wakeBy has the timer of the local queue go off at an instant at the latest. Called with mu held.
+// wakeBy sets the timer of the local queue to an instant, unless the timer goes off earlier. Called with mu held.
 func (q *Waiters) wakeBy(queue *localQueue, at time.Time) {
 	requests := queue.requests
 	switch {
@@ -443,12 +446,12 @@ func (q *Waiters) wakeBy(queue *localQueue, at time.Time) {
 	requests.timerAt = at
 }
 
-// timeUp requests for all waiters if that is due; otherwise for the first: leases end that it waits for, and a call
-// that requests has the server serve all.
+// onTimer requests for all waiters if pollAll is due. Otherwise leases end for which the first waiter waits, so onTimer
+// requests for the first waiter; any call has the server serve its whole queue.
 func (q *Waiters) onTimer(queue *localQueue) {
 	q.mu.Lock()
 	requests, now := queue.requests, time.Now()
-	if requests.timerAt.IsZero() || now.Before(requests.timerAt) { // it was stopped or set anew as it went off
+	if requests.timerAt.IsZero() || now.Before(requests.timerAt) { // the timer was stopped or set again as it went off
 		q.mu.Unlock()
 		return
 	}
@@ -458,26 +461,26 @@ func (q *Waiters) onTimer(queue *localQueue) {
 		q.mu.Unlock()
 		return
 	}
-	ctx, name, pollsAll := first.ctx, first.request.Name, true
+	ctx, name, sendsCall := first.ctx, first.request.Name, true
 	if now.Before(requests.pollAt) {
 		q.requestFor(queue, first)
 	} else {
 		requests.pollAt = now.Add(q.pollInterval(requests))
-		if pollsAll = !q.allSkipPoll(queue); pollsAll {
+		if sendsCall = !q.allSkipPoll(queue); sendsCall {
 			q.pollAll(queue)
 		}
 	}
 	q.wakeBy(queue, requests.pollAt)
 	q.mu.Unlock()
-	if pollsAll {
+	if sendsCall {
 		q.onWakeup(ctx, name, false)
 	}
 }
 
-// Served takes in what a call of this process learned of waiters for a key besides those that it requested for: they
-// were served by it. grants: each counts from the send of that call. due: how long after now to request for the first
-// in the local queue, which is this process's, because then enough leases end for it; negative: not known, or it is
-// another's.
+// Served records the grants in a reply to a call of this process, to waiters for which the call did not request. Each
+// grant counts from the call's send. due is the time until enough leases end for the first entry of the server's queue,
+// if the entry belongs to this process: the first waiter of the local queue is requested for then. due is negative if
+// the time is not known, or if the entry belongs to another process.
 func (q *Waiters) Served(key string, grants []Grant, due time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -490,13 +493,13 @@ func (q *Waiters) Served(key string, grants []Grant, due time.Duration) {
 		}
 	}
 	for queue := q.localQueues[key]; queue != nil && due >= 0; queue = queue.next {
-		queue.sharedRequests() // the first that waits may have yet to join
+		queue.sharedRequests() // the first waiter may not have joined yet
 		q.wakeBy(queue, time.Now().Add(script.Expiry(due)))
 	}
 }
 
-// notified is called with a grant of ticket 0: there is a reason to request for a waiter in a while. 0: now, and for
-// this very one. Otherwise leases end then for which the first in the local queue waits. Called with mu held.
+// recordNotice handles a grant of ticket 0. With in 0 the waiter is requested for now. Otherwise leases end after in
+// for which the first waiter of the local queue waits, so that waiter is requested for then. Called with mu held.
 func (q *Waiters) recordNotice(caller *Caller, in time.Duration) {
 	queue := caller.localQueue
 	queue.sharedRequests()
@@ -507,8 +510,8 @@ func (q *Waiters) recordNotice(caller *Caller, in time.Duration) {
 	}
 }
 
-// PollAll requests for all waiters for a key: a call that may have served some of them was not answered, and nothing
-// else tells them.
+// PollAll requests for all waiters of a key. It is called when a call got no reply: the call may have served some of
+// these waiters, and no message names them.
 func (q *Waiters) PollAll(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -519,8 +522,9 @@ func (q *Waiters) PollAll(key string) {
 	}
 }
 
-// awaitGrants has the process listen for grants, and waits for that for a moment. A call goes without places if it
-// takes longer; once it is there all are requested for again (listening).
+// awaitGrants subscribes the process to grants, and awaits the subscription for subscribeGrace. If the subscription
+// takes longer, the next call enqueues no waiter; later the subscription has all waiters requested for again
+// (addGrantSubscription).
 func (q *Waiters) awaitGrants(queue *localQueue) {
 	q.mu.Lock()
 	channel := ""
@@ -544,9 +548,9 @@ func (q *Waiters) awaitGrants(queue *localQueue) {
 	}
 }
 
-// subscribeReleases listens to releases for a local queue of Requesters, where it does not hear of them otherwise: the
-// holders are not of this library and hand over nothing, or this process hears no grants. A message requests for the
-// first in the local queue. Called with mu held.
+// listenForReleases subscribes to releases for a local queue of Requesters that receives no grants: the holders are not
+// of this library and hand over nothing, or this process is not subscribed to grants. After a message the first waiter
+// of the local queue is requested for. Called with mu held.
 func (q *Waiters) listenForReleases(queue *localQueue, caller *Caller) {
 	if queue.requests.cancelReleases != nil || caller.state == unlisted || caller.request.Channel == "" {
 		return
@@ -556,6 +560,7 @@ func (q *Waiters) listenForReleases(queue *localQueue, caller *Caller) {
 	go q.receiveReleases(ctx, queue, caller.request.Channel)
 }
 
+// receiveReleases subscribes to a channel of releases, however long that takes, and handles its messages.
 func (q *Waiters) receiveReleases(ctx context.Context, queue *localQueue, channel string) {
 	for failures := 0; ; failures++ {
 		sub, err := q.subscribe(ctx, channel)
@@ -575,7 +580,7 @@ func (q *Waiters) receiveReleases(ctx context.Context, queue *localQueue, channe
 	}
 }
 
-// released requests for the first in the local queue.
+// requestAfterRelease requests for the first waiter of the local queue.
 func (q *Waiters) requestAfterRelease(queue *localQueue) {
 	q.mu.Lock()
 	first := queue.first
