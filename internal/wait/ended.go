@@ -11,12 +11,13 @@ import (
 
 // GaveUp is the error of a wait that ended without a grant.
 type GaveUp struct {
-	Left    time.Duration // of the holder's lease when last heard of, negative if unknown
-	Failure error         // why the server could not be asked when it was last tried; nil if it said "held"
-	Cause   error         // the context's; nil if the time was up
+	Left    time.Duration // the rest of the holder's lease by the last reply; negative: not known
+	Failure error         // of the last request; nil if the server replied "held"
+	Cause   error         // of the context's end; nil if Request.Until has passed
 }
 
-// DidGiveUp reports whether err is the *GaveUp of a wait. One that wraps it is another wait's, and an answer.
+// DidGiveUp reports whether err is the *GaveUp of this wait. An error that wraps a *GaveUp is the result of another
+// wait, which a try has returned.
 func DidGiveUp(err error) bool {
 	_, ok := err.(*GaveUp) //nolint:errorlint // see above
 	return ok
@@ -26,31 +27,30 @@ func (g *GaveUp) Error() string {
 	return fmt.Sprintf("gave up waiting (failure: %v, cause: %v)", g.Failure, g.Cause)
 }
 
-// Final returns an error of a try that ends the wait where the loop would ask again: the outcome of a request is
-// unknown, and another request could do a second time what the first did. Ending.Explain returns err itself.
+// Final returns an error of a try after which the loop makes no other request: the outcome of the first request is
+// unknown, and another request could have the same effect a second time. Ending.Explain returns err itself.
 func Final(err error) error { return final{err} }
 
-// final unwraps to nothing, so that the loop does not see an error after which it would ask again.
+// final has no Unwrap, so that the loop does not find an error after which it would make another request.
 type final struct{ err error }
 
 func (f final) Error() string { return f.err.Error() }
 
-// Ending is what must be known of a wait to tell its caller how it ended.
+// Ending turns the error of a wait into the error of its caller.
 type Ending struct {
 	Package string // begins the error's text
-	Name    string // of what was waited for
-	// Unsure: a try before the last may have taken what was waited for, so an error must not say that nothing has
-	// happened.
+	Name    string // of the lock, permit or latch
+	// Unsure: a request before the last may have been granted, so an error must not say that nothing has happened.
 	Unsure bool
-	// TakesBack: what a try that was cut short may have taken is taken back without the caller. So whose context ended has
-	// only waited, whether or not a request was under way then.
+	// TakesBack: the package releases the grant of a request that the caller's context cut short. So a caller whose
+	// context ended has only waited, even if a request was under way then.
 	TakesBack bool
-	// Contended returns the error of a wait during which the server refused until the end. With a Failure it is that of a
-	// wait of which nothing is known but that its caller's context ended.
+	// Contended returns the error of a wait that the server refused until the end. With a Failure, only the end of the
+	// caller's context is known of the wait.
 	Contended func(gaveUp *GaveUp) error
 }
 
-// Explain returns what the caller gets for an error of Waiters.Wait; nil is nil.
+// Explain returns the caller's error for an error of Waiters.Wait. Explain(nil) is nil.
 func (e Ending) Explain(err error) error {
 	var gaveUp *GaveUp
 	var finalErr final

@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// EntryMode says what a waiter wants.
+// EntryMode is the kind of lock or permit for which a waiter waits.
 type EntryMode byte
 
 // The modes of entries.
@@ -23,13 +23,13 @@ const (
 // entryVersion is the version of the layout of an entry. A script drops an entry of another version.
 const entryVersion = "1"
 
-// Entry is what a waiter's text in a queue on the server says. entry.lua of package script has the layout.
+// Entry is the content of a waiter's entry in a queue on the server. entry.lua of package script has the layout.
 type Entry struct {
 	Mode     EntryMode
-	Amount   int           // of permits; 0: of a lock, which is written as 1
-	First    time.Duration // the lease that a hand-over writes; for EntryString how long a free lock is left to the waiter
-	Stale    time.Duration // without a request for so long the entry counts as dead
-	LeavesAt int64         // server ms from which on it is handed nothing; 0: not known
+	Amount   int           // of permits; 0 for a lock, written as 1
+	First    time.Duration // the lease that a hand-over writes; EntryString: how long a free lock is reserved
+	Stale    time.Duration // the entry counts as dead after this time without a request
+	LeavesAt int64         // server's ms; the waiter is handed nothing from then on; 0: not known
 	Process  string        // 36 bytes
 	Rest     string        // the end of the owner's id; for permits base and label
 }
@@ -46,7 +46,7 @@ func OwnerEntry(mode EntryMode, owner string, first, stale time.Duration) Entry 
 // Owner returns the id of a lock's owner.
 func (e *Entry) Owner() string { return e.Process + e.Rest }
 
-// Text returns the entry as it is in the queue.
+// Text returns the entry as it is written into the queue.
 func (e *Entry) Text() string {
 	var room [192]byte
 	text := append(append(room[:0], entryVersion+" "...), byte(e.Mode))
@@ -59,7 +59,7 @@ func (e *Entry) Text() string {
 	return string(append(text, e.Rest...))
 }
 
-// ReadEntry reads an entry. It reports false if the text is not one, or of another version.
+// ReadEntry reads an entry. It reports false if the text is no entry, or an entry of another version.
 func ReadEntry(text string) (entry Entry, ok bool) {
 	const fieldCount = 9
 	fields := strings.SplitN(text, " ", fieldCount)

@@ -5,31 +5,30 @@ import (
 	"time"
 )
 
-// pace bounds how many waiters of a local queue ask for the first time at once, where each has a place of its own in
-// the server's queue (Paced). Nothing else does: a caller that gives up does not wait for the server, and the next
-// caller asks at once.
+// requestPace limits how many Paced waiters of a local queue make their first request at once. Nothing else limits
+// them: a caller that gives up does not wait for the server, and the next caller makes its request at once.
 //
 //	64 callers, patience 2 ms               server, 20,000 requests a second
 //	ask, give up, ask, …: 30,000 a second --> runs every request, because it cannot know that the caller has left
 //	                                        replies after 2 ms, 5 ms, 500 ms: the caller has left, nobody is served, and
 //	                                        each entry that was left in the queue has to be removed, too
 //
-// So each waiter that gives up halves the number, and each that is served raises it by one. Callers that are served,
-// however long they wait, never meet the bound. It is never below two: a lock is handed over once in a round trip at
-// most, so two questions in each round trip keep its queue filled. A waiter that gives up before its turn has asked
-// nothing, and leaves nothing behind. A question whose caller has left counts for as long as answers took of late: the
-// server has yet to run it.
+// So each waiter that gives up halves the limit, and each waiter that is served raises it by one. Callers that are
+// served never reach the limit, however long they wait. The limit is never below two: a lock is handed over at most
+// once in a round trip, so two requests in a round trip keep its queue filled. A waiter that gives up before its
+// admission has made no request, and leaves no entry behind. A request whose caller has left counts for as long as the
+// last reply took, because the server has yet to run it.
 //
-// The number outlives the local queue (lastBounds): all callers may leave at once, and be back a moment later.
+// The limit outlives the local queue (lastLimits), because all callers may leave at once and return a moment later.
 type requestPace struct {
-	limit          int           // asking at once
-	unanswered     int           // for the first time
-	lastReplyTime  time.Duration // how long an answer took, the last that came
-	admissionQueue []*Caller     // that wait for their turn, first come first
+	limit          int           // of first requests at once
+	unanswered     int           // first requests without a reply
+	lastReplyTime  time.Duration // from the send of the last answered request to its reply
+	admissionQueue []*Caller     // waiters before their first request, first come first
 }
 
-// lastBounds are the bounds of the local queues that have ended, by a hash of the key; 0: not known. Keys come and go,
-// and a wrong bound costs a few requests only.
+// lastLimits holds the limits of removed local queues by a hash of the key; 0: not known. A wrong limit, of another key
+// with the same hash, costs only a few requests.
 type lastLimits [64]int
 
 var limitsSeed = maphash.MakeSeed()
@@ -41,7 +40,7 @@ const (
 	minLimit = 2
 )
 
-// pace awaits the waiter's turn to ask; false: out of patience.
+// awaitAdmission waits until the waiter may make its first request. It returns false if the waiter's time is over.
 func (w *Caller) awaitAdmission() bool {
 	waiters, queue := w.waiters, w.localQueue
 	waiters.mu.Lock()
@@ -69,8 +68,8 @@ func (w *Caller) awaitAdmission() bool {
 	}
 }
 
-// paced says that the waiter's question, which was sent at sent, was answered, or that it does not wait for the answer
-// any more.
+// recordReply records that the first request of a Paced waiter, sent at sent, was answered, or that the waiter does not
+// await the reply any longer.
 func (w *Caller) recordReply(sent time.Time, answered bool) {
 	if w.request.Mode != Paced {
 		return
@@ -98,7 +97,7 @@ func (w *Caller) recordReply(sent time.Time, answered bool) {
 	pace.admitNext()
 }
 
-// next lets those ask whose turn it is. Called with Waiters.mu held.
+// admitNext admits waiters up to the limit. Called with Waiters.mu held.
 func (p *requestPace) admitNext() {
 	for p.unanswered < p.limit && len(p.admissionQueue) > 0 {
 		caller := p.admissionQueue[0]
@@ -109,7 +108,7 @@ func (p *requestPace) admitNext() {
 	}
 }
 
-// leaves is called when a waiter leaves, and whether it was served. Called with Waiters.mu held.
+// removeWaiter removes a waiter that leaves, and adapts the limit. Called with Waiters.mu held.
 func (p *requestPace) removeWaiter(caller *Caller) {
 	for i, other := range p.admissionQueue {
 		if other == caller {
@@ -122,7 +121,7 @@ func (p *requestPace) removeWaiter(caller *Caller) {
 	} else {
 		p.limit = max(p.limit/2, minLimit)
 	}
-	if caller.isAdmitted { // it heard that it is its turn, and did not ask
+	if caller.isAdmitted { // it was admitted, and made no request
 		caller.isAdmitted = false
 		p.unanswered--
 	}

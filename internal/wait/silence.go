@@ -12,39 +12,39 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// Silence logs that a server does not answer the waiting calls, and that it answers again: one line each, however many
-// calls wait, because a caller that waits without an end would otherwise wait through an outage without a word about
-// it.
+// Silence logs that a server does not reply to the waiting calls, and that it replies again: one line each, however
+// many calls wait. Otherwise a caller that waits without a limit would wait through an outage without a line in the
+// log.
 //
-// A server is silent from the first request of a waiter that it does not answer until the first one that it does. Of
-// the nodes of a Cluster one may be silent and the others not, so the outage is that of the slot that was silent first:
+// A server is silent from the first request of a waiter without a reply to the next request with a reply. In a Cluster
+// one node may be silent while the others are not, so the outage belongs to the slot that was silent first:
 //
 //	slot 1        slot 2        log
 //	no answer     answer        does not answer
 //	no answer     no answer     nothing
 //	answer        no answer     answers again; an outage of slot 2 begins
 //
-// An outage to which no request has added for a while is forgotten. Then the next answer, of any slot, ends it.
+// If no request of that slot fails for a while, the outage is forgotten. Then the next reply, of any slot, ends it.
 type Silence struct {
 	log     *slog.Logger
 	limit   time.Duration
 	cluster bool
 
-	silent       atomic.Bool // an outage has begun: answers are looked at only then
+	silent       atomic.Bool // an outage has begun: recordAnswer does nothing otherwise
 	mu           sync.Mutex
-	scope        string    // of the outage
+	scope        string    // of the outage: see scopeOf
 	silentSince  time.Time // zero: there is no outage
-	lastFailedAt time.Time // when a request last was not answered in its scope
-	logged       bool
-	endedAt      time.Time // of the last outage
+	lastFailedAt time.Time // when the outage's scope last failed to reply
+	logged       bool      // the outage is in the log
+	endedAt      time.Time // when the last outage ended
 }
 
 const (
-	// silentCalls is for how many call timeouts a server is silent before that is logged.
+	// silentCalls is the number of call timeouts for which a server is silent before an outage is logged.
 	silentCalls = 3
-	// forever is longer than anybody looks at a log.
+	// forever bounds the call timeout, so that limit does not overflow.
 	forever = 365 * 24 * time.Hour
-	// forgetAfter is how much longer than that an outage lasts to which no request adds. Waiters ask more often.
+	// forgetAfter, added to limit, is how long an outage without failed requests lasts. Waiters make requests more often.
 	forgetAfter = 2 * MaxPoll
 )
 
@@ -54,8 +54,8 @@ func NewSilence(client rueidis.Client, callTimeout time.Duration, log *slog.Logg
 		cluster: client.Mode() == rueidis.ClientModeCluster}
 }
 
-// scopeOf returns what is silent or not by itself. A request to several servers has a scope of its own, because the
-// server of this client may answer it while the others do not.
+// scopeOf returns the scope of a request: the slot in a Cluster, and otherwise the server. A request to several servers
+// has its own scope, because the server of this client may reply while the others do not.
 func (s *Silence) scopeOf(request *Request) string {
 	switch {
 	case request.Several:
@@ -66,7 +66,7 @@ func (s *Silence) scopeOf(request *Request) string {
 	return ""
 }
 
-// failed is called when a request was not answered that was made at began, for a caller that goes on waiting.
+// recordFailure records that a request, sent at began, got no reply, and that its caller goes on waiting.
 func (s *Silence) recordFailure(request *Request, began time.Time, err error) {
 	if s == nil {
 		return
@@ -76,27 +76,27 @@ func (s *Silence) recordFailure(request *Request, began time.Time, err error) {
 	if s.silentSince.IsZero() || s.isForgotten(now) {
 		if s.scope = scope; !s.logged {
 			s.silentSince = began
-			if began.Before(s.endedAt) { // a request of before that answer is no word about the time after it
+			if began.Before(s.endedAt) { // the request was sent before a reply, and proves nothing about later
 				s.silentSince = s.endedAt
 			}
 		}
 		s.silent.Store(true)
 	}
-	tell := false
+	shouldLog := false
 	if scope == s.scope {
 		s.lastFailedAt = now
-		tell = !s.logged && now.Sub(s.silentSince) >= s.limit
-		s.logged = s.logged || tell
+		shouldLog = !s.logged && now.Sub(s.silentSince) >= s.limit
+		s.logged = s.logged || shouldLog
 	}
 	silence := now.Sub(s.silentSince)
 	s.mu.Unlock()
-	if tell {
+	if shouldLog {
 		s.log.Warn("redlatch: the server does not answer those who wait; they go on asking", "name", request.Name, "silence",
 			silence, "error", err)
 	}
 }
 
-// answered is called when the server has answered a request.
+// recordAnswer records that a request got a reply.
 func (s *Silence) recordAnswer(request *Request) {
 	if s == nil || !s.silent.Load() {
 		return
@@ -104,18 +104,18 @@ func (s *Silence) recordAnswer(request *Request) {
 	now, scope := time.Now(), s.scopeOf(request)
 	s.mu.Lock()
 	over := scope == s.scope || s.isForgotten(now)
-	tell, silence := over && s.logged, now.Sub(s.silentSince)
+	shouldLog, silence := over && s.logged, now.Sub(s.silentSince)
 	if over {
 		s.silentSince, s.logged, s.endedAt = time.Time{}, false, now
 		s.silent.Store(false)
 	}
 	s.mu.Unlock()
-	if tell {
+	if shouldLog {
 		s.log.Info("redlatch: the server answers those who wait again", "name", request.Name, "silence", silence)
 	}
 }
 
-// isForgotten reports whether no request has added to the outage for a while. Called with mu held.
+// isForgotten reports whether no request of the outage's scope has failed for a while. Called with mu held.
 func (s *Silence) isForgotten(now time.Time) bool {
 	return now.Sub(s.lastFailedAt) > s.limit+forgetAfter
 }
