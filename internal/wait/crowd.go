@@ -13,36 +13,17 @@ import (
 // if a message announces every release of its lock. Otherwise the polls of thousands of waiters would be most of the
 // server's load.
 //
-// isCrowd is called when an entry is made, and whenever a poll is due. So:
+// isCrowd is called when an entry is made, and whenever a poll is due. An entry says how long its waiter may make no
+// request. It never changes, because it is also the waiter's place. So the 64 earlier waiters go on polling every
+// PollCap: with a poll every 10 s they would lose their places after each 2.5 s
+// (TestCrowd_EarlierWaiter_PollsEveryPollCap).
 //
-//   - An entry says how long its waiter may make no request. It never changes, because it is also the waiter's place:
+//	64 waiters                     server                             the 65th and later ones
+//	entries: stale after 2.5 s --> keeps them
+//	                               keeps them                     <-- entries: stale after 25 s
+//	poll every PollCap             drops no entry                     poll every 10 s
 //
-//     64 waiters                     server                             the 65th and later ones
-//     entries: stale after 2.5 s --> keeps them
-//     <-- entries: stale after 25 s
-//     poll every PollCap             passes over none of them           poll every 10 s
-//
-//     The 64 earlier waiters go on polling every PollCap. With a poll every 10 s they would lose their places after
-//     each 2.5 s (TestCrowd_EarlierWaiter_PollsEveryPollCap).
-//
-//   - The crowd ends while a waiter skips polls. The waiter polls at the end of the current PollCap. Its entry stays,
-//     and does little harm: if the process stops, the server drops the entry after 25 s instead of 2.5 s.
-//
-//   - A message is lost, and the process does not notice. The waiter finds out by its poll, up to 10 s later. A lost
-//     grant has ended by then (its first lease is four PollCaps), and others may have been served meanwhile.
-//
-//   - The subscription is lost, and the process notices. All waiters make a request at once, and again when the
-//     subscription is back (grantsMissed). Until then no waiter skips a poll.
-//
-//   - A grant counts from the last reply (see takeGrant), which may be 10 s old. Then half of its first lease is over,
-//     so the waiter makes one more request, and the reply grants the whole lease.
-//
-//   - The process stops for a while, so its polls are late. The server keeps an entry for two and a half polls. When
-//     the process goes on, each waiter has one poll due, and no more.
-//
-//   - No grant announces the release, because Redisson or a program that publishes nothing holds the lock
-//     (Answer.Foreign, Answer.Unpublished), the key's slot is being migrated, or the last request failed. The waiter
-//     skips no poll.
+// docs/design/protocols.md, "Crowds", lists the other cases.
 const crowdSize = 64
 
 // isCrowd reports whether the process waits for more than crowdSize keys. Called with mu held.

@@ -139,7 +139,7 @@ type Answer struct {
 	Granted bool
 	Left    time.Duration // until the holder's lease ends; negative: it has no lease, or its end is not known
 
-	// Soon is when to make the next request at the latest, because an earlier request may yet be granted; 0: no limit.
+	// Soon bounds the time until the next request, because an earlier request may yet be granted; 0: no bound.
 	Soon time.Duration
 
 	// For a Taker's request.
