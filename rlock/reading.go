@@ -14,73 +14,82 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Readers have their turns together. The tenure of a process is one owner, the same for all its readers, so what a
-// reader costs does not grow with the readers.
+// The readers of a process have their turns at the same time. Their tenure is one owner for all of them, so the cost of
+// reading does not grow with the number of readers.
 //
-//	reader 1                   reader 2                 the server
-//	asks at t            ----------------------------->  granted, no writer waits
-//	holds as X until t + window others join X unasked
+//	reader 1                   reader 2                 server
+//	requests at t        ----------------------------->  granted, no writer waits
+//	holds as X until t + window others join X without a call
 //	                           joins X: no call
 //	                                                     writer W queues
 //	                           at t + window + 1:
-//	                           asks as Y, under X  ----> W waits: Y is queued, and X takes no more readers
-//	unlocks: one is left
+//	                           requests as Y,
+//	                           sharing X           ----> W waits: Y is queued, and X takes no more readers
+//	unlocks: one reader is left
 //	                           (the last) unlocks ---->  X is released, W is served, then Y
 //
-// The callers that join X without a call:
+// Two groups of callers join X without a call:
 //
-//   - who was in line when X was granted, or confirmed: it waited for that very answer, and joins before any of the
-//     others runs. The first may be through before the second is there, and X released
-//     (TestReaders_Waiting_AreAdmittedTogether);
-//   - who comes before the window is over, unless a writer of this process asks. The window is counted from the send of
-//     the last call that was answered "no writer waits". So a writer that queues is passed for at most the window, and
-//     no message has to say so. Counted from the answer's arrival it would last for as long as that was delayed. A
-//     grant that came by message opens no window: it does not say who else waits.
+//   - The callers in the local queue when X was granted, or confirmed. They waited for this very reply, and all of them
+//     join before any of them runs. Otherwise the first reader could finish, and X be released, before the second
+//     reader joins (TestReaders_Waiting_AreAdmittedTogether).
+//   - The callers that come within the window, unless a writer of this process requests the lock. The window counts
+//     from the send of the last request with the reply "no writer waits". So readers overtake a queued writer for at
+//     most the window, and no message has to report the writer. If the window counted from the arrival of the reply, it
+//     would last longer by the delay of the reply. A grant that came by a message opens no window, because it does not
+//     say who else waits.
 //
-// Afterwards one reader asks, under X: if no writer waits, X does for it, too, and the window begins anew. Otherwise it
-// is queued with an owner of its own, Y, which is the process's next tenure.
+// After the window one reader sends a request that shares X. If no writer waits, the reader joins X, and a new window
+// begins. Otherwise the reader is queued as an owner of its own, Y, which is the process's next tenure.
 //
-// X is released by its last reader. A reader that comes between the decision to release and the request finds the count
-// at 0 and asks (session.Holding.Enter): it never joins what is being given back
+// The last reader of X releases it. A reader that comes between the decision to release and the release request finds
+// the count at 0, and sends a request (session.Holding.Enter). It never joins a hold that is being released
 // (TestReader_ComesAsTheLastLeaves_HoldsTheLock).
 //
 // # Readers with holds of their own
 //
-// A fixed lease, a label and MaxHold are of one hold, so these readers have owners of their own. They wait in the same
-// line, and their process has one place in the server's queue for all. The first of them asks for itself, if no request
-// is under way. The others wait for an owner of the process, X, and one call then lets all of them read beside X:
+// A fixed lease, a label and MaxHold belong to one hold, so readers with one of these have owners of their own. They
+// wait in the same local queue, and their process has one entry in the server's queue for all. The first of them
+// requests its own owner's hold, if no request is in progress. The others wait for an owner of the process, X. Then one
+// call admits all of them beside X:
 //
 //		readers 1 … k, with leases                         server
-//		wait, in one place of the process        ------->  X is queued, and handed the lock
-//		"beside X: Y1 … Yk, each with its lease" ------->  if X reads, they read
+//		wait, in one entry of the process        ------->  X is queued, and handed the lock
+//		"beside X: Y1 … Yk, each with its lease" ------->  if X reads, Y1 … Yk read
 //		work, each as its own Y
-//		X is released, if no other reader has it ------->
+//		X is released, if no other reader shares it ---->
 //
-//	  - X does not read any more (its lease has ended, or it was forced out): nothing is done, and all wait again.
-//	  - The reply is lost: the same, and Y1 … Yk have pending releases until the call cannot run any more.
-//	  - Reader 3 leaves meanwhile: Y3 is released when the reply is there.
-//	  - It runs twice: all read, and are let in again; their ends are only raised. X is released after the reply only.
-//	  - A writer queues meanwhile: it waits for X in any case, and for these readers as for those that joined X.
+//	  - X does not read any more (its lease has ended, or it was forced out): the call does nothing, and all readers wait
+//	    again.
+//	  - The reply is lost: all readers wait again, and Y1 … Yk have pending releases until the call cannot run any more.
+//	  - Reader 3 leaves meanwhile: Y3 is released after the reply.
+//	  - The call runs twice: all owners read already, and are admitted again. Leases are only raised. X is released after
+//	    the reply only.
+//	  - A writer queues meanwhile: the writer waits for X in any case, and for these readers like for the readers that
+//	    joined X.
 //
-// Readers under a write hold, and such of these that do not wait, ask alone.
+// Readers under a write hold, and readers with a hold of their own that do not wait, send requests of their own.
+
 const (
+	// minReadWindow and maxReadWindow limit the window in which readers join a hold without a call.
 	minReadWindow = 2 * time.Millisecond
 	maxReadWindow = 10 * time.Millisecond
-	// maxBeside bounds how many readers one call lets in.
+	// maxBeside limits the number of readers that one call admits.
 	maxBeside = 128
 )
 
-// canShareHold reports whether a reader on these terms can have the hold of others.
+// canShareHold reports whether a reader with these options can share a hold with other readers.
 func (t terms) canShareHold(client *Client) bool {
 	return t.lease == 0 && t.label == "" && client.opts.MaxHold == 0
 }
 
-// canShareHold reports whether the caller is a reader that can have the hold of others.
+// canShareHold reports whether the caller is a reader that can share a hold with other readers.
 func (caller *queuedCaller) canShareHold() bool {
 	return caller.lock.kind.concurrentTurns && caller.terms.canShareHold(caller.lock.c)
 }
 
-// joinSharedRead has a reader join the tenure of its process, if it may without a call. Called with mu held.
+// joinSharedRead adds a reader to the tenure of its process, if the reader may join without a call. It reports whether
+// the reader joined. Called with mu held.
 func (cohorts *lockCohorts) joinSharedRead(cohort *lockCohort) bool {
 	if cohort.own == nil || cohorts.now() >= cohort.turnsUntil {
 		return false
@@ -91,7 +100,7 @@ func (cohorts *lockCohorts) joinSharedRead(cohort *lockCohort) bool {
 	return cohorts.enterSharedRead(cohort.own)
 }
 
-// enterSharedRead counts a reader in among those of own. It reports false if that is over.
+// enterSharedRead adds a reader to the count of own's readers. It reports false if own's hold has ended.
 func (cohorts *lockCohorts) enterSharedRead(own *owner) bool {
 	client := own.lock.c
 	if client.engine.Over(&own.Lease) != nil {
@@ -101,21 +110,22 @@ func (cohorts *lockCohorts) enterSharedRead(own *owner) bool {
 		return false
 	}
 	if !client.engine.Auto(&own.Lease, client.opts.WatchdogTimeout) {
-		client.session.Finish(func() { own.Retreat(time.Time{}) }) // it may be the last, and tell the cohort: mu is held
+		// In the background, because the retreat of the last reader calls Gone, which locks mu.
+		client.session.Finish(func() { own.Retreat(time.Time{}) })
 		return false
 	}
 	return true
 }
 
-// admitReaders has all readers in line read: by the tenure that was granted, of which one reader is counted in, or
-// beside it. shared: those that share a hold can have it. Called with mu held.
-func (cohorts *lockCohorts) admitReaders(cohort *lockCohort, own *owner, shared bool) {
+// admitReaders gives turns to all readers in the local queue. A reader that can share a hold shares own's hold, if
+// mayShare is set. The other readers get owners of their own, beside own. Called with mu held.
+func (cohorts *lockCohorts) admitReaders(cohort *lockCohort, own *owner, mayShare bool) {
 	var beside []*queuedCaller
-	entered, over := 1, false // the one that is counted in is the first reader's
-	for caller := cohort.callers.First(); caller != nil && !over; {
+	entered, hasEnded := 1, false // own is granted with a count of 1, for the first reader that shares it
+	for caller := cohort.callers.First(); caller != nil && !hasEnded; {
 		next := caller.Behind()
 		switch {
-		case !(shared && caller.canShareHold() && own.hasLabel("")):
+		case !(mayShare && caller.canShareHold() && own.hasLabel("")):
 			if len(beside) < maxBeside {
 				cohort.remove(caller)
 				beside = append(beside, caller)
@@ -124,7 +134,7 @@ func (cohorts *lockCohorts) admitReaders(cohort *lockCohort, own *owner, shared 
 			entered++
 			cohorts.giveTurn(cohort, caller, 0)
 		default:
-			over = true
+			hasEnded = true
 		}
 		caller = next
 	}
@@ -134,18 +144,19 @@ func (cohorts *lockCohorts) admitReaders(cohort *lockCohort, own *owner, shared 
 	case len(beside) > 0:
 		cohorts.requeue(beside)
 	}
-	if cohort.callers.First() != nil && cohort.contender == nil { // it is over, or they are too many for one call
+	if cohort.callers.First() != nil && cohort.contender == nil { // own has ended, or one call cannot admit all readers
 		cohorts.requestNextTenure(cohort)
 	}
 }
 
-// admitBeside has readers read as owners of their own, beside one that reads and is counted in for this call.
+// admitBeside acquires owners for readers with holds of their own, beside own. own has a count for this call, so it
+// reads until the call ends.
 func (cohorts *lockCohorts) admitBeside(own *owner, readers []*queuedCaller) {
 	lock, client := own.lock, own.lock.c
-	all := make([]*owner, len(readers))
+	owners := make([]*owner, len(readers))
 	shortest := readers[0].promisedLease()
 	for i, caller := range readers {
-		all[i] = lock.newOwner(caller.ctx, caller.promisedLease(), caller.terms.label)
+		owners[i] = lock.newOwner(caller.ctx, caller.promisedLease(), caller.terms.label)
 		shortest = min(shortest, caller.promisedLease())
 	}
 	var sent time.Time
@@ -153,35 +164,36 @@ func (cohorts *lockCohorts) admitBeside(own *owner, readers []*queuedCaller) {
 		Key: lock.key,
 		Send: func(ctx context.Context, at time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 			sent = at
-			call := besideCall(lock, own, all, readers, notAfter)
+			call := besideCall(lock, own, owners, readers, notAfter)
 			call.Replicas, call.ReplicasWait = client.opts.MinReplicas, client.opts.ReplicaTimeout
 			call.Late = func(rueidis.RedisResult) {
-				for _, own := range all {
-					own.Late()
+				for _, reader := range owners {
+					reader.Late()
 				}
 			}
 			return client.runner.Attempt(ctx, call)
 		},
 		Decode: decodeAcquire,
 	}
-	// Its reply is read even if the first reader leaves; the request has that reader's values, such as its span.
+	// The reply is read even if the first reader leaves. The request has the first reader's context values, such as its
+	// span.
 	reply, err := timed.Run(context.WithoutCancel(readers[0].ctx), client.runner)
 	received := time.Now()
-	var until time.Time // they may read by then; zero: they do not
+	var possibleUntil time.Time // without a usable grant the new owners may read until this; zero: they do not
 	switch {
 	case errors.Is(err, errs.ErrUnknownOutcome):
-		until = sent.Add(timed.Runs)
+		possibleUntil = sent.Add(timed.Runs)
 	case script.IsUnreplicated(err), !client.engine.Trusted(lock.key, sent),
 		!received.Before(sent.Add(shortest - lease.Margin(shortest))):
-		until = received
+		possibleUntil = received
 	}
-	if err == nil && reply.status == acquireGranted && until.IsZero() {
+	if err == nil && reply.status == acquireGranted && possibleUntil.IsZero() {
 		for i, caller := range readers {
-			cohorts.admitReader(caller, all[i], sent)
+			cohorts.admitReader(caller, owners[i], sent)
 		}
 	} else {
-		for _, own := range all {
-			own.Abandon(until, "")
+		for _, reader := range owners {
+			reader.Abandon(possibleUntil, "")
 		}
 		cohorts.mu.Lock()
 		cohorts.requeue(readers)
@@ -190,7 +202,7 @@ func (cohorts *lockCohorts) admitBeside(own *owner, readers []*queuedCaller) {
 	own.Decline()
 }
 
-// admitReader gives a reader the hold that it was granted, or has that released if it has left.
+// admitReader gives a reader the hold that was granted to it. If the reader has left, admitReader releases the hold.
 func (cohorts *lockCohorts) admitReader(caller *queuedCaller, own *owner, sent time.Time) {
 	client := own.lock.c
 	added := client.engine.Add(&own.Lease, sent, sent, caller.promisedLease(), caller.autoRenew, client.opts.MaxHold)
@@ -208,7 +220,7 @@ func (cohorts *lockCohorts) admitReader(caller *queuedCaller, own *owner, sent t
 	}
 }
 
-// requeue puts readers back into the line, before those that came later. Called with mu held.
+// requeue puts readers back into the local queue, before the readers that came later. Called with mu held.
 func (cohorts *lockCohorts) requeue(readers []*queuedCaller) {
 	lock := readers[0].lock
 	cohort := cohorts.byLock[cohortKey{lock.key, lock.kind}]
@@ -226,7 +238,7 @@ func (cohorts *lockCohorts) requeue(readers []*queuedCaller) {
 	}
 }
 
-// sharedReadFor is the tenure under which a reader asks; nil: none.
+// sharedReadFor returns the tenure that a reader's request asks to share; nil: none.
 func (cohorts *lockCohorts) sharedReadFor(contender *lockContender) *owner {
 	if !contender.lock.kind.concurrentTurns || contender.caller != nil && !contender.caller.canShareHold() {
 		return nil
@@ -239,9 +251,9 @@ func (cohorts *lockCohorts) sharedReadFor(contender *lockContender) *owner {
 	return nil
 }
 
-// openReadWindow notes for how long others may join what was granted to a reader by the call that it sent last. It is
-// four round trips: a reader of four then waits for an answer, however far the server is, and a writer waits little
-// longer.
+// openReadWindow sets how long other readers may join the hold that the last request granted to a reader. The window is
+// four round trips. So a reply is awaited for about a quarter of the time, however far away the server is, and a writer
+// waits little longer.
 func (a *acquisition) openReadWindow(unclaimed bool, received time.Time) {
 	if a.contender != nil && a.lock.kind.concurrentTurns && unclaimed {
 		window := min(max(4*received.Sub(a.sentAt), minReadWindow), maxReadWindow)
@@ -249,13 +261,13 @@ func (a *acquisition) openReadWindow(unclaimed bool, received time.Time) {
 	}
 }
 
-// besideCall has readers read beside one of their process.
-func besideCall(lock *single, beside *owner, all []*owner, readers []*queuedCaller, notAfter int64) script.Call {
+// besideCall returns the call that lets readers read as owners, beside an owner of their process.
+func besideCall(lock *single, beside *owner, owners []*owner, readers []*queuedCaller, notAfter int64) script.Call {
 	client := lock.c
-	keys, args := slices.Clone(lock.keys), make([]string, 0, 8+2*len(all))
+	keys, args := slices.Clone(lock.keys), make([]string, 0, 8+2*len(owners))
 	args = append(args, beside.Lease.Owner, lock.c.watchdogMillis, strconv.FormatInt(notAfter, 10), lock.channel, "", "",
 		client.publish, lock.grants, "")
-	for i, own := range all {
+	for i, own := range owners {
 		keys = append(keys, timeoutKey(lock.key, own.Lease.Owner, 1))
 		args = append(args, own.Lease.Owner, client.millis(readers[i].promisedLease()))
 	}
