@@ -12,25 +12,25 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// How a lock on one key is acquired:
+// A lock on one key is acquired in these steps:
 //
-//  1. take counts the acquisition in (Session.Enter), so that Close waits for it.
-//  2. If ctx carries an owner of this very lock, it is a re-entry, which is a count in this process (reenter).
+//  1. acquireHold counts the acquisition in (Session.Enter), so that Close waits for it.
+//  2. If ctx carries an owner of this very lock, the call is a re-entry, which is a count in this process (reenter).
 //     Otherwise the acquisition gets a new owner.
-//  3. Ask sends the kind's script: owner, lease, and the instant in the server's time until which the reply is wanted.
-//     The reply is granted, held (and what is left of the lease), late, lost, young (of a vote) or shared (of a
-//     reader), and always has the server's clock. After a late reply the clock is learned anew and the try is repeated
+//  3. Ask sends the kind's script with the owner, the lease, and the instant in the server's time until which the reply
+//     is wanted. The reply is granted, held (with the rest of the lease), late, lost, young (of a vote) or shared (of a
+//     reader). It always has the server's clock. After a late reply the clock is read anew, and the request is repeated
 //     once (script.Timed).
-//  4. Refused: package wait has the caller wait, and calls Ask again. A release may also grant without another call
-//     (Taken).
-//  5. Granted: if the reply came after the deadline, the grant is worthless; the owner is released and the acquisition
-//     goes on as another. Otherwise register tells the watchdog, before Lock returns. The deadline counts from before
-//     the send.
+//  4. Refused: package wait makes the caller wait, and calls Ask again. A release may also grant the lock without
+//     another request (Taken).
+//  5. Granted: if the reply came after the deadline, the grant is worthless. Its owner is then released, and the
+//     acquisition continues with another owner. Otherwise makeHold registers the hold with the watchdog before Lock
+//     returns. The deadline counts from before the send.
 //  6. With MinReplicas the request is followed by WAIT on the same connection. If too few replicas confirm, the grant
-//     is taken back.
+//     is released.
 //
-// An acquisition that ends without a grant, after a try that was not answered, has its owner released in the
-// background, until the release is answered after the last instant at which the try could still be granted.
+// An acquisition may end without a grant after a request without a reply. Its owner is then released in the background.
+// The release is final when its reply comes after the last instant at which that request could still be granted.
 
 // acquire implements form.
 func (l *single) acquire(ctx context.Context, opts terms) (*Hold, error) {
@@ -42,8 +42,8 @@ func (l *single) longest(lease time.Duration) time.Duration {
 	return max(lease, l.c.opts.WatchdogTimeout)
 }
 
-// acquireHold acquires the lock. If auto is set, the watchdog renews the hold: a lease of 0 asks for that, and the
-// members of a Multi need it until all are held.
+// acquireHold acquires the lock. If auto is set, the watchdog renews the hold. auto is set for a lease of 0, and for
+// the members of a Multi until all are held.
 func (l *single) acquireHold(ctx context.Context, opts terms, auto bool) (*Hold, error) {
 	client := l.c
 	if err := client.session.Enter(); err != nil {
@@ -76,20 +76,21 @@ func (l *single) acquireHold(ctx context.Context, opts terms, auto bool) (*Hold,
 	return hold, nil
 }
 
-// refusalInfo is what a call knows, besides its error, that did not acquire the lock.
+// refusalInfo is what a call that did not acquire the lock knows besides its error.
 type refusalInfo struct {
-	outcomeUnknown bool // a try that was not answered may have taken the lock
+	outcomeUnknown bool // a request without a reply may have taken the lock
 	holder         holder
-	isEndless      bool // of the holder, by the last answer
+	isEndless      bool // the holder's lease had no end, by the last reply
 }
 
-// acquireByTurnOrAlone acquires the lock: by a turn of its process where waiters queue, otherwise for itself.
+// acquireByTurnOrAlone acquires the lock: by a turn of the process's tenure for a kind whose waiters queue, otherwise
+// by requests of its own.
 func (l *single) acquireByTurnOrAlone(ctx context.Context, began time.Time, opts terms,
 	auto bool) (*Hold, refusalInfo, error) {
 	client := l.c
 	own, turn, id := ownerIn(ctx, l)
 	fresh := own == nil && id == ""
-	if !fresh { // before ctx itself: the context of a hold ends with the hold
+	if !fresh { // checked before ctx, because the context of a hold ends with the hold
 		if err := l.endedIn(ctx); err != nil {
 			return nil, refusalInfo{}, err
 		}
@@ -98,14 +99,14 @@ func (l *single) acquireByTurnOrAlone(ctx context.Context, began time.Time, opts
 		return nil, refusalInfo{}, &wait.GaveUp{Left: -1, Cause: err}
 	}
 	if fresh && l.kind.sharesTenure != nil && l.kind.sharesTenure(client, opts) {
-		one := &struct { // in one piece of memory
+		together := &struct { // one allocation for both
 			caller    queuedCaller
 			contender lockContender
 		}{caller: queuedCaller{lock: l, ctx: ctx, began: began, terms: opts, autoRenew: auto}}
 		if opts.wait != forever {
-			one.caller.waitsUntil = began.Add(opts.wait)
+			together.caller.waitsUntil = began.Add(opts.wait)
 		}
-		if hold, last, err := client.cohorts.acquire(&one.caller, &one.contender); !errors.Is(err, errAsked) {
+		if hold, last, err := client.cohorts.acquire(&together.caller, &together.contender); !errors.Is(err, errAsked) {
 			return hold, last, err
 		}
 	}
@@ -118,56 +119,57 @@ func (l *single) acquireByTurnOrAlone(ctx context.Context, began time.Time, opts
 	return hold, acquiring.refusal, err
 }
 
-// errorContext says how the error of an acquisition is made from that of its wait. unsure: a try that was not answered
-// may have taken the lock. It is the one place where rlock does so, for single locks, Multi and Quorum.
-func errorContext(name string, waited time.Duration, unsure bool) wait.Ending {
-	return wait.Ending{Package: "rlock", Name: name, Unsure: unsure, TakesBack: true,
+// errorContext returns the data from which the wait error of an acquisition becomes the caller's error. outcomeUnknown
+// says that a request without a reply may have taken the lock. rlock makes these errors here only, for single locks,
+// Multi and Quorum.
+func errorContext(name string, waited time.Duration, outcomeUnknown bool) wait.Ending {
+	return wait.Ending{Package: "rlock", Name: name, Unsure: outcomeUnknown, TakesBack: true,
 		Contended: func(gaveUp *wait.GaveUp) error {
 			return &NotAcquiredError{Name: name, Lease: gaveUp.Left, Waited: waited, Cause: gaveUp.Cause,
 				Unheard: gaveUp.Failure != nil}
 		}}
 }
 
-// acquisition asks for one lock, for a call of Lock or for a tenure.
+// acquisition is the requests for one lock, for one call of Lock or for one tenure.
 type acquisition struct {
 	lock       *single
-	ctx        context.Context // the caller's
+	ctx        context.Context // of the caller
 	began      time.Time
 	lease      time.Duration
-	shortLease time.Duration // the lease that is asked for, if it is raised to lease later; 0: lease
+	shortLease time.Duration // the lease of the request, which the watchdog raises to lease; 0: lease
 	label      string
-	autoRenew  bool // it is renewed
+	autoRenew  bool // the watchdog renews the hold
 
 	own       *owner
-	joinOwner Owner          // of another process, to be joined
-	writeHold *owner         // of the write hold under which it reads
-	contender *lockContender // whose it is; nil: it is for a call of its own
+	joinOwner Owner          // an owner of another process, which this acquisition joins; "": none
+	writeHold *owner         // the write hold under which the caller reads; nil: none
+	contender *lockContender // the contender that this acquisition is part of; nil: the acquisition of one call
 
-	// What it has sent.
-	sentAt          time.Time // of the try that was granted, or the last
-	possibleSince   time.Time // the owner may hold the lock from here on: before that the server said that it does not
-	lastRunAt       time.Time // until when the last try may run, if it was not answered
-	unansweredUntil time.Time // until when some try that was sent and not answered may take the lock
-	sendCount       int32     // how many
-	replaced        *owner    // whose hold the next one takes over: see transfer.go
-	argsRoom        [6]string // for the arguments of the first, here to be one piece of memory
+	// The requests.
+	sentAt          time.Time // the send of the granted request, or of the last request
+	possibleSince   time.Time // the server last denied before this that the owner holds the lock
+	lastRunAt       time.Time // the last request may run until this, if it got no reply
+	unansweredUntil time.Time // requests without a reply may take the lock until this; zero: none
+	sendCount       int32     // the number of requests
+	replaced        *owner    // the next request takes over the hold of this owner: see transfer.go; nil: none
+	argsRoom        [6]string // memory for the arguments of the first request
 
-	// What it was granted.
+	// The grant.
 	writtenLease time.Duration // the lease that the server wrote when it handed the lock over
 	token        int64         // fencing token
-	handedOver   bool          // by the server, from its queue
-	transferred  bool          // by another owner of this process
-	stillQueued  bool          // by a call that could not take it out of the queue
+	handedOver   bool          // a release handed the lock over to the owner in the queue
+	transferred  bool          // another owner of this process transferred its hold
+	stillQueued  bool          // the granting call could not remove the queue entry
 
-	// What it has while it waits.
-	entry     string    // in the queue on the server, once it was asked for
-	leavesAt  time.Time // when its caller gives up; zero: not known
+	// The wait.
+	entry     string    // the entry in the server's queue; "": no request had one
+	leavesAt  time.Time // the caller gives up at this instant; zero: not known
 	refusal   refusalInfo
-	canWait   bool // it waits
-	monitored bool // the holder's heartbeats are looked at
+	canWait   bool // the caller waits after a refusal
+	monitored bool // the monitor reads the heartbeats of the lock's holders
 }
 
-// requestedLease is the lease for which it asks.
+// requestedLease returns the lease of the request.
 func (a *acquisition) requestedLease() time.Duration { return cmp.Or(a.shortLease, a.lease) }
 
 func (a *acquisition) newOwner() *owner {
@@ -232,9 +234,10 @@ func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration, 
 	return a.makeHold()
 }
 
-// reenter acquires for an owner that holds the lock. The server counts it once, however often it is re-entered, so a
-// re-entry is a count in this process. Only one with a lease of its own asks: the server is to confirm that lease. It
-// never waits, because its own owner has what others wait for (TestReentry_LocalWaiter_IsNotBehindIt).
+// reenter acquires the lock for an owner that holds it. The server counts the owner once, however often the owner is
+// re-entered, so a re-entry is a count in this process. Only a re-entry with a lease of its own sends a request,
+// because the server must confirm that lease. A re-entry never waits, because its own owner holds the lock that others
+// wait for (TestReentry_LocalWaiter_IsNotBehindIt).
 func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool, d time.Duration) (*Hold, error) {
 	if !l.kind.reentry.reenters() {
 		return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
@@ -250,7 +253,7 @@ func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool,
 	case auto:
 		why = own.Why()
 	default:
-		own.Bar(turn) // who is next was promised nothing of d
+		own.Bar(turn) // the next caller was not promised the lease d
 		bounded, cancel := l.c.session.Bounded(ctx)
 		defer cancel()
 		var confirmed bool
@@ -259,11 +262,11 @@ func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool,
 		}
 	}
 	if why != nil {
-		// It may be the last one there: the outer hold was unlocked meanwhile, which kept the lock for it. So it has to
-		// release.
+		// The outer hold may have been unlocked meanwhile, which kept the lock for this re-entry. Then the re-entry has to
+		// release the lock.
 		own.Retreat(time.Time{})
 		if ended := errs.Ended(ctx); ended != nil && errs.IsCut(why) {
-			// The lease of the outer hold may have become longer, and nothing else has happened.
+			// At most the lease of the outer hold has become longer.
 			return nil, &wait.GaveUp{Left: -1, Failure: why, Cause: ended}
 		}
 		return nil, fmt.Errorf("re-enter %q: %w", l.name, why)
@@ -271,7 +274,7 @@ func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool,
 	return newHold(own.Handle(auto)), nil
 }
 
-// joinable says why an owner of another process cannot be joined, if so.
+// joinable returns nil if the lock can join an owner of another process, and otherwise the reason why not.
 func (l *single) joinable(id Owner) error {
 	if !id.ours() {
 		return fmt.Errorf("%w: owner is %.128q, must be an owner of this library", errs.ErrInvalidOption, id)
@@ -283,7 +286,7 @@ func (l *single) joinable(id Owner) error {
 	return nil
 }
 
-// stopMonitoring undoes what an acquisition is known for while it waits.
+// stopMonitoring ends the monitor's checks for this acquisition.
 func (a *acquisition) stopMonitoring() {
 	if a.monitored {
 		a.lock.c.monitor.unwatch(a.lock)
@@ -291,11 +294,11 @@ func (a *acquisition) stopMonitoring() {
 	a.monitored = false
 }
 
-// giveUp ends an acquisition whose wait ended with err.
+// giveUp ends an acquisition whose wait ended with err, and returns the caller's error.
 func (a *acquisition) giveUp(err error) error {
 	lock := a.lock
 	if lock.kind.enqueuesWhenRefused && a.entry != "" && !a.sentAt.IsZero() {
-		a.ReleaseLater(time.Time{}) // its place in the queue
+		a.ReleaseLater(time.Time{}) // so that the release removes the queue entry
 	}
 	if a.writeHold != nil {
 		err = lock.endLostHold(&a.writeHold.Lease, err)
@@ -310,7 +313,7 @@ func (a *acquisition) giveUp(err error) error {
 	return err
 }
 
-// makeHold has what was granted renewed, and makes its handle.
+// makeHold starts the renewal of the granted hold, and returns its handle.
 func (a *acquisition) makeHold() (*Hold, error) {
 	if err := a.startRenewal(); err != nil {
 		return nil, err
@@ -318,7 +321,7 @@ func (a *acquisition) makeHold() (*Hold, error) {
 	return newHold(a.own.Handle(a.autoRenew)), nil
 }
 
-// startRenewal has what was granted renewed.
+// startRenewal registers the granted hold with the watchdog.
 func (a *acquisition) startRenewal() error {
 	lock, own := a.lock, a.own
 	engine, maxHold := lock.c.engine, lock.c.opts.MaxHold
@@ -335,18 +338,18 @@ func (a *acquisition) startRenewal() error {
 		added = engine.Add(&own.Lease, a.possibleSince, a.sentAt, a.lease, a.autoRenew, maxHold)
 	}
 	own.token = a.token
-	// A release does not always end the acquisition: its first request was not answered, the second was granted, and the
-	// hold is released; the first, on another connection, arrives only now and takes the lock for an owner that is done
-	// with it. So the release is sent once more after the last instant at which that request may run
+	// One release may not be enough: request 1 gets no reply, request 2 is granted, the hold is released, and only then
+	// request 1 arrives on another connection. It takes the lock for an owner that was released. So the release is sent
+	// once more after the last instant at which request 1 may run
 	// ("a try of unknown outcome says so, and is taken back" in internal/contract).
-	if a.unansweredUntil.IsZero() && !a.stillQueued { // then the grant has taken it out of the queue
+	if a.unansweredUntil.IsZero() && !a.stillQueued { // the grant has removed the entry
 		a.entry = ""
 	}
 	return own.Keep(added, a.unansweredUntil, a.entry)
 }
 
-// endLostHold returns err, the error of an acquisition that relied on a hold in use. If err says that this hold is
-// over, lost ends the hold, and returns the error as the loss that it is.
+// endLostHold returns err, the error of an acquisition that relied on a hold in use. If err says that this hold has
+// ended, endLostHold ends the hold in this process, and returns the error as a loss.
 func (l *single) endLostHold(c *lease.Lease, err error) error {
 	switch {
 	case errors.Is(err, errs.ErrWrongType):

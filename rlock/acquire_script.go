@@ -17,21 +17,21 @@ var (
 	voteScript    = load("acquire a vote", "vote_acquire")
 )
 
-// acquireRequest is one try.
+// acquireRequest is the data of one acquire request.
 type acquireRequest struct {
 	owner         string
 	lease         time.Duration
-	leaseMillis   string   // the lease, as an argument
+	leaseMillis   string   // the lease as an argument
 	notAfter      int64    // server ms; 0: any time
-	entry         string   // to queue with; "": do not
-	leavesAt      int64    // of a Fair lock: when the caller gives up, server ms; 0: not known, or not soon
-	writeOwner    string   // owner of a write hold under which it reads
-	sharedOwner   string   // owner of this process whose read hold would do as well; "": none
-	replacedOwner string   // owner of this process whose hold this one takes over; "": none
-	argsRoom      []string // for the arguments; nil: they get their own
+	entry         string   // the queue entry; "": the owner does not queue
+	leavesAt      int64    // of a Fair lock: the caller gives up at this, server ms; 0: not known, or not soon
+	writeOwner    string   // the owner of the write hold under which the caller reads; "": none
+	sharedOwner   string   // the owner of this process whose read hold the new reader can share; "": none
+	replacedOwner string   // the owner of this process whose hold the new owner takes over; "": none
+	argsRoom      []string // memory for the arguments; nil: none
 }
 
-// baseArgs are the arguments with which the scripts that acquire begin, with room for more.
+// baseArgs returns the first arguments of every acquire script, with room for more arguments.
 func (r acquireRequest) baseArgs(more int) []string {
 	args := r.argsRoom
 	if cap(args) < 3+more {
@@ -46,26 +46,26 @@ const (
 	acquireHeld acquireStatus = iota
 	acquireGranted
 	acquireLate
-	acquireLost     // what is joined, or read under, is not held; or the owner is done with the lock
-	acquireYoung    // of a Quorum's member: the server has been up for too short a time
-	acquireShared   // of a reader: the hold of another owner of this process will do
-	acquireNotAlone // of one that takes over: others are in with the owner
+	acquireLost     // the hold to join, or to read under, has ended; or the owner was released
+	acquireYoung    // of a Quorum's member: the server started too recently to vote
+	acquireShared   // of a reader: it shares the hold of another owner of this process
+	acquireNotAlone // of a transfer: another owner holds the lock, too
 )
 
 type acquireReply struct {
 	status     acquireStatus
-	leaseLeft  time.Duration // of what is held; negative: without end
-	server     int64         // its clock, ms
-	ticket     int64         // in the queue; 0: not in it
+	leaseLeft  time.Duration // the rest of the holder's lease; negative: no expiry
+	server     int64         // the server's clock, ms
+	ticket     int64         // of the queue entry; 0: not queued
 	holder     holder
 	token      int64 // fencing token of a new hold; 0: none
-	serverRun  int64 // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
-	unclaimed  bool  // of a reader that was granted: no writer waits; of a writer: no one waits
+	serverRun  int64 // of a Quorum's member: a number made of the server's run_id; 0: not given
+	unclaimed  bool  // of a granted reader: no writer waits; of a granted writer: no process waits
 	queueEmpty bool  // granted, and the queue was empty
 }
 
-// holder is what a script says of who keeps it out: 1 that it is not one of ours, and 2 more that its lock is of
-// another kind, a string under the name of a hash or the reverse.
+// holder says which holder refused a request, as a sum of 1, if the holder is not of this library, and 2, if its lock
+// is of another kind: a string under the name of a hash, or the reverse.
 type holder int64
 
 func (h holder) isForeign() bool   { return h&1 != 0 }
@@ -75,7 +75,7 @@ func (h holder) isOtherKind() bool { return h&2 != 0 }
 func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
 func decodeAcquire(message rueidis.RedisMessage) (acquireReply, error) {
-	if message.IsInt64() { // it was free
+	if message.IsInt64() { // the lock was free
 		server, err := message.AsInt64()
 		return acquireReply{status: acquireGranted, server: server, queueEmpty: true, unclaimed: true}, err
 	}
@@ -100,13 +100,13 @@ func decodeAcquire(message rueidis.RedisMessage) (acquireReply, error) {
 	return reply, nil
 }
 
-// acquireCall asks for the lock; with an entry also for a place in the queue.
+// acquireCall requests the lock, and with an entry also a place in the queue.
 func acquireCall(lock *single, request acquireRequest) script.Call {
 	return script.Call{Script: acquireScript, Keys: lock.keys, Args: lock.queueArgs(request)}
 }
 
-// queueArgs are the arguments of a script that acquires and queues: those with which all begin, its own, and what
-// publishing adds.
+// queueArgs returns the arguments of a script that acquires and queues: the base arguments, the kind's own arguments,
+// and the arguments of publishArgs.
 func (l *single) queueArgs(request acquireRequest, own ...string) []string {
 	more := len(own)
 	if request.entry != "" || l.c.clustered {
@@ -118,9 +118,8 @@ func (l *single) queueArgs(request acquireRequest, own ...string) []string {
 	return l.publishArgs(append(request.baseArgs(more), own...), request.entry)
 }
 
-// publishArgs are the arguments of a script, and behind them where it publishes and with which entry an owner queues.
-// Most calls publish no grant, and have no entry: outside a Cluster the script knows the rest by itself, and what is
-// not sent costs nothing.
+// publishArgs appends the arguments with which a script publishes, and the queue entry. Most calls publish no grant and
+// have no entry. Outside a Cluster the script knows the other arguments itself, so they are not sent.
 func (l *single) publishArgs(args []string, entry string) []string {
 	if entry == "" && !l.c.clustered {
 		return args
@@ -128,7 +127,7 @@ func (l *single) publishArgs(args []string, entry string) []string {
 	return append(args, l.c.publish, l.grants, entry)
 }
 
-// fencedCall asks for a fenced lock.
+// fencedCall requests a Fenced lock.
 func fencedCall(lock *single, request acquireRequest) script.Call {
 	args := append(request.baseArgs(5), lock.c.publish, lock.grants, request.entry, script.Millis(lock.c.tokenRetention))
 	if request.replacedOwner != "" {
@@ -137,14 +136,14 @@ func fencedCall(lock *single, request acquireRequest) script.Call {
 	return script.Call{Script: fencedScript, Keys: lock.fencedKeys(), Args: args}
 }
 
-// fencedKeys are those of a fenced lock, and the last token's.
+// fencedKeys returns the keys of a Fenced lock: the lock's keys, and the key of the last token.
 func (l *single) fencedKeys() []string {
 	return slices.Concat(l.keys, []string{keyname.Prefix("redisson_lock_token", l.key)})
 }
 
-// voteCall asks a member of a Quorum for its vote. It has no queue.
+// voteCall requests the vote of a Quorum's member. A vote has no queue.
 //
-// The server must have been up for the watchdog's lease even if a shorter one is asked for: the vote that it forgot may
+// The server must have been up for the watchdog's lease even if the request has a shorter one: the forgotten vote may
 // be that of another process, with the longer lease (TestQuorum_VoteForgottenInARestart_IsNotGivenTwice).
 func voteCall(lock *single, request acquireRequest) script.Call {
 	args := append(request.baseArgs(3), lock.c.publish, lock.grants,

@@ -12,14 +12,14 @@ import (
 
 var releaseScript = load("release", "release")
 
-// releaseRequest is one release.
+// releaseRequest is the data of one release.
 type releaseRequest struct {
 	owner       string
-	entry       string           // of this owner, if it may still be in the queue
-	alsoLeaving []string         // of a Fair lock: those that leave with it
-	next        *wait.QueueEntry // of the next tenure of this process; nil: none
-	notAfter    int64            // server ms until which that is asked for
-	turnCount   int32            // so many callers had it
+	entry       string           // the owner's queue entry, if it may still be queued
+	alsoLeaving []string         // of a Fair lock: owners that leave the queue in the same call
+	next        *wait.QueueEntry // the entry of this process's next tenure; nil: none
+	notAfter    int64            // server ms; the next tenure is not granted later
+	turnCount   int32            // the number of turns that the owner's tenure had
 }
 
 type releaseStatus int64
@@ -27,13 +27,13 @@ type releaseStatus int64
 const (
 	releaseGone releaseStatus = iota
 	releaseDone
-	releaseNeedsTrim // done, and a read-write lock's end is to be looked at: see trim
+	releaseNeedsTrim // done, and the expiry of the read-write lock needs a check: see trim
 )
 
 type releaseReply struct {
 	status  releaseStatus
-	outcome int64 // of the next tenure: 1 it holds the lock now, 2 it is in the queue, 0 neither
-	ticket  int64 // in the queue; if it holds the lock, 1: others queue
+	outcome int64 // of the next tenure's owner: 1 it holds the lock now, 2 it is queued, 0 neither
+	ticket  int64 // of the queued owner; if the owner holds the lock, 1: others are queued
 }
 
 func releaseCall(lock *single, request releaseRequest) script.Call {
@@ -47,8 +47,8 @@ func releaseCall(lock *single, request releaseRequest) script.Call {
 	return script.Call{Script: releaseScript, Keys: lock.keys, Args: args}
 }
 
-func decodeRelease(message rueidis.RedisMessage, named bool) (releaseReply, error) {
-	if !named {
+func decodeRelease(message rueidis.RedisMessage, hasNext bool) (releaseReply, error) {
+	if !hasNext {
 		status, err := script.Integer("release", message)
 		return releaseReply{status: releaseStatus(status)}, err
 	}
@@ -73,7 +73,7 @@ func (l *single) sendRelease(ctx context.Context, request releaseRequest) (relea
 	return reply, err
 }
 
-// runRelease ends the hold; entry: of this owner, if it may still be in the queue.
+// runRelease ends the owner's hold. entry is the owner's queue entry, if it may still be queued; "": none.
 func (l *single) runRelease(ctx context.Context, owner, entry string) (releaseStatus, error) {
 	if entry == "" {
 		coalesce := l.c.enterCoalescer(l.kind)

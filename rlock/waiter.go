@@ -17,7 +17,7 @@ import (
 // QueueEntry implements wait.Taker.
 func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
 	client := a.lock.c
-	if a.possibleSince.IsZero() { // from here on a release may name this owner, before it has asked
+	if a.possibleSince.IsZero() { // a release may request this owner's tenure before the owner's own first request
 		a.possibleSince = time.Now()
 	}
 	poll := min(client.opts.PollCap, wait.MaxPoll)
@@ -33,15 +33,21 @@ func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
 		Entry: a.lock.kind.queueEntry(a, poll, first)}
 }
 
-// Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked or a token is to be
-// minted, if half of its lease is over, and if its lease is short and is not raised. Asking again confirms such
-// a grant, and its lease counts anew.
+// Taken implements wait.Taker. It reports whether the grant can be used without a confirming request. It cannot be used
+// in these cases:
+//
+//   - Replicas must confirm the grant, or a token must be minted.
+//   - Half of the lease is over.
+//   - The lease is short, and the watchdog does not raise it.
+//   - The owner's heartbeats do not cover the grant (Trusted).
+//
+// The next request then confirms the grant, and its lease counts anew.
 func (a *acquisition) Taken(grant wait.Grant) bool {
 	switch {
 	case a.lock.c.opts.MinReplicas > 0, a.lock.kind.confirmsGrants:
-		return false // the acquire itself confirms: it finds its own field, and mints the token for a holder that is there
+		return false // the next acquire finds the owner's field, waits for replicas, and mints the token
 	case a.contender == nil && !a.autoRenew && grant.Ticket > 0 && grant.Lease >= a.lease:
-		return false // a lease that is not raised later is to be all there from now on
+		return false // the watchdog does not raise this lease, so the full lease must count from now
 	case !a.lock.c.engine.Trusted(a.lock.key, grant.Sent):
 		return false
 	case time.Until(grant.Sent.Add(grant.Lease)) < grant.Lease/2:
@@ -70,25 +76,25 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 	}
 }
 
-// Ask implements wait.Taker: it asks the server once.
+// Ask implements wait.Taker: it sends one request.
 func (a *acquisition) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	return a.request(ctx, entry, nil)
 }
 
-// requestFailed notes until when a request that failed with err may still take something.
+// requestFailed records how long a request that failed with err may still take the lock or a queue entry.
 func (a *acquisition) requestFailed(err error, received time.Time) {
 	switch {
 	case errors.Is(err, errs.ErrUnknownOutcome):
 		a.ReleaseLater(a.lastRunAt)
-	case script.BrokenOff(err): // it may have left a lock without an end
+	case script.BrokenOff(err): // the script may have left a lock without an expiry
 		a.ReleaseLater(received)
 	}
 }
 
-// request asks the server once. joined, if it is not nil, is the tenure that the process of a reader has already: the
-// request then asks whether that does for this reader, too.
-func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, joined *owner) (wait.Answer, error) {
-	client, placeless := a.lock.c, false
+// request sends one request. shared is the tenure that the process of a reader has already; nil: none. With shared the
+// request asks whether the new reader can share that tenure.
+func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, shared *owner) (wait.Answer, error) {
+	client, sentWithoutQueue := a.lock.c, false
 	timed := script.Timed[acquireReply]{
 		Key: a.lock.key,
 		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
@@ -96,10 +102,10 @@ func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, joine
 			if a.possibleSince.IsZero() {
 				a.possibleSince = sent
 			}
-			call := a.newCall(notAfter, entry, joined)
+			call := a.newCall(notAfter, entry, shared)
 			call.Replicas, call.ReplicasWait = client.opts.MinReplicas, client.opts.ReplicaTimeout
 			message, err := client.callWithQueue(ctx, &call)
-			placeless = len(call.Keys) == 1
+			sentWithoutQueue = len(call.Keys) == 1
 			return message, err
 		},
 		Decode: decodeAcquire,
@@ -128,16 +134,16 @@ func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, joine
 	case acquireGranted:
 		answer, err := a.answerGrant(received)
 		if err == nil {
-			a.handedOver, a.token, a.stillQueued = false, reply.token, entry != nil && placeless
+			a.handedOver, a.token, a.stillQueued = false, reply.token, entry != nil && sentWithoutQueue
 			a.recordContention(!reply.queueEmpty && !reply.unclaimed)
 			a.openReadWindow(reply.unclaimed, received)
 		}
 		return answer, err
 	case acquireShared:
-		if !client.cohorts.enterSharedRead(joined) { // its last reader has left meanwhile
+		if !client.cohorts.enterSharedRead(shared) { // the last reader has left meanwhile
 			return a.request(ctx, entry, nil)
 		}
-		a.contender.sharedRead = joined
+		a.contender.sharedRead = shared
 		a.openReadWindow(true, received)
 		return wait.Answer{Granted: true}, nil
 	case acquireLost:
@@ -151,15 +157,15 @@ func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, joine
 	return a.answerRefusal(reply, received)
 }
 
-// attempt makes the call: shared with those of other free locks if many are under way, and otherwise, or if the lock
-// turns out not to be free, alone.
+// attempt sends the request. While many requests are in progress it goes in a call that other locks share. Otherwise,
+// or if the lock turns out not to be free, it goes alone.
 func (a *acquisition) attempt(ctx context.Context, entry *wait.QueueEntry,
 	alone *script.Timed[acquireReply]) (acquireReply, error) {
 	client := a.lock.c
 	if entry == nil && a.joinOwner == "" && a.writeHold == nil && a.replaced == nil {
 		coalesce := client.enterCoalescer(a.lock.kind)
 		defer client.leaveCoalescer(a.lock.kind)
-		if coalesce && client.waiters.Members(a.lock.key) <= 1 { // where others wait it is not free
+		if coalesce && client.waiters.Members(a.lock.key) <= 1 { // a lock with waiting callers is not free
 			if done, err := a.askShared(ctx); done || err != nil {
 				return acquireReply{status: acquireGranted, queueEmpty: true}, err
 			}
@@ -170,28 +176,28 @@ func (a *acquisition) attempt(ctx context.Context, entry *wait.QueueEntry,
 	return reply, err
 }
 
-// answerGrant is the answer to a try that was granted.
+// answerGrant returns the answer to a granted request. If the grant cannot be used, it replaces the owner.
 func (a *acquisition) answerGrant(received time.Time) (wait.Answer, error) {
 	lock := a.lock
 	switch {
 	case !received.Before(a.sentAt.Add(a.requestedLease() - lease.Margin(a.requestedLease()))):
-		// A reply slower than the lease is worthless.
+		// The lease is over, or nearly.
 		return a.replaceOwner(received),
 			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, lock.name, a.requestedLease())
 	case !lock.c.engine.Trusted(lock.key, a.possibleSince):
-		// Another waiter may have seen it for long enough to take it away.
+		// A monitor of another process may have watched this hold for long enough to remove it.
 		return a.replaceOwner(received),
 			fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", errs.ErrUnavailable, lock.name)
 	}
 	return wait.Answer{Granted: true}, nil
 }
 
-// answerRefusal is the answer to a try that found another holder.
+// answerRefusal returns the answer to a request that found another holder.
 func (a *acquisition) answerRefusal(reply acquireReply, received time.Time) (wait.Answer, error) {
 	lock := a.lock
 	if !lock.c.engine.Trusted(lock.key, a.possibleSince) {
-		// Since its last answer this owner may have been handed the lock, and lost it to a takeover. The process that took
-		// over must not see the same owner again.
+		// Since the last reply this owner may have been handed the lock, and lost it to a takeover. The process that took
+		// the lock over must not see the same owner again.
 		return a.replaceOwner(received),
 			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", errs.ErrUnavailable, lock.name)
 	}
@@ -201,13 +207,13 @@ func (a *acquisition) answerRefusal(reply acquireReply, received time.Time) (wai
 		a.monitored = true
 		lock.c.monitor.watch(lock)
 	}
-	// A string that is another program's is released without a word.
+	// Another program that holds the lock as a string publishes no release.
 	published := reply.holder.isForeign() && !reply.holder.isOtherKind() && !lock.kind.hearsAllReleases
 	return wait.Answer{Left: reply.leaseLeft, Foreign: published, Unpublished: reply.holder.isOtherKind(),
 		Ticket: reply.ticket, Sent: a.sentAt, Soon: a.repeatIn(received)}, nil
 }
 
-// recordRefusal keeps what an answer said of the holder, for those that give up.
+// recordRefusal records the holder by the last reply, for callers that give up.
 func (a *acquisition) recordRefusal(now refusalInfo) {
 	if a.contender == nil {
 		a.refusal = now
@@ -219,25 +225,25 @@ func (a *acquisition) recordRefusal(now refusalInfo) {
 	now.outcomeUnknown = cohort.refusal.outcomeUnknown
 	cohort.refusal = now
 	if a.lock.kind.concurrentTurns {
-		cohort.turnsUntil = 0 // others come first
+		cohort.turnsUntil = 0 // no reader joins any more, because another process is served first
 	}
 }
 
-// recordContention notes whether others may wait on the server for what was granted.
+// recordContention notes whether other processes may have been queued when the lock was granted.
 func (a *acquisition) recordContention(others bool) {
 	if a.contender != nil {
 		a.contender.othersWaited = others
 	}
 }
 
-// repeatIn is when to ask again because an earlier try, whose caller left before the reply, may have been granted
-// since; 0: none may.
+// repeatIn returns when to repeat the request, because an earlier request without a reply may have been granted since;
+// 0: there is no such request.
 //
-//	the first caller: asks, leaves      another goroutine goes on       server
-//	                                    asks: held  ------------------>
+//	the first caller: requests, leaves  another goroutine continues     server
+//	                                    requests: held  -------------->
 //	                                                                    the lock is released; the queue is empty
 //	                                                                    the first request runs: granted
-//	                                    asks once more: granted
+//	                                    requests once more: granted
 func (a *acquisition) repeatIn(now time.Time) time.Duration {
 	contender := a.contender
 	if contender == nil || !now.Before(script.LastRun(a.unansweredUntil)) {
@@ -247,9 +253,12 @@ func (a *acquisition) repeatIn(now time.Time) time.Duration {
 	return script.Backoff(min(2*contender.repeats, 4))
 }
 
-// releaseAndRequest is the first Ask of a request that follows a tenure: one call releases that, and names this owner,
-// which is granted the lock or put into the queue. Where that cannot be, because the process hears no grants yet, or
-// does not know the server's time, and for writers, whose turn among readers the release decides, these are two calls.
+// releaseAndRequest is the first Ask of a contender that follows a tenure. One call releases that tenure's owner and
+// requests the next tenure, whose owner gets the lock or a queue entry. Two calls are needed in these cases:
+//
+//   - The process does not hear grants yet.
+//   - The process does not know the server's time.
+//   - The contender writes: the release decides whether writers or readers are next.
 func (contender *lockContender) releaseAndRequest(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	from, lock, sent := contender.previous, contender.lock, time.Now()
 	contender.previous = nil
@@ -287,8 +296,8 @@ func (contender *lockContender) releaseAndRequest(ctx context.Context, entry *wa
 	return contender.request(ctx, entry, nil)
 }
 
-// replaceOwner gives back a grant that came too late, and goes on as another owner: the id of what was released is
-// never used again.
+// replaceOwner releases a grant that came too late, and continues with another owner, because the id of a released
+// owner is never used again.
 func (a *acquisition) replaceOwner(received time.Time) wait.Answer {
 	a.unansweredUntil = received
 	a.own.Abandon(a.unansweredUntil, a.entry)
@@ -300,8 +309,8 @@ func (a *acquisition) replaceOwner(received time.Time) wait.Answer {
 	return answer
 }
 
-// newEntry is the entry to ask with, for a kind whose refused tries leave something on the server; "" for other kinds,
-// and for an acquisition that asks once.
+// newEntry returns the queue entry of a kind whose refused requests leave one on the server. It returns "" for other
+// kinds, and for an acquisition that sends one request.
 func (a *acquisition) newEntry() string {
 	if a.lock.kind.enqueuesWhenRefused && a.canWait {
 		return script.Millis(a.lock.c.patience())
@@ -309,16 +318,17 @@ func (a *acquisition) newEntry() string {
 	return ""
 }
 
-// releaseUnreplicated releases a grant that too few replicas have, and returns err.
+// releaseUnreplicated releases a grant that too few replicas confirmed, and returns err.
 func (a *acquisition) releaseUnreplicated(ctx context.Context, err error) error {
 	lock := a.lock
 	if _, releaseErr := lock.runRelease(ctx, a.own.Lease.Owner, a.entry); releaseErr != nil {
-		a.unansweredUntil = time.Now() // Abandon goes on with it
+		a.unansweredUntil = time.Now() // Abandon repeats the release
 	}
 	return err
 }
 
-func (a *acquisition) newCall(notAfter int64, entry *wait.QueueEntry, joined *owner) script.Call {
+// newCall returns the call of one request.
+func (a *acquisition) newCall(notAfter int64, entry *wait.QueueEntry, shared *owner) script.Call {
 	if a.joinOwner != "" {
 		call := joinCall(a.lock, string(a.joinOwner), a.own.Lease.Owner, a.lease, notAfter)
 		call.Late = a.onLateReply(entry)
@@ -341,22 +351,22 @@ func (a *acquisition) newCall(notAfter int64, entry *wait.QueueEntry, joined *ow
 	if a.replaced != nil {
 		request.replacedOwner, request.entry = a.replaced.Lease.Owner, ""
 	}
-	if a.sendCount++; a.sendCount == 1 { // a try that is given up may still read its own
+	if a.sendCount++; a.sendCount == 1 { // a later request gets other memory: an abandoned request may still read its own
 		request.argsRoom = a.argsRoom[:0]
 	}
 	if a.lock.kind.enqueuesWhenRefused && entry != nil {
 		request.leavesAt = a.lock.c.runner.Clock.Leaves(a.lock.key, a.leavesAt)
 	}
-	if joined != nil {
-		request.sharedOwner = joined.Lease.Owner
+	if shared != nil {
+		request.sharedOwner = shared.Lease.Owner
 	}
 	call := a.lock.kind.acquire(a.lock, request)
 	call.Late = a.onLateReply(entry)
 	return call
 }
 
-// onLateReply gives back what a try got after the acquisition had given up on it: the lock, or a place in its queue.
-// The retrier does so, too, but it may have asked before the server ran the request.
+// onLateReply returns the function that releases what a late reply reports: the lock, or a queue entry. The retrier
+// releases both, too, but its release may have run before the request.
 func (a *acquisition) onLateReply(entry *wait.QueueEntry) func(rueidis.RedisResult) {
 	own, queued, q := a.own, entry != nil || a.entry != "", a.lock.c.waiters
 	return func(res rueidis.RedisResult) {
@@ -366,7 +376,7 @@ func (a *acquisition) onLateReply(entry *wait.QueueEntry) func(rueidis.RedisResu
 		}
 		reply, err := decodeAcquire(message)
 		if err == nil && (reply.status == acquireGranted || reply.status == acquireHeld && queued) {
-			q.Nudge(own.Lease.Owner) // the request of a tenure goes on, and finds it
+			q.Nudge(own.Lease.Owner) // a contender that still requests the lock polls, and finds the grant
 			own.Late()
 		}
 	}
