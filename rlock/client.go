@@ -69,7 +69,7 @@ func New(hub *pubsub.Hub, opts Options) (*Client, error) {
 	if opts.Liveness {
 		beats.Interval, beats.Trust = opts.Heartbeat, opts.trust()
 		client.heartbeat = opts.Heartbeat
-		// a hold is seen from when it is granted, not from when its waiter hears of it
+		// A hold counts as watched from its grant on, and not only from when its waiter learns of the grant.
 		opened.PollCap = min(opened.PollCap, opts.Heartbeat)
 	}
 	opened.Start(lease.Config{Watch: opened.Inner.Watch, Heartbeats: beats})
@@ -85,7 +85,8 @@ func New(hub *pubsub.Hub, opts Options) (*Client, error) {
 	return client, nil
 }
 
-// millis is a lease as the server is asked for it; the usual one's text is kept, because every acquisition sends it.
+// millis returns a lease as a script argument. The text of the watchdog's lease is kept, because every acquisition
+// sends it.
 func (c *Client) millis(lease time.Duration) string {
 	if lease == c.opts.WatchdogTimeout {
 		return c.watchdogMillis

@@ -8,10 +8,10 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// kind is what the locks of one kind do in their own way: their keys, scripts and manner of waiting. Owners, holds, the
-// watchdog, unknown outcomes and pending releases are the same for all.
+// kind is the part of a lock that depends on its kind: keys, scripts and how waiters wait. Owners, holds, the watchdog,
+// unknown outcomes and pending releases are the same for all kinds.
 //
-//	kind          on the server                                    waiters                           calls when contended
+//	kind          on the server                                    waiters                           calls, contended
 //	Reentrant     hash, Redisson's RLock                           queue, and are handed the lock    1 to 2
 //	NonReentrant  the same; the client refuses a re-entry          the same                          the same
 //	Fenced        the same, and the last token                     the same; a grant is confirmed,   1 more
@@ -19,67 +19,67 @@ import (
 //	Spin          as Reentrant                                     one of each process polls         as many as it polls
 //	Fair          as Reentrant, Redisson's list and sorted set of  queue, each for itself, and are   2
 //	              waiters, and those that can be handed the lock   handed the lock
-//	ReadWrite     hash with its mode, a string for each reader,    one reader and one writer of      2, for all readers of a
-//	              and when each hold ends                          each process queue                process together, or for
-//	                                                                                                 writers that take turns
+//	ReadWrite     hash with its mode, a string for each reader,    one reader and one writer of      2, for all readers
+//	              and the end of each hold                         each process queue                of a process, or for
+//	                                                                                                 writers in turns
 //	Plain         a string, its owner                              one of each process queues, and   3
 //	                                                               is notified
 type kind struct {
-	// keys are those of acquire and release; the first is the lock's own.
+	// keys returns the KEYS of acquire and release. The first is the lock's own key.
 	keys       func(key string) []string
-	queueIndex int // which of them the waiters' queue is
-	// channel is where releases are published that waiters listen for. owner: for kinds that tell each waiter on its own.
+	queueIndex int // the index of the waiters' queue in keys
+	// channel returns the channel on which releases are published to waiters. owner matters only for a kind with a channel
+	// for each waiter.
 	channel func(key, owner string) string
-	// acquire and release are the calls; their replies are those of acquire.lua and release.lua.
+	// acquire and release return the calls. Their replies have the form of acquire.lua and release.lua.
 	acquire func(lock *single, request acquireRequest) script.Call
 	release func(lock *single, request releaseRequest) script.Call
-	// renew is the watchdog's script, and runs on the lock's own key and those of more, of which every hold of the kind
-	// has as many.
+	// renew is the watchdog's script. It runs on the lock's own key and on extraRenewKeys. Every hold of the kind has the
+	// same number of extra keys.
 	renew          *script.Script
 	extraRenewKeys func(lock *single, owner string) []string
-	// leaseKey is the key that stands for a hold in place of the lock's own, if that is written by others all the time;
-	// more has the lock's own then.
+	// leaseKey returns the key by which the watchdog knows a hold; nil: the lock's own key. A kind needs another key if
+	// other holders write the lock's own key all the time. extraRenewKeys then has the lock's own key.
 	leaseKey func(lock *single, owner string) string
-	// keep leaves a hold to the end of a lease from now; see keep.lua. keepKeys are its keys.
+	// keep is the script that leaves a hold to the end of a lease from now: see keep.lua. keepKeys returns its KEYS.
 	keep     *script.Script
 	keepKeys func(lock *single, owner string) []string
-	// locked is IsLocked, and replies as locked.lua does. force is ForceUnlock; its KEYS and replies are those of
-	// force.lua.
-	locked func(lock *single) script.Call
-	force  *script.Script
-	// field is that of an owner in the lock's hash; nil: the owner. holds reports whether a field is that of a hold of
-	// this kind, and gone are the keys that go with it; nil: all are, and none do.
-	fieldOf       func(owner string) string
-	isHoldField   func(field string) bool
-	companionKeys func(lock *single, field, count string) []string
-	// resolve is single.resolve for a lock of two sides, whose owners are one lock's to contexts; nil: it has one.
+	// locked returns the call of IsLocked, with the replies of locked.lua. force is the script of ForceUnlock, with the
+	// KEYS and replies of force.lua.
+	locked        func(lock *single) script.Call
+	force         *script.Script
+	fieldOf       func(owner string) string                        // the field of an owner in the hash; nil: the owner
+	isHoldField   func(field string) bool                          // whether a hold of this kind has it; nil: always
+	companionKeys func(lock *single, field, count string) []string // further keys of a hold; nil: none
+	// resolve is single.resolve for a lock with two sides, Read and Write. A context carries one owner for both sides.
+	// nil: the lock has one side.
 	resolve func(lock *single, own *owner, turn int32) (again, under *owner, err error)
 
-	title          string // in errors
+	title          string // the kind's name in errors
 	reentry        reentryPolicy
 	coalesces      bool   // acquires and releases of free locks may share calls: see batch.Coalescer
-	stringKeyArg   string // "1": to these, the lock's key is a string
-	confirmsGrants bool   // a grant is confirmed, which mints the token that every new hold has
-	allowsDrift    bool   // of a member of a Quorum: its deadline leaves room for the drift of clocks
+	stringKeyArg   string // "1": the lock's key is a string; "": a hash
+	confirmsGrants bool   // a request confirms each grant, because it mints the new hold's token
+	allowsDrift    bool   // of a Quorum's member: the deadline allows for the drift of clocks
 
-	// queueEntry returns the entry with which a waiter queues on the server, and gets the lock, or a message that it is
-	// free. first is the lease that a hand-over writes. nil: it has nothing there: it is woken, and asks.
+	// queueEntry returns the entry of a waiter in the server's queue, by which a release hands the lock over or notifies
+	// the waiter. first is the lease that a hand-over writes. nil: waiters have no entry; they are woken, and send
+	// requests.
 	queueEntry func(acquiring *acquisition, poll, first time.Duration) string
-	// request completes the request of one that waits for itself; nil: nothing is missing.
-	request func(lock *single, owner string, request *wait.Request)
-	// tenures reports whether a caller shares the tenures of its process (see cohort.go), and tenure is how long one
-	// lasts; nil: none does, and tenureTime.
-	sharesTenure        func(client *Client, opts terms) bool
-	tenureLength        func(lock *single) time.Duration
-	concurrentTurns     bool // turns of a tenure run together: see reading.go
-	canChainTenures     bool // a release can name the next tenure
-	pollsRarely         bool // waiters may poll rarely: they are handed the lock, or told of it
-	hearsAllReleases    bool // waiters hear of every release, by any client
-	refusesBracePair    bool // a name that is one pair of braces is refused: see keyname.CheckPair
+	// request completes the wait request of a caller that does not share a tenure; nil: the request is complete.
+	request      func(lock *single, owner string, request *wait.Request)
+	sharesTenure func(client *Client, opts terms) bool // whether a caller shares tenures (cohort.go); nil: no caller does
+	tenureLength func(lock *single) time.Duration      // how long turns may follow each other; nil: maxTenure
+
+	concurrentTurns     bool // the turns of a tenure run at the same time: see reading.go
+	canChainTenures     bool // a release can request the next tenure in the same call
+	pollsRarely         bool // waiters may poll rarely, because a release hands the lock over or notifies them
+	hearsAllReleases    bool // a message reports every release, by any client, to the waiters
+	refusesBracePair    bool // a name in one pair of braces is refused: see keyname.CheckPair
 	enqueuesWhenRefused bool // a refused request leaves a queue entry, which a release with that entry removes
 }
 
-// conflictingType says what the lock's key is where the lock of that name is of another kind, and keeps this one out.
+// conflictingType returns the Redis type of a lock of another kind under the same name.
 func (k *kind) conflictingType() string {
 	if k.stringKeyArg != "" {
 		return "hash"
@@ -87,11 +87,12 @@ func (k *kind) conflictingType() string {
 	return "string"
 }
 
-// sharesIfItWaits is tenures of kinds whose turns follow each other: who asks once asks for itself.
+// sharesIfItWaits is sharesTenure of kinds whose turns follow each other. A caller that does not wait sends a request
+// of its own.
 func sharesIfItWaits(_ *Client, opts terms) bool { return opts.wait != 0 }
 
-// handoverEntry is queueEntry of kinds whose waiters are handed the lock from a queue of ours. An entry that is not
-// stamped for two and a half polls is passed over.
+// handoverEntry returns queueEntry of kinds whose releases hand the lock over from redlatch's queue. A release passes
+// over an entry that was not stamped for two and a half polls.
 func handoverEntry(mode wait.EntryMode) func(acquiring *acquisition, poll, first time.Duration) string {
 	return func(acquiring *acquisition, poll, first time.Duration) string {
 		entry := wait.OwnerEntry(mode, acquiring.own.Lease.Owner, first, 5*poll/2)
@@ -102,18 +103,18 @@ func handoverEntry(mode wait.EntryMode) func(acquiring *acquisition, poll, first
 
 func lockKey(lock *single, _ string) []string { return lockAlone(lock.keys) }
 
-// lockedCall is locked of a kind for which the lock's key says all.
+// lockedCall returns locked of a kind whose lock key alone tells whether the lock is held.
 func lockedCall(used *script.Script) func(lock *single) script.Call {
 	return func(lock *single) script.Call { return script.Call{Script: used, Keys: lockAlone(lock.keys)} }
 }
 
-// reentryPolicy says under which contexts an acquisition re-enters or joins what an owner holds.
+// reentryPolicy says under which contexts an acquisition re-enters or joins an owner's hold.
 type reentryPolicy uint8
 
 const (
-	reentryNever      reentryPolicy = iota // under none
+	reentryNever      reentryPolicy = iota // under no context
 	reentryWithinHold                      // under a context of the hold
-	reentryOrJoin                          // also under one that names the owner, in another process (WithOwner)
+	reentryOrJoin                          // also under a context of WithOwner, with the owner of another process
 )
 
 func (e reentryPolicy) reenters() bool { return e != reentryNever }
@@ -138,11 +139,11 @@ var kindReentrant = &kind{
 
 func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }
 
-// derive is a copy of k with changes.
+// derive returns a copy of k with changes.
 func (k *kind) derive(change func(*kind)) *kind {
-	m := *k
-	change(&m)
-	return &m
+	derived := *k
+	change(&derived)
+	return &derived
 }
 
 var (
@@ -160,6 +161,6 @@ var (
 	kindFenced = kindReentrant.derive(func(kind *kind) {
 		kind.title, kind.confirmsGrants, kind.reentry, kind.coalesces = "Fenced", true, reentryWithinHold, false
 		kind.acquire = fencedCall
-		kind.refusesBracePair = true // for the last token
+		kind.refusesBracePair = true // because of the key of the last token
 	})
 )

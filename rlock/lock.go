@@ -14,7 +14,7 @@ import (
 type Lock struct {
 	form  form
 	terms terms // the options of Lock and Do
-	bad   error // returned by every call: the name or an option is invalid
+	bad   error // returned by every call if the name or an option is invalid; nil: both are valid
 }
 
 // form is the part of a Lock that depends on its keys: a single lock on one key, or several locks.

@@ -15,20 +15,22 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// owner is one outermost acquisition and its re-entries: one field of the lock's hash.
+// owner is one outermost acquisition and its re-entries. On the server it is one field of the lock's hash.
 //
-// Its id is never used again, not even by the same goroutine for the same lock. Otherwise the release of a first hold,
-// of unknown outcome, could arrive after a second acquisition by the same id, and remove the second hold
+// The id of an owner is never used again, not even by the same goroutine for the same lock. Otherwise the release of a
+// first hold, of unknown outcome, could arrive after a second acquisition by the same id, and remove the second hold
 // (TestAcquire_EachTime_IsANewOwner). The label is part of the id: a key or field of its own could outlive the hold, or
-// be missed by it.
+// be missing while the hold lasts.
 type owner struct {
 	session.Holding
 	lock      *single
-	writeHold *owner // of the write hold under which it reads
+	writeHold *owner // the write hold under which the owner reads; nil: none
 	token     int64  // set before the first handle is made; 0: none
-	// after cohorts.base: no turn of the tenure begins later, as this owner or another. Guarded by cohorts.mu
+	// turnsUntil is after lockCohorts.base: no turn of the tenure begins later, as this owner or as another owner. Guarded
+	// by lockCohorts.mu.
 	turnsUntil time.Duration
-	keepUntil  atomic.Int64 // ns after its client's base: no release before; see UnlockAfter
+	// keepUntil is in ns after session.Base: the lock is not released before; see UnlockAfter. 0: no limit.
+	keepUntil atomic.Int64
 }
 
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
@@ -45,7 +47,7 @@ func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *o
 	return own
 }
 
-// leaseKey is the key under which the watchdog knows an owner's hold.
+// leaseKey returns the key by which the watchdog knows an owner's hold.
 func (l *single) leaseKey(owner string) string {
 	if l.kind.leaseKey != nil {
 		return l.kind.leaseKey(l, owner)
@@ -57,7 +59,7 @@ func (l *single) leaseKey(owner string) string {
 // can be sent to another process, which joins the hold with [Lock.WithOwner].
 type Owner string
 
-// ours reports whether o is an owner of this library, and not one of Redisson's or another program's.
+// ours reports whether o is an owner of this library, and not of Redisson or another program.
 func (o Owner) ours() bool { return lease.Ours(string(o)) }
 
 // Label returns the label of the lock that the owner acquired; "" if it had none, or if the owner is not one of this
@@ -74,16 +76,16 @@ func (o Owner) Label() string {
 	return label
 }
 
-// sentOwner is an owner that another process sent.
+// sentOwner is the text of an owner that another process sent.
 type sentOwner struct{ owner Owner }
 
 // WithOwner returns ctx with an owner of this lock, which another process sent (see [Hold.Owner]). Acquiring the lock
 // under it joins that owner's hold at once, without waiting. The joiner gets a hold of its own, with its own lease. The
 // lock is free when the last hold or join is released. If the owner is one of this very client, it is re-entered.
 //
-// Only the text of [Hold.Owner] will do. An owner is shared by the callers of a process that follow each other, and
-// Hold.Owner has that one keep it. The same text from [Lock.Inspect] or [NotAcquiredError] may be a later caller's by
-// the time it is used.
+// Use only the text of [Hold.Owner]. The callers of a process that follow each other may share an owner. After
+// Hold.Owner no other caller gets the same owner. The same text from [Lock.Inspect] or [NotAcquiredError] may belong to
+// a later caller when it is used.
 //
 // Acquiring returns ErrLost if that owner does not hold the lock any more, or has left it by [Hold.UnlockAfter]. It
 // returns ErrInvalidOption if the lock is not a Reentrant one, or if the text is not an owner of this library: the
@@ -115,7 +117,8 @@ func (x *ownerContext) Value(key any) any {
 // Label implements session.Resource.
 func (o *owner) Label() string { return Owner(o.Lease.Owner).Label() }
 
-// hasLabel reports whether that is its label. It is asked for each turn, mostly for none, which is a look at the text.
+// hasLabel reports whether the owner has the label. It is called for each turn, mostly with "", so that case only
+// counts the colons of the text.
 func (o *owner) hasLabel(label string) bool {
 	if label == "" {
 		return strings.Count(o.Lease.Owner, ":") == 1
@@ -123,19 +126,20 @@ func (o *owner) hasLabel(label string) bool {
 	return o.Label() == label
 }
 
-// Object is what it holds, for the debug page.
+// Object returns the lock, for the debug page.
 func (o *owner) Object() any { return o.lock }
 
 // Send implements session.Resource: it sends the release once.
 //
-//   - Before the time of UnlockAfter it has the lock end at that time (keep.lua), and waiters look (look.lua).
-//   - The first time the release of a tenure asks for the next one, if callers wait (cohort.go). A later try may be
-//     the second run of the first: the lease of the next tenure counts from the first send, so a grant by a later run
-//     would be trusted for too long. It names no owner.
-//   - Otherwise it removes the owner. The script hands the lock over, or publishes the release.
+//   - Before the instant of UnlockAfter it makes the lock end at that instant (keep.lua), and makes waiters send
+//     requests (look.lua).
+//   - The first release of a tenure also requests the next tenure, if callers wait (cohort.go). A repeated release
+//     (again) does not, because it may be the second run of the first: the lease of the next tenure counts from the
+//     first send, so a grant by a later run would be trusted for too long.
+//   - Otherwise the release removes the owner. The script hands the lock over, or publishes the release.
 //
-// After that a waiter of this process is woken, unless it hears of the release anyway. Before Send, session.Handle has
-// ended the hold's contexts, so that no work goes on under it, and has taken the owner out of the watchdog.
+// Afterwards a waiter of this process is woken, unless a message notifies it anyway. Before Send, session.Handle has
+// ended the hold's contexts, so that no work continues under it, and has removed the owner from the watchdog.
 func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	lock, client := o.lock, o.lock.c
 	var status releaseStatus
@@ -146,7 +150,7 @@ func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	switch {
 	case rest > 0:
 		status, err = lock.runKeep(ctx, o.Lease.Owner, rest)
-		o.Gone() // callers wait for the end that is known now
+		o.Gone() // the waiting callers request the next tenure, and learn the end of this hold
 		if err == nil && status == releaseDone {
 			lock.runLook(ctx)
 		}
@@ -161,13 +165,14 @@ func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	return status == releaseGone, err
 }
 
-// batchKey is what is the same for all that one call can release.
+// batchKey is equal for all owners that one call can release.
 type batchKey struct {
 	client *Client
 	key    string
 }
 
-// BatchKey implements session.Several: those that leave the line of a Fair lock, in which each waiter has a place.
+// BatchKey implements session.Several. One call can release all owners that leave the queue of a Fair lock, in which
+// each waiter has an entry.
 func (o *owner) BatchKey() any {
 	if !o.lock.kind.enqueuesWhenRefused || o.keepUntil.Load() != 0 {
 		return nil
@@ -192,15 +197,15 @@ func (o *owner) SendAll(ctx context.Context, all []*session.Holding) error {
 	return err
 }
 
-// ownerKey is the context key of the owner of one lock: a hold's context says nothing about other locks.
+// ownerKey is the context key of one lock's owner. A hold's context carries nothing for other locks.
 type ownerKey struct {
 	client *Client
 	name   string
-	sided  bool // both sides of a read-write lock are one lock here
+	sided  bool // the key stands for both sides of a read-write lock
 }
 
-// ownerIn is the owner of l that ctx carries, and in which of its turns: one of this process, or the text of one, or
-// neither.
+// ownerIn returns the owner of lock that ctx carries. own and turn are set for an owner of this process. id is set for
+// any owner; "": ctx carries none.
 func ownerIn(ctx context.Context, lock *single) (own *owner, turn int32, id Owner) {
 	switch carried := ctx.Value(lock.ownKey).(type) {
 	case *session.Handle:
@@ -216,9 +221,9 @@ func ownerIn(ctx context.Context, lock *single) (own *owner, turn int32, id Owne
 	return nil, 0, ""
 }
 
-// endedIn returns an ErrLost if ctx carries a hold of l that is over. The owner may hold the lock still, by the
-// handles of a re-entry or of other readers, and nothing of that is the released hold's: a goroutine that kept its
-// context would pass the waiting writers for as long as those readers follow each other.
+// endedIn returns an ErrLost if ctx carries a hold of l that has ended. The owner may still hold the lock through the
+// handles of a re-entry or of other readers. The ended hold must not use them: a goroutine that kept its context would
+// overtake the waiting writers for as long as those readers follow each other.
 func (l *single) endedIn(ctx context.Context) error {
 	handle, ok := ctx.Value(l.ownKey).(*session.Handle)
 	if !ok {
@@ -228,15 +233,17 @@ func (l *single) endedIn(ctx context.Context) error {
 	case why == nil:
 		return nil
 	case errors.Is(why, errs.ErrLost):
-		return fmt.Errorf("re-enter %q: %w", l.name, why) // with ErrWrongType, if the key was overwritten
+		return fmt.Errorf("re-enter %q: %w", l.name, why) // has ErrWrongType, too, if the key was overwritten
 	}
 	return fmt.Errorf("re-enter %q: %w", l.name, errs.ErrLost)
 }
 
-// holdContext is a context of a hold. It refers to the Hold, so the Hold is in use for as long as any of its contexts
-// is. The watchdog refers to the handle behind the Hold only. The other way round, a hold that is used only through its
-// context would be collected and renewed no more, or a forgotten one be renewed forever
-// (the suite of internal/contract forgets one).
+// holdContext is a context of a hold. It refers to the Hold, so the Hold stays in use for as long as any of its
+// contexts does. The watchdog refers to the handle behind the Hold only, for two reasons:
+//
+//   - A hold that is used only through its context must not be collected, because its renewal would end.
+//   - A forgotten hold must be collected, because it would be renewed forever (the suite of internal/contract forgets a
+//     hold).
 type holdContext struct {
 	context.Context
 	hold *Hold

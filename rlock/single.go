@@ -9,10 +9,10 @@ type single struct {
 	c                  *Client
 	kind               *kind
 	name, key, channel string
-	keys               []string // of its scripts: the lock and, where waiters queue, their queue
-	grants             string   // channels of grants, without the connection id
+	keys               []string // the KEYS of the kind's scripts: the lock and, where waiters queue, their queue
+	grants             string   // the channel of grants without the connection id
 	ownKey             any      // an ownerKey, boxed once
-	backoff            *backoff // of a lock that spins; nil for the others
+	backoff            *backoff // of a Spin lock; nil for other kinds
 }
 
 func (c *Client) lock(name string, kind *kind) *Lock {
@@ -20,7 +20,7 @@ func (c *Client) lock(name string, kind *kind) *Lock {
 	return lock.asLock(bad)
 }
 
-// single is the lock of that name, and why it cannot be used, if so.
+// single returns the lock of that name, and the reason why it cannot be used; nil: it can.
 func (c *Client) single(name string, kind *kind) (s single, bad error) {
 	key, bad := c.session.Key(name)
 	if bad == nil && kind.refusesBracePair {
@@ -35,17 +35,17 @@ func (c *Client) single(name string, kind *kind) (s single, bad error) {
 	return s, bad
 }
 
-// grantPrefix and a connection id are the channel of a process's grants where one server serves all keys.
+// grantPrefix, followed by a connection id, is the channel of grants to one process, where one server serves all keys.
 const grantPrefix = "redlatch_grant:"
 
-// asLock makes the Lock, in one piece of memory with l.
+// asLock makes the Lock, with one allocation for both.
 func (l single) asLock(bad error) *Lock {
-	x := &struct {
+	allocated := &struct {
 		Lock
 		single
 	}{Lock{terms: terms{wait: forever}, bad: bad}, l}
-	x.form = &x.single
-	return &x.Lock
+	allocated.form = &allocated.single
+	return &allocated.Lock
 }
 
 // Name implements form.
@@ -54,7 +54,7 @@ func (l *single) Name() string { return l.name }
 // Kind implements form.
 func (l *single) Kind() string { return l.kind.title }
 
-// grantChannel is the channel of this process's grants.
+// grantChannel returns the channel of grants to this process.
 func (l *single) grantChannel() string {
 	if !l.c.clustered {
 		return l.c.grantChannel
@@ -62,7 +62,7 @@ func (l *single) grantChannel() string {
 	return l.grants + l.c.session.ID
 }
 
-// handsOver reports whether waiters queue on the server and releases hand the lock over to them.
+// handsOver reports whether waiters queue on the server, and releases hand the lock over to them.
 func (l *single) handsOver() bool {
 	return l.kind.queueEntry != nil
 }
