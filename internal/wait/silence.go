@@ -27,7 +27,7 @@ import (
 // If no request of that slot fails for a while, the outage is forgotten. Then the next reply, of any slot, ends it.
 type Silence struct {
 	log     *slog.Logger
-	limit   time.Duration
+	limit   time.Duration // an outage of this length is logged
 	cluster bool
 
 	silent       atomic.Bool // an outage has begun: recordAnswer does nothing otherwise
@@ -48,7 +48,7 @@ const (
 	forgetAfter = 2 * MaxPoll
 )
 
-// NewSilence returns a Silence that logs to log, of a client that gives a request callTimeout.
+// NewSilence returns a Silence that logs to log. callTimeout is the client's timeout of a request.
 func NewSilence(client rueidis.Client, callTimeout time.Duration, log *slog.Logger) *Silence {
 	return &Silence{log: log, limit: silentCalls * min(callTimeout, forever),
 		cluster: client.Mode() == rueidis.ClientModeCluster}

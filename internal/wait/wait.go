@@ -132,6 +132,7 @@ const (
 	Yielding
 )
 
+// isAlone reports whether the waiter stands in no local queue.
 func (m QueueMode) isAlone() bool { return m >= Alone }
 
 // Answer is the result of one request.
@@ -205,6 +206,7 @@ func (w *Caller) becomeContender() error {
 	return nil
 }
 
+// isContender reports whether the waiter is the contender of its local queue.
 func (w *Caller) isContender() bool {
 	w.waiters.mu.Lock()
 	defer w.waiters.mu.Unlock()
