@@ -1,28 +1,32 @@
--- Acquiring a lock that is a hash, owner -> count. What acquires is two acts, so that several locks can be asked for all or
--- none: first each is seen to, then each is taken.
+-- Acquires a lock that is a hash, owner -> count. An acquisition has two steps, so that a request for several locks
+-- gets all or none: "blocked" checks each lock first, and "grant" then makes the owner the holder of each.
 --
--- The lock may be held as a string: as a Plain lock, or by redsync and the like, while a service moves from these to a hash. The key
--- is made only where none is, of either type, so one kind excludes the other. Who asks for the hash waits in the queue:
+-- The lock may be held as a string: as a Plain lock, or by redsync and similar libraries, while a service moves from
+-- them to a hash. A lock's key is made only if there is no key of either type, so the two kinds exclude each other. A
+-- waiter for the hash waits in the queue:
 --
 --   waiter B                                     holder A
 --                                                redsync: SET NX PX
 --   acquire: a string, 8 s left; queued  ------>
---   (its place is of no use to redsync)          DEL, of which no message is sent
+--   (redsync does not use B's entry)             DEL, without a message
 --   sleeps, for a PollCap at most, or the 8 s
---   acquire: free, it is the first: granted
+--   acquire: free, and B is the first: granted
 --
--- * A releases between B's look and its sleep: B sleeps all the same, and another waiter, of redsync's too, may come first.
--- * A's key expires: B has counted it down, and asks. A, late, compares the value before it deletes, and finds a hash: an error there.
--- * A is a Plain lock's: its release looks into the queue, and hands the lock to B.
+-- * A releases between B's request and its sleep: B sleeps all the same, and another waiter, also of redsync, may
+--   come first.
+-- * A's key expires: B has counted the lease down, and sends a request. A, too late, compares the value before it
+--   deletes, and finds a hash: A gets an error.
+-- * A is a Plain lock's holder: its release reads the queue, and hands the lock to B.
 -- uses: owners, handover, queue, clock
 
--- Why an owner cannot have a lock now: {status, ms, server ms, …}, as acquire.lua replies. Otherwise nil; and of an owner
--- that has it already the ms left of the lock, and its own end, if it was joined. there is as which has it.
--- entry, if there is one, queues. q: nil without a queue.
+-- Returns why an owner cannot have a lock now: {status, ms, server ms, …}, as acquire.lua replies. Otherwise it returns
+-- nil. For an owner that holds the lock already, it also returns the rest of the lock's lease in ms, and the owner's
+-- own end, if the owner was joined. there is the result of which. entry, if there is one, is put into the queue. q is
+-- nil without a queue.
 local function blocked(key, q, owner, now, there, entry)
   if there == 0 then
     return nil
-  elseif there == 1 then -- free, but others were first: every request that finds it so keeps the order
+  elseif there == 1 then -- free, but others are queued: every such request keeps the order
     local rest, served = reserved(q), nil
     if not rest then
       served, rest = hand_over(key, q, entry)
@@ -36,7 +40,7 @@ local function blocked(key, q, owner, now, there, entry)
   end
   local left = redis.call('PTTL', key)
   local all, more = fields_of(key)
-  if all.err then -- not a hash: it waits for a string as for a hash, or the command refuses again
+  if all.err then -- not a hash: the owner waits for a string, too, or the command returns the error again
     local holder = string_holder(key, left) or redis.call('HSCAN', key, 0)
     return {0, left, now, entry and q and enter(q, entry, 0) or 0, holder}
   end
@@ -56,39 +60,42 @@ local function blocked(key, q, owner, now, there, entry)
   end
   if has and not (till and expired(till, now)) then
     return nil, left, till
-  elseif has then -- joined, or done with it
+  elseif has then -- the owner was joined and its end is over, or it was released
     return {3, 0, now}
   end
   return {0, left, now, entry and q and enter(q, entry, 0) or 0, foreign or 0}
 end
 
--- Have an owner hold a lock: one that is free, or, given what blocked returned, one that it has. No lease is shortened. Returns
--- the reply.
+-- Makes an owner the holder of a free lock, or grants a lock again to its holder, with the results of blocked. No lease
+-- is shortened. Returns the reply.
 local function grant(key, owner, lease, now, left, till)
   if not left then
     redis.call('HSET', key, owner, '1')
     set_end(key, lease)
     return {1, lease, now}
   end
-  if till and till < now + lease then -- joined: this owner has a lease of its own (see join)
+  if till and till < now + lease then -- the owner was joined, and has a lease of its own (see join)
     redis.call('HSET', key, owner .. '!', digits(now + lease))
   end
   if left ~= -1 then
-    -- Also where it changes nothing: replicas are asked to confirm what this connection wrote, and it may be the second
-    -- run that wrote nothing else.
+    -- Written even if it changes nothing: WAIT confirms the writes of this connection, and a second run makes no other
+    -- write.
     left = math.max(left, lease)
     redis.call('PEXPIRE', key, left)
   end
   return {1, left, now}
 end
 
--- Have an owner hold a lock in place of "from", another owner of its process, with exactly this lease. The queue is not looked at: the
--- lock stays within the process. Returns the reply: {1, ms, server ms}, {3, 0, server ms} if from does not hold it, or {6, 0, server ms} if
--- it is not alone.
+-- Makes an owner the holder in place of "from", another owner of its process, with exactly this lease. The queue is not
+-- read, because the lock stays within the process. Returns the reply: {1, ms, server ms}, {3, 0, server ms} if from
+-- does not hold the lock, or {6, 0, server ms} if another owner holds it, too.
 --
--- * It runs twice: the owner has the lock, and is granted it again. Its lease is only raised, for it may be longer by now.
--- * from was joined, or is done with the lock (keep): both have an end of their own. A joiner would work beside the next caller.
--- * It comes after from was released, or its lease has ended: another may hold the lock, and nothing is done.
+-- * The script runs twice: the owner holds the lock, and is granted it again. Its lease is only raised, because a
+--   renewal may have made it longer.
+-- * from was joined, or was released by UnlockAfter (keep): both have an end of their own. A joiner would work beside
+--   the next caller.
+-- * The script runs after from was released, or after its lease has ended: another owner may hold the lock, and
+--   nothing is done.
 local function take_over(key, owner, lease, now, from)
   local all, more = fields_of(key)
   if all.err then
@@ -107,13 +114,13 @@ local function take_over(key, owner, lease, now, from)
   if not found or not alone then
     return {found and 6 or 3, 0, now}
   end
-  redis.call('HSET', key, owner, '1') -- the first write, which memory that is full refuses
+  redis.call('HSET', key, owner, '1') -- the first write: the server refuses it if its memory is full
   local set = redis.pcall('PEXPIRE', key, lease)
   redis.call('HDEL', key, type(set) == 'table' and owner or from)
   return type(set) == 'table' and set or {1, lease, now}
 end
 
--- Acquire one lock. Returns the reply.
+-- Acquires one lock. Returns the reply.
 local function acquire(key, q, owner, lease, now, there, entry)
   local no, left, till = blocked(key, q, owner, now, there, entry)
   if no then

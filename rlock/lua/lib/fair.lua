@@ -1,35 +1,39 @@
--- Redisson's queue of a fair lock: a list of owners, first come first, and a sorted set with the instant (ms)
--- after which each counts as dead, which is looked at when it is the first. A waiter of ours is dead when it has not looked
--- for its patience; Redisson's scores are sums: each adds its own patience to the score of the last waiter, and takes it off
--- all others' when it is served. So ours begins at least its patience above the score of one of Redisson's that is
--- last when it comes, and as high as one of ours that is. From then on whatever Redisson takes off, it takes off the
--- scores of those before it as well: it stays above them without anybody looking for them. So dead ones of ours cost one
--- patience together, none alive is dropped because Redisson was served, and no call goes through the queue
+-- Redisson's queue of a fair lock has two keys: a list of owners in the order of their requests, and a sorted set with
+-- the instant (ms) after which each waiter counts as dead. The instant matters when the waiter is the first. A waiter
+-- of this library is dead when it has sent no request for its patience.
+--
+-- Redisson's scores are sums. Each of its waiters adds its own patience to the score of the last waiter. When the
+-- waiter is served, its patience is subtracted from all other scores. So a new waiter of this library begins at least
+-- its patience above the score of a last waiter of Redisson's, and at the same score as a last waiter of this library.
+-- Whatever Redisson subtracts from the waiter's score later, it also subtracts from the scores before it, so the
+-- waiter's score stays above them. Three things follow: dead waiters of this library cost one patience together; no
+-- living waiter is removed because Redisson's waiters were served; and no call reads the whole queue
 -- (TestFair_WaitersDead_CostOnePatienceTogether).
 --
--- Waiters of ours that hear grants have a place, too: a field of the hash "places", owner -> "<ticket> <entry>", with an entry as in our
--- queues (entry.lua), which is stale after the waiter's patience. A script that finds the lock free makes the first in
--- line its holder, in the same script, and publishes the ticket: the protocol and the rules of trust are those of the reentrant
--- lock's queue (handover.lua). A first in line without a place is notified on a channel of its own, as Redisson does, and the lock is
--- left to it: Redisson's waiters, and ours that hear no grants. So no one is served past them.
+-- A waiter of this library that hears grants also has a field in the hash "places": owner -> "<ticket> <entry>". The
+-- entry has the form of the other queues (entry.lua), and is stale after the waiter's patience. A script that finds the
+-- lock free makes the first waiter its holder, and publishes the ticket. The protocol and the rules of trust are those
+-- of the reentrant lock's queue (handover.lua). A first waiter without a place cannot be handed the lock: a waiter of
+-- Redisson's, or one of this library that hears no grants. It is notified on a channel of its own, as Redisson does,
+-- and the lock is left to it. So no other waiter overtakes it.
 --
--- * A place that Redisson's scripts have dropped from the line leaves its field behind. If that waiter queues again it has the
---   same ticket, which no grant has named: a grant takes the field away.
--- * A process that has no subscription any more is dead, or lost its connection and is about to have another. The lock
---   is left to its waiter until that has not asked for half its patience; then it counts as dead. So a waiter does not lose its
---   place because its process connects anew (testdata/scripts/fair.txt).
--- * A waiter that is about to give up is passed over: what it is handed would not reach it in time, and be released again, a round trip
---   later. Callers that have less patience than the line is long all leave when they are the first, or nearly, so none would be
---   served, and the lock would pass from one that has left to the next. One whose caller
---   cancels is not known of before, and costs that round trip.
+-- * Redisson's scripts may remove a waiter with a place from the queue, and its field remains. If that waiter queues
+--   again, it gets the same ticket. No grant has had that ticket, because a grant removes the field.
+-- * A process without a subscription is dead, or it lost its connection and will soon have another. The lock is left
+--   to its waiter until that has sent no request for half its patience. Then the waiter counts as dead. So a waiter
+--   keeps its place while its process connects anew (testdata/scripts/fair.txt).
+-- * A waiter that is about to give up is passed over. A grant would not reach it in time, and would be released one
+--   round trip later. Callers with less patience than the queue is long all give up when they are the first, or nearly.
+--   Without this rule none of them would be served, and the lock would pass from one such caller to the next. The
+--   script cannot foresee that a caller cancels; that costs a round trip.
 -- uses: owners, clock, entry, queue, send
 
-local LINE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
+local LINE_TTL = 3600000 -- after the last score, ms: for queues whose waiters all died. Redisson sets no expiry.
 local MOST = 30000 -- the longest patience: see Client.patience
-local NEAR = 15 -- the last place in which a waiter is looked for that is to ask
-local DROPS = 250 -- how many dead one call takes out, so that no call is long; a waiter that is not served then asks again
+local NEAR = 15 -- the last index at which hint_ours searches for a waiter
+local DROPS = 250 -- the dead waiters that one call removes, so that no call takes long; a waiter that is not served polls
 
--- Take the first out of the line. Each of the keys may be empty now: see emptied.
+-- Removes the first waiter from the queue. Each of the keys may be empty by now: see emptied.
 local function drop(queue, timeouts, places, head)
   redis.pcall('LPOP', queue)
   redis.pcall('ZREM', timeouts, head)
@@ -38,7 +42,8 @@ local function drop(queue, timeouts, places, head)
   end
 end
 
--- The first of ours in line whose process hears grants, and that process; nil: there is none near the front.
+-- Returns the first waiter of this library whose process hears grants, and that process; nil if there is none near the
+-- front.
 local function first_of_ours(q)
   local line = redis.pcall('LRANGE', q.key, 0, NEAR)
   for _, owner in ipairs(line.err and {} or line) do
@@ -49,19 +54,20 @@ local function first_of_ours(q)
   end
 end
 
--- Have the first of ours ask: see hint in handover.lua. Redisson's release calls the next in line on a channel of its own, on which ours
--- listens only if its last answer named a holder of Redisson's, or one in line before it:
+-- Makes the first waiter of this library send a request: see hint in handover.lua. Redisson's release notifies the next
+-- waiter on a channel of its own. A waiter of this library listens there only if its last reply named a holder of
+-- Redisson's, or a waiter of Redisson's right before it:
 --
 --   waiters B, C of ours         server                          A of ours, Java
---   ask: held by A ------------> line: Java, B, C
+--   request: held by A --------> queue: Java, B, C
 --   B listens, right behind Java
---   B gives up ----------------> line: Java, C
+--   B gives up ----------------> queue: Java, C
 --                                "0" to Java, "0 0 C" to C <----- A releases
---   C asks: Java is the first; C listens
+--   C requests: Java is the first; C listens
 --                                "0" to C <---------------------- Java takes it, and releases
 --
--- * Java is through before C's answer: that answer is the lock.
--- * Redisson's scripts drop B, whose process has died, and call C: C polls.
+-- * Java acquires and releases before C's reply: that reply grants the lock to C.
+-- * Redisson's scripts remove B, whose process has died, and notify C: C polls.
 local function hint_ours(q)
   local owner, process = first_of_ours(q)
   if owner then
@@ -69,19 +75,20 @@ local function hint_ours(q)
   end
 end
 
--- The first in line that is not dead, until when, and how many of the dead may still be taken out; those before it are dropped.
--- If they are too many, the next of the dead, until now.
+-- Returns the first waiter that is not dead, the instant until which it counts as alive, and how many dead waiters may
+-- still be removed. Dead waiters before it are removed. If they are too many, it returns the next dead waiter, and now
+-- as the instant.
 local function front(queue, timeouts, places, now, drops)
   while true do
     local head = redis.pcall('LINDEX', queue, 0)
-    if type(head) ~= 'string' then -- none, or see emptied
+    if type(head) ~= 'string' then -- no waiter, or see emptied
       return nil
     end
     local till = tonumber(redis.call('ZSCORE', timeouts, head) or 0)
     if not expired(till, now) then
       if till > now + MOST and ours(head) then
-        -- No patience is subtracted any more before the next of Redisson's. These scores are too high if
-        -- they were made to outlast the score of a waiter that has died, or if the clock stepped back.
+        -- No patience is subtracted any more before Redisson's next waiter. These scores are too high if they were made
+        -- to outlast the score of a waiter that has died, or if the clock stepped back.
         till = now + MOST
         for _, owner in ipairs(redis.call('LRANGE', queue, 0, DROPS)) do
           if not ours(owner) then
@@ -101,16 +108,17 @@ local function front(queue, timeouts, places, now, drops)
   end
 end
 
--- Enter the queue, or stay in it. entry: '' of a waiter that hears no grants. Returns its ticket, 0 if it has no place; and whether it came
--- right behind a waiter of Redisson's. An entry that does not say when its caller gives up takes nothing back that an earlier one said.
+-- Puts a waiter into the queue, or refreshes its entry. entry is '' for a waiter that hears no grants. Returns the
+-- waiter's ticket, 0 if it has no field in "places", and whether a waiter of Redisson's is right before it. An entry
+-- without the instant at which its caller gives up does not remove that instant from an earlier entry.
 local function line_up(queue, timeouts, places, owner, patience, entry, now, us)
   local score, place = redis.pcall('ZSCORE', timeouts, owner), places and redis.pcall('HGET', places, owner)
   if type(score) == 'table' or type(place) == 'table' then -- see emptied
     return 0, true
   end
   local till = math.max(now + patience, tonumber(score or 0))
-  -- An owner that has a score stands in the list: both are written together, here and in Redisson. Where they have become of
-  -- different length (one was deleted or evicted alone) the list is gone through.
+  -- An owner with a score is also in the list, because both keys are written together, here and in Redisson. If their
+  -- lengths differ (one key was deleted or evicted alone), the whole list is read.
   local stands, length = score, redis.call('LLEN', queue)
   if length == 0 then
     redis.call('DEL', timeouts)
@@ -133,7 +141,7 @@ local function line_up(queue, timeouts, places, owner, patience, entry, now, us)
       till = math.max(till, behind and before + patience or before)
     end
     redis.call('RPUSH', queue, owner)
-    if places and redis.call('HLEN', places) > 2 * length + 64 then -- what Redisson's scripts have dropped, most of all
+    if places and redis.call('HLEN', places) > 2 * length + 64 then -- mostly fields of waiters that Redisson's scripts removed
       local all = redis.call('HSCAN', places, 0, 'COUNT', DROPS)[2]
       for i = 1, #all, 2 do
         if not redis.call('ZSCORE', timeouts, all[i]) then
@@ -144,7 +152,7 @@ local function line_up(queue, timeouts, places, owner, patience, entry, now, us)
   end
   redis.call('ZADD', timeouts, digits(till), owner)
   local last = tonumber(redis.call('ZRANGE', timeouts, 0, 0, 'REV', 'WITHSCORES')[2])
-  local ttl = LINE_TTL + math.min(last - now, 24 * LINE_TTL) -- more than any that waits can ask for
+  local ttl = LINE_TTL + math.min(last - now, 24 * LINE_TTL) -- no request of a waiter can be later
   redis.call('PEXPIRE', queue, digits(ttl))
   redis.call('PEXPIRE', timeouts, digits(ttl))
   local ticket = 0
@@ -162,7 +170,7 @@ local function line_up(queue, timeouts, places, owner, patience, entry, now, us)
   return ticket, behind
 end
 
--- Leave the line. Returns whether it was the first of ours, if that is to be looked at.
+-- Removes a waiter from the queue. Returns whether the waiter was the first of this library, if looks is set.
 local function leave(q, timeouts, places, owner, looks)
   local first = false
   if redis.call('ZREM', timeouts, owner) == 1 then
@@ -175,25 +183,26 @@ local function leave(q, timeouts, places, owner, looks)
   return first
 end
 
--- What a place says: its waiter, and the ticket; nil: nothing that can be counted with.
+-- Returns the waiter and the ticket of a field of "places"; nil if the text is no valid place.
 local function read_place(place)
   local ticket, entry = string.match(type(place) == 'string' and place or '', '^(%d+) (.*)$')
   return ticket and read_entry(entry), ticket
 end
 
--- Make the first in line the holder of a free lock, and tell its process; or tell the first that the lock is free, if it is none
--- that can be handed it. Returns the new holder; or nil, the first in line and until when the lock is left to it. For "me" nothing
--- is done. key: nil if the lock may not be written any more, see emptied.
+-- Makes the first waiter the holder of a free lock, and notifies its process. If the first waiter cannot be handed the
+-- lock, it is only notified that the lock is free. Returns the new holder; or nil, the first waiter, and the instant
+-- until which the lock is left to it. Nothing is done for "me". key is nil if the lock may not be written any more: see
+-- emptied.
 --
---   waiter B (of ours, first in line)            holder A
---   acquire: held; in line, ticket T ------------>
+--   waiter B (of ours, first in the queue)       holder A
+--   acquire: held; queued, ticket T ------------->
 --   (its deadline will count from this send)
---                                                release: B's field and first lease are written, T, lease and owner are
---                                                published, B is taken out of the line
+--                                                release: B's field and first lease are written; T, lease and owner are
+--                                                published; B is removed from the queue
 --   <-------------------------------- on the channel of grants of B's process
 --
--- The field is written before anything is published, and nothing is taken back once it is: see hand_over. That no one
--- listens is asked before for the same reason.
+-- The field is written before anything is published, and nothing is undone afterwards: see hand_over. For the same
+-- reason the script checks first that B's process listens.
 local function pass(key, q, timeouts, places, channel, me)
   local drops, queue, now = DROPS, q.key, q.now
   while true do
@@ -219,7 +228,7 @@ local function pass(key, q, timeouts, places, channel, me)
         drop(queue, timeouts, places, head)
         return head
       end
-      -- no right to publish there, so nothing was: it finds the lock free when it asks
+      -- The user may not publish there, so nothing was: the waiter finds the lock free at its next request.
       redis.call('HDEL', key, head)
       return nil, head, till
     elseif not expired(till - waiter.stale / 2, now) then

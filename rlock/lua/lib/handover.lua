@@ -1,67 +1,79 @@
--- The queue of a lock's waiters (queue.lua), served first come, first served. It has one entry for each process and manner of waiting: the
--- other waiters stand in line inside the process. "!open" is the instant until which a released lock is left to Redisson's waiters
--- (see release.lua), "!told" until which it is left to the first in line, a Plain lock's waiter.
+-- Serves the queue of a lock's waiters (queue.lua), first come, first served. The queue has one entry for each process
+-- and class of waiters. The other waiters of a process wait in its local queue. "!open" is the instant until which a
+-- released lock is left to Redisson's waiters (see release.lua). "!told" is the instant until which it is left to the
+-- first waiter, if that waits for a Plain lock.
 --
--- * The lease that is written is the waiter's own, short one: a waiter that turns out to be cut off keeps others out for a short time only.
---   Were it the releaser's, the waiter would count a lease that is not there (TestHandOver_EachLease_CountsFromTheGrant).
--- * A request that finds the lock free and others in the queue hands it to the first of them, and keeps the order.
--- * A grant that comes too late is not given back on sight: the waiter that gave up has a release pending for it. Otherwise a
---   late message would take the lock from a waiter that had found its grant by asking and was already unlocking: its unlock
---   would find nothing and report a loss.
--- * A release can name the owner of its process's next tenure (tenancy.go), which it makes the holder with its full lease if no one else
---   queues, and otherwise puts into the queue before it serves the first there. The deadline counts from when the release was sent.
--- * Redisson's waiters race for what is published: see theirs in release.lua.
--- * While the slot is being migrated, a script with two keys is refused. It is sent again without the queue, and waiters poll.
+-- * The written lease is the waiter's own, short lease, so that a waiter that is cut off keeps the lock from others
+--   for a short time only. If it were the releaser's lease, the waiter would count on a lease that the server does not
+--   have (TestHandOver_EachLease_CountsFromTheGrant).
+-- * A request that finds the lock free and other waiters queued hands the lock to the first of them, and so keeps the
+--   order.
+-- * A waiter that hears of a late grant does not release it at once: the waiter that gave up has a pending release
+--   for it. Otherwise a late message could take the lock from a waiter that had learned of its grant by a request, and
+--   was already unlocking: its unlock would find nothing, and report a loss.
+-- * A release can request its process's next tenure (cohort.go). If no other process is queued, the release makes the
+--   next owner the holder, with its full lease. Otherwise it puts the next owner into the queue, and then serves the
+--   first entry. The deadline counts from the send of the release.
+-- * Redisson's waiters compete for a published release: see their turn in release.lua.
+-- * While the slot is being migrated, the server refuses a script with two keys. The call is repeated without the
+--   queue, and waiters poll.
 --
--- Waiters of a Plain lock of the name, a string, stand in the same queue. A Plain lock is not handed over: its key is deleted,
--- as the pattern of the Redis documentation has it, so that other programs can take it at any moment. The first in line is
--- told that the lock is free, keeps its place, and asks:
+-- Waiters of a Plain lock of the name, a string, are in the same queue. A Plain lock is not handed over: its key is
+-- deleted, like in the pattern of the Redis documentation, so that other programs can take it at any moment. The first
+-- waiter is notified that the lock is free, keeps its entry, and sends a request:
 --
 --   waiter B, of a Plain lock                    holder A, of any kind
 --   acquire: held; queued, in mode p ------------>
 --   sleeps                                       release: the key is gone; "!told"
 --   <------------------------------- on B's channel: "0 0 B"
---   acquire: it is the first, granted; out of the queue
+--   acquire: B is the first, granted; entry removed
 --                                                acquire: free, but left to B: queues
 --
--- * The free lock is left to B for the "first" of its entry, two of its round trips. Meanwhile no other caller of this library gets
---   it: A, if it is nearer to the server than B, would release, ask and have the lock again before B's request is there, every
---   time (TestPlain_OneProcessIsNearer_FartherIsNotStarved).
--- * B's process has died: nobody listens, so B's entry is dropped, and the next is served, in the same call.
--- * B's process is stopped, or slow, or the message is lost: the first request for a Plain lock after these ms is granted the
---   lock, because its sender is there. B keeps its place if it asks before the next release; otherwise that release drops B,
---   and serves the next. If B is alive it queues anew when it asks. A request for a hash drops B at once, and serves the
---   next. If nobody asks, because all sleep, the lock is idle until a waiter polls, a PollCap at most.
--- * Another program takes the lock before B asks: B's request finds that, removes "!told" and keeps B's place, so B is told
---   again by the next release. The other program's release tells nobody: waiters poll. So do waiters of a lock whose lease
---   has ended, when it has ended by their last answer.
--- * B has been told, and the lock changes hands quickly: "!told" is there still, so B is not told twice.
--- * B leaves after it was told: its release removes "!told" and its entry, finds the lock free, and serves the next.
--- * This runs twice: the second run finds "!told", and sends nothing.
--- * A waiter of a Fair or ReadWrite lock of the name stands in a queue of its own, which is not served here: it polls.
+-- * The free lock is left to B for the "first" of its entry, two of its round trips. Meanwhile no other caller of
+--   this library gets the lock. Otherwise A, if it is nearer to the server than B, would release and acquire the lock
+--   again before B's request arrives, every time (TestPlain_OneProcessIsNearer_FartherIsNotStarved).
+-- * B's process has died: no process listens, so B's entry is removed, and the next waiter is served, in the same
+--   call.
+-- * B's process is stopped or slow, or the message is lost: after these ms the first request for a Plain lock is
+--   granted, because its sender is alive. B keeps its entry if it sends a request before the next release. Otherwise
+--   that release removes B, and serves the next waiter; if B is alive, its next request queues it anew. A request for a
+--   hash removes B at once, and serves the next waiter. If all callers sleep, the lock is idle until a waiter polls,
+--   for a PollCap at most.
+-- * Another program takes the lock before B's request: the request finds that, removes "!told" and keeps B's entry,
+--   so the next release notifies B again. The other program's release notifies no waiter, so waiters poll. Waiters also
+--   send a request at the end of the lease that their last reply named.
+-- * B was notified, and the lock changes hands quickly: "!told" still exists, so B is not notified twice.
+-- * B leaves after it was notified: its release removes "!told" and its entry, finds the lock free, and serves the
+--   next waiter.
+-- * The script runs twice: the second run finds "!told", and publishes nothing.
+-- * A waiter of a Fair or ReadWrite lock of the name is in a queue of its own, which this script does not serve: the
+--   waiter polls.
 -- uses: owners, queue
 
--- Have the first waiter ask whose process listens, in the scores from "from" on. A program of another kind hands over nothing. Its
--- release is heard by a waiter only whose last answer named such a holder, and nothing is heard of the end of its lease. So wherever one
--- of our scripts leaves the lock to another program, the first in line is to have such an answer:
+-- Makes the first waiter whose process listens send a request; "from" is the score from which it is searched. A release
+-- by a program of another kind hands nothing over. A waiter hears such a release only if its last reply named such a
+-- holder, and no message reports the end of such a holder's lease. So wherever a script of this library leaves the lock
+-- to another program, the first waiter needs such a reply:
 --
 --   waiters B, C                 server                          A of ours, and Java
---   ask: held by A ------------> line: B, C
---                                opened to Java; "0 0 B" to B <-- A releases
+--   request: held by A --------> queue: B, C
+--                                left to Java; "0 0 B" to B <---- A releases
 --                                Java has it <------------------- takes it
---   B asks: Java's; B listens
+--   B requests: Java's; B listens
 --   B gives up ----------------> "0 0 C" to C
---   C asks: Java's; C listens
+--   C requests: Java's; C listens
 --                                its release is published <------ releases
---   C asks: granted
+--   C requests: granted
 --
--- left: the score of a waiter that has left the line, where nothing else has changed. A waiter before it is the first still, and has
--- its answer.
--- * Java releases before C's question is there: C finds the lock free, and is granted it.
--- * Java releases between C's answer and its subscription: C asks once more when that is confirmed (package wait).
--- * B's process has died: C is the first that listens, and B's entry goes when it is stale. If B dies after its hint, C polls.
--- * This runs twice: C asks twice, or the second run finds B gone, and sends nothing.
--- from: LATE if it is to be one of the last in line. Returns whether there is such a waiter.
+-- left is the score of a waiter that has left the queue, if nothing else has changed. A waiter before it is still the
+-- first, and has its reply.
+-- * Java releases before C's request arrives: C finds the lock free, and is granted it.
+-- * Java releases between C's reply and its subscription: C sends one more request when the subscription is confirmed
+--   (package wait).
+-- * B's process has died: C is the first waiter that listens, and B's entry is removed when it is stale. If B dies
+--   after its hint, C polls.
+-- * The script runs twice: C sends two requests, or the second run finds B gone, and publishes nothing.
+-- from is LATE to search among the last waiters only. Returns whether there is such a waiter.
 local function hint(q, left, from)
   local waiter, score = listener(q, from or '(0')
   if waiter and not (left and score <= left) then
@@ -70,9 +82,10 @@ local function hint(q, left, from)
   return waiter ~= nil
 end
 
--- Which of a lock and its queue (if there is one to use) are there: 3 both, 2 the lock, 1 the queue. removed: this script
--- may have removed the lock's last field. While their slot is being migrated, what has been removed here may not even be
--- looked at any more, and is made anew on the other node: then nil, and nothing can be handed over.
+-- Returns which keys exist of a lock and its queue (if the script may use one): 3 both, 2 the lock, 1 the queue.
+-- removed says that this script may have removed the lock's last field. While their slot is being migrated, the script
+-- may not even read a key that it has removed, because the key would be made anew on the other node. Then it returns
+-- nil, and nothing can be handed over.
 local function which(lock, queue, removed)
   local there
   if queue then
@@ -82,33 +95,36 @@ local function which(lock, queue, removed)
   end
   if type(there) ~= 'table' then
     return there
-  elseif not removed then -- the refusal is the caller's to have
+  elseif not removed then -- without removed the error goes to the caller
     return redis.call('EXISTS', lock, lock, queue or lock)
   end
 end
 
--- For how many ms from now a released lock is left to others; nil: it is not.
+-- Returns for how many ms from now a released lock is left to others; nil if it is not.
 local function reserved(q)
   return left_to(q, 'open') or left_to(q, 'told')
 end
 
--- Make the first in line whose process is there the holder of a free lock, and tell that process; or leave the lock to it, if it waits
--- for a Plain lock. Returns its entry, and for how long, ms, the
--- lock is left to it; or nil: no one is in line, or publishing is not possible, or the first is "me", which the caller sees to.
+-- Makes the first waiter whose process listens the holder of a free lock, and notifies that process. If the waiter
+-- waits for a Plain lock, the lock is left to it. Returns the waiter's entry, and for how many ms the lock is left to
+-- it. Returns nil if no waiter is queued, if the script cannot publish, or if the first entry is "me", which the caller
+-- of hand_over grants itself.
 --
--- No call is to be long. Where very many are gone some are dropped, and one that came late and listens is to ask:
+-- No call may take long. If very many waiters are gone, some of their entries are removed, and a waiter that came late
+-- and listens sends a request:
 --
 --   waiter B                     server                          holder A
---   asks: held by A -----------> line: 300 that are gone, B
---                                128 are dropped; "0 0 B" to B <- releases
---   asks: 128 are dropped; granted
+--   requests: held by A -------> queue: 300 that are gone, B
+--                                128 are removed; "0 0 B" to B <- releases
+--   requests: 128 are removed; granted
 --
--- * Who asks is granted the lock, though some that are alive may have come before: who that is would take another call to find.
--- * None of the last 16 listens, or the message is lost: B polls, and any that comes is granted the lock.
--- * The release runs twice: it drops 128 more, and B asks twice.
+-- * Such a request is granted the lock, although living waiters may have come before: another call would be needed to
+--   find them.
+-- * None of the last 16 waiters listens, or the message is lost: B polls, and the next request is granted the lock.
+-- * The release runs twice: it removes 128 more entries, and B sends two requests.
 local function hand_over(lock, q, me, over)
   local entry, ticket, waiter = next_waiter(q, '(0', me, over)
-  if entry and entry ~= me and waiter.mode ~= 'x' then -- not to be handed over as a hash
+  if entry and entry ~= me and waiter.mode ~= 'x' then -- of a Plain lock, which is not handed over
     local rest = math.min(waiter.first, MOST_OPEN)
     if get_field(q, 'told') then
       rest = reserved(q)
@@ -120,7 +136,7 @@ local function hand_over(lock, q, me, over)
     if rest then
       return entry, rest
     end
-    step_out(q, entry, '!told') -- it was told, and has not come
+    step_out(q, entry, '!told') -- it was notified, and sent no request in time
     return hand_over(lock, q, me, over)
   elseif ticket == 'empty' then
     redis.call('DEL', q.key) -- stamps without entries
@@ -136,6 +152,6 @@ local function hand_over(lock, q, me, over)
   if notify(q, waiter, ticket, waiter.first) then
     return entry
   end
-  redis.call('HDEL', lock, waiter.owner) -- no right to publish there, so nothing was: release openly
+  redis.call('HDEL', lock, waiter.owner) -- the user may not publish there, so nothing was: the release is published instead
   put_back(q, entry, ticket)
 end

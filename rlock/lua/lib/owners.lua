@@ -1,20 +1,22 @@
--- Owners of a lock, and of locks that are a hash: owner -> count.
+-- The owners of a lock, and locks that are a hash: owner -> count.
 -- uses: clock
 --
--- An owner that was joined, is a join, or is done with the lock has a field with an end of its own, "<owner>!" -> server
--- ms, with a minus if it is done with it (see join and keep). Whatever takes an owner out takes its end along, and does so by
--- remove: an end whose owner is gone would keep a lock that no one holds, for a lease, and after UnlockAfter even ForceUnlock
--- could not free it (TestJoin_HoldOfAnyKind_LeavesNothing, TestForceUnlock_KeptByUnlockAfter_IsFree).
+-- An owner that was joined, that joined another owner, or that was released by UnlockAfter has a field with an end of
+-- its own, "<owner>!" -> server ms. The ms of a released owner have a minus (see join and keep). Every script that
+-- removes an owner also removes its end, by "remove". An end without its owner would keep a lock that no process holds
+-- for a whole lease, and after UnlockAfter even ForceUnlock could not free it (TestJoin_HoldOfAnyKind_LeavesNothing,
+-- TestForceUnlock_KeptByUnlockAfter_IsFree).
 
--- Whether an owner is one of this library (TestOwners_InLuaAndGo_AreRecognizedAlike): its connection id is a UUID of version 8, a number follows, and perhaps a label.
--- The whole shape, as lease.Ours has it, because what other programs call themselves may be any text.
+-- Whether an owner is of this library (TestOwners_InLuaAndGo_AreRecognizedAlike): its connection id is a UUID of
+-- version 8, a number follows, and perhaps a label. The function checks the whole shape, like lease.Ours, because an
+-- owner of another program may be any text.
 local function ours(owner)
   local label = string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d+(.*)$')
   return label ~= nil and not string.find(owner, '^[^:]*%u') and (label == '' or string.find(label, '^:[^!{}]*$') ~= nil)
 end
 
--- The fields of a hash and their values, or an error; and whether there are more, which there are of 1,000 only: a lock has one owner,
--- and those that have joined it.
+-- Returns the fields of a hash and their values, or an error, and whether there are more fields. Only a hash of more
+-- than 1,000 fields may have more: a lock has one owner, and the owners that joined it.
 local function fields_of(key)
   local page = redis.pcall('HSCAN', key, 0, 'COUNT', 1000)
   if page.err then
@@ -23,7 +25,7 @@ local function fields_of(key)
   return page[2], page[1] ~= '0'
 end
 
--- Whether an owner that a hash names is another program's: its release hands nothing over.
+-- Whether an owner in a hash is of another program, whose release hands nothing over.
 local function held_by_others(key)
   local all = fields_of(key)
   for i = 1, all.err and 0 or #all, 2 do
@@ -34,11 +36,12 @@ local function held_by_others(key)
   return false
 end
 
--- A name may be held by a lock of another kind, while a service moves from one kind to another: by a mutex that is a string (Plain's;
--- redsync's, bsm/redislock's, rueidislock's), or by a hash (all other kinds, and Redisson). That is asked for only when a command has
--- refused the key because of its type. A lock of another kind keeps out, as one of the same kind does; anything else stays an error. A lock has an
--- end: what has none is taken for other data. left is what is left of the key, ms. They return 2 if the holder is of this library, 3
--- if it is not; nil: it is not a lock.
+-- A lock of another kind may have the name, while a service moves from one kind to another: a string (a mutex of Plain,
+-- redsync, bsm/redislock or rueidislock), or a hash (all other kinds, and Redisson). The scripts check this only after
+-- a command has refused the key because of its type. A lock of another kind excludes an owner like a lock of the same
+-- kind. Any other key stays an error. A lock has an expiry, so a key without one is taken for other data. left is the
+-- rest of the key's expiry, ms. Both functions return 2 if the holder is of this library, 3 if it is not, and nil if
+-- the key is not a lock.
 local function string_holder(key, left)
   local owner = left >= 0 and redis.pcall('GET', key)
   if type(owner) == 'string' then
@@ -46,7 +49,7 @@ local function string_holder(key, left)
   end
 end
 
--- A hash may have any number of fields, so a few are looked at: each must be one that a lock has.
+-- A hash may have any number of fields, so only some are checked. Each of them must be a field of a lock.
 local function hash_holder(key, left)
   local some = left >= 0 and redis.pcall('HSCAN', key, 0, 'COUNT', 16)
   if not some or some.err or #some[2] == 0 then
@@ -65,23 +68,24 @@ local function hash_holder(key, left)
   return kind
 end
 
--- Whether an owner and a lease in ms are what a client may send. None sends another; one that came all the same
--- would leave a lock without an end (a lease that PEXPIRE refuses after HSET), or one that no one can release. So a script
--- refuses it before it does anything. LONGEST: a double still counts single ms there, also after the clock's ms.
+-- Whether a client may send the owner and the lease in ms. No client of this library sends others. If they came all the
+-- same, they would leave a lock without an expiry (PEXPIRE refuses the lease after HSET), or a lock that no process can
+-- release. So a script refuses them before it writes. LONGEST: up to it a double counts single ms, even after the
+-- clock's ms are added.
 local LONGEST = 4503599627370496
 local function fit(owner, lease)
   return owner ~= nil and owner ~= '' and lease ~= nil and lease >= 1 and lease <= LONGEST and lease % 1 == 0
 end
 
--- The reply to a request that no client may send; nil: this one may be sent.
+-- Returns the error for an owner or lease that no client may send; nil if a client may send them.
 local function unfit(owner, lease)
   if not fit(owner, lease) then
     return redis.error_reply('ERR owner or lease is nothing that can be asked for')
   end
 end
 
--- The reply to a request to acquire that no client may send, or that comes too late; nil: go on. Then the server's time in
--- ms and in µs.
+-- Returns the reply to an acquire request that no client may send, or that comes too late. Otherwise it returns nil,
+-- and the server's time in ms and in µs.
 local function refuse(owner, lease, notafter)
   local bad = unfit(owner, lease)
   if bad then
@@ -94,25 +98,27 @@ local function refuse(owner, lease, notafter)
   return nil, now, us
 end
 
--- Whether a key is not there, which this script may have emptied. While its slot is being migrated such a key may not even
--- be looked at any more.
+-- Whether a key is missing, perhaps because this script removed its last field. While its slot is being migrated, the
+-- script may not even read such a key any more.
 local function emptied(key)
   return redis.pcall('EXISTS', key) ~= 1
 end
 
--- The instant in an owner's end, without the minus; nil: it is none. An owner without one has the lock's.
+-- Returns the instant in an owner's end, without the minus; nil if the text is not an end. An owner without an end has
+-- the lock's end.
 local function read_end(text)
   local ms = string.match(text or '', '^%-?(%d+)$')
   return ms and #ms < 17 and tonumber(ms) or nil
 end
 
--- Take owners, those of list from first to last, out of a lock, each with its end. If any had one, or "others" says so,
--- others may be left that have theirs: the lock lasts as long as the last of them then. The dead among them hold nothing,
--- and go. One without an end has the lock's, which stays. Of more than 1,000 owners some are looked at, and the lock keeps its
--- end. Returns how many were taken out.
+-- Removes the owners list[first] to list[last] from a lock, each with its end. Other owners with ends of their own may
+-- remain, if a removed owner had an end, or if "others" is set. The lock then lasts as long as the last of their ends,
+-- and owners whose end is over are removed. The lock's end also counts for an owner without an end of its own, so it
+-- stays. If there are more than 1,000 owners, some are checked, and the lock keeps its end. Returns the number of
+-- removed owners.
 --
--- While the lock's slot is being migrated a key that has been emptied here may not be touched again: hence pcall once
--- something was removed. The first refusal is the caller's to have (the key is of another type).
+-- While the lock's slot is being migrated, the script may not touch a key that it has emptied: hence pcall after the
+-- first removal. The first refusal (the key is of another type) goes to the caller.
 local function remove(key, list, first, last, others)
   local removed = 0
   for i = first, last do
@@ -150,8 +156,8 @@ local function remove(key, list, first, last, others)
   return removed
 end
 
--- Gives a lock that was just made its end. If the user has no right to that, the lock is gone again, and the script ends: a holder that
--- crashes would keep a lock without an end for ever.
+-- Sets the expiry of a lock that was just made. If the user may not run PEXPIRE, the lock is deleted, and the script
+-- ends: otherwise a holder that crashes would keep a lock without an expiry for ever.
 local function set_end(lock, lease)
   local set = redis.pcall('PEXPIRE', lock, lease)
   if type(set) == 'table' then

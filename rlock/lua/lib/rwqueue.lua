@@ -1,34 +1,38 @@
--- The policy of the queue (queue.lua) of a read-write lock's waiters: phases. "!open" is a reservation, as in handover.lua; the others say
--- how far the phases are:
---   !readfrom  the instant since when readers have been in           !lastread  how long they were, the last time
---   !phase     the instant since when writers have followed another  !writes    how many they were
+-- The policy of the queue (queue.lua) of a read-write lock's waiters: phases. "!open" is a reservation, as in
+-- handover.lua. The other fields have the state of the phases:
+--   !readfrom  the instant at which the readers' phase began         !lastread  the length of the last readers' phase
+--   !phase     the instant at which the writers' phase began         !writes    the number of writers in this phase
 --   !filled    the instant when readers last joined readers while a writer waited
---   !rest      readers of this phase are still in line
--- They begin with the first that has to wait: an uncontended lock has no queue.
+--   !rest      readers of this phase are still queued
+-- Phases begin with the first owner that has to wait: an uncontended lock has no queue.
 --
--- Phases. When the last reader leaves, the first writer is next. When a writer leaves, the next one is, as long as the writers'
--- phase is younger than the readers' phase before it and than MOST_PHASE, and has had fewer than MOST_WRITES; otherwise all
--- readers in line are; so, too, when the writer goes on as a reader. While readers are in, a reader that comes is let in only if no
--- writer waits. A writer can so be kept out by one reader that hangs, and would keep out all other readers. Hence the refill:
--- the first writer sees the readers in line let in when it has waited for R, 2R, 4R, ...; R is its poll, and doubling bounds its
+-- When the last reader leaves, the first writer is next. When a writer leaves, the next writer is next if all of these
+-- are true: the writers' phase is younger than the readers' phase before it, it is younger than MOST_PHASE, and it has
+-- had fewer than MOST_WRITES writers. Otherwise all queued readers are next. The same is true when a writer continues
+-- as a reader.
+--
+-- While readers hold the lock, a new reader is admitted only if no writer waits. So one reader that hangs keeps out a
+-- writer, and the writer would keep out all other readers. Hence the refill: queued readers are admitted beside the
+-- reading ones when the first writer has waited for R, 2R, 4R, ... R is the writer's poll. Doubling limits the writer's
 -- wait (TestReaders_OneHangs_OthersAreAdmitted).
 --
--- What a reader waits with:
+-- The state of a waiting reader:
 --
--- * The timeout key is Redisson's end of a reader. The script that grants may not write it: it is not a key of that script. A reader that is
---   granted without one is deleted with the hash by the next unlock of a Java reader, and a writer acquires although it reads. So the
---   waiter makes it before it is in line, and each poll has it outlast the entry by the lease.
--- * A process that was stopped or cut off and still has its subscription is passed over when it has not asked for "stale
---   after". Until then its waiting writer keeps readers out.
+-- * The timeout key is Redisson's end of a reader. The script that grants may not write it, because it is not a KEY
+--   of that script. Without the timeout key the next unlock of a Java reader deletes a granted reader with the hash,
+--   and a writer acquires although that reader reads. So the waiter makes the key before it queues, and with each poll
+--   it extends the key to outlast the entry by the lease.
+-- * A process that was stopped or cut off, and still has its subscription, is passed over after it has sent no
+--   request for "stale after". Until then its waiting writer keeps readers out.
 -- uses: owners, raise, rw, handover, queue, clock, entry, listeners, send
 
 local MOST_WRITES = 16
 local MOST_PHASE = 200 -- ms
-local MOST_READERS = 256 -- that one script lets in
+local MOST_READERS = 256 -- the readers that one script admits
 local TURN = 200 -- ms after which readers make room for Redisson's waiters
 local FLOOD = 20 -- ms between refills while all readers are Redisson's
 
--- Enter the line, or stamp the entry that is there. Returns its score.
+-- Puts a waiter into the queue, or stamps its entry. Returns its score.
 local function line_up(q, entry, from, mode)
   local score, new = enter(q, entry, from)
   if new and mode == 'read' and not get_field(q, 'readfrom') then
@@ -40,7 +44,8 @@ local function line_up(q, entry, from, mode)
   return score
 end
 
--- Those of the first readers in line that are there, {entry, score, ...}, and whether there may be more. Those that are not are dropped.
+-- Returns the living ones of the first readers in the queue, {entry, score, ...}, and whether there may be more
+-- readers. Dead readers are removed.
 local function readers(q, me)
   local all = redis.call('ZRANGE', q.key, '(0', '(' .. digits(WRITERS), 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MOST_READERS)
   local there, gone = {}, {}
@@ -59,8 +64,9 @@ local function readers(q, me)
   return there, #all == 2 * MOST_READERS
 end
 
--- When readers may next join those that read, ms, while a writer with that score and entry waits. alien: all that are
--- in are Redisson's, which does not wait for our writers, so that ours alone would stand still.
+-- Returns the ms at which readers may next join the reading ones, while a writer with that score and entry waits. alien
+-- says that all reading owners are Redisson's. Redisson's new readers do not wait for our writers, so only our readers
+-- would be kept out.
 local function refill(q, writer, score, alien)
   local since, filled = score % WRITERS / 1000, get_field(q, 'filled') or 0
   if alien then
@@ -70,7 +76,8 @@ local function refill(q, writer, score, alien)
   return since + math.max(poll, 2 * (math.min(filled, q.now) - since))
 end
 
--- How many are in that have no end of ours: Redisson's readers.
+-- Returns how many reading owners have no end in ends: these are Redisson's readers. It also returns the number of all
+-- owners.
 local function aliens(lock, ends, now)
   local others = redis.call('HLEN', lock) - 1
   return others - redis.call('ZCOUNT', ends, digits(now), '+inf'), others
@@ -81,7 +88,8 @@ local function only_aliens(lock, ends, now)
   return alien == all
 end
 
--- Make the waiter of an entry a holder: it is as in acquire, but with the entry's short lease. Its process is not notified yet.
+-- Makes the waiter of an entry a reading holder, like acquire does, but with the entry's short lease. It does not
+-- notify the waiter's process.
 local function admit(lock, ends, entry, now)
   local waiter = read_entry(entry)
   redis.call('HSET', lock, 'mode', 'read', waiter.owner, 1)
@@ -93,7 +101,7 @@ local function admit(lock, ends, entry, now)
   last_until(ends, waiter.owner, now + waiter.first, now)
 end
 
--- Let readers in. Returns whether one could not be notified, and so is in line still.
+-- Admits readers. Returns whether a reader could not be notified, and so is still queued.
 local function serve_readers(lock, ends, q, there, more, me)
   local unnotified = false
   for i = 1, #there, 2 do
@@ -121,8 +129,8 @@ local function serve_readers(lock, ends, q, there, more, me)
   return unnotified
 end
 
--- Count a writer that follows another, and take its entry out, if it has one. The count is first: a set that was emptied in between
--- would be made anew, without an end.
+-- Counts a writer that follows another writer, and removes its entry, if it has one. The count is written first: if
+-- removing the entry emptied the set, a later write would make the set anew, without an expiry.
 local function count_writer(q, entry, had)
   if had == 0 then
     set_instant(q, 'phase', q.now)
@@ -133,7 +141,7 @@ local function count_writer(q, entry, had)
   end
 end
 
--- Make the first writer the holder of a free lock. Returns whether it could not be notified.
+-- Makes the first writer the holder of a free lock. Returns whether the writer could not be notified.
 local function serve_writer(lock, q, entry, score, had, me)
   local waiter = read_entry(entry)
   redis.call('HSET', lock, 'mode', 'write', waiter.owner .. ':write', 1)
@@ -146,7 +154,7 @@ local function serve_writer(lock, q, entry, score, had, me)
   return false
 end
 
--- End the phase of readers, and note how long it was.
+-- Ends the readers' phase, and records its length.
 local function end_reading(q, from)
   if from then
     set_field(q, 'lastread', math.max(q.now - from, 0))
@@ -206,7 +214,7 @@ local function serve(lock, ends, q, channel, me, turned)
     end
     return false, alone
   end
-  drop_ends(ends) -- of a lock that was deleted
+  drop_ends(ends) -- the ends of a lock that was deleted
   end_reading(q, get_field(q, 'readfrom'))
   local had = get_field(q, 'writes') or 0
   local spent = had >= MOST_WRITES or had > 0 and now - (get_field(q, 'phase') or 0) >= math.min(get_field(q, 'lastread') or 0, MOST_PHASE)
@@ -217,14 +225,14 @@ local function serve(lock, ends, q, channel, me, turned)
   if #there > 0 then
     set_instant(q, 'readfrom', now)
     local unnotified = serve_readers(lock, ends, q, there, more, me)
-    if (listeners(q.publish, channel) or 0) > 0 then -- Redisson's readers, who can come in now
+    if (listeners(q.publish, channel) or 0) > 0 then -- Redisson's waiting readers can acquire now
       send(q.publish, channel, '1')
     end
     return unnotified
   elseif entry then
     return serve_writer(lock, q, entry, score, had, me)
   end
-  if more or score == 'unseen' then -- very many are gone: who asks is granted it, see hand_over
+  if more or score == 'unseen' then -- very many waiters are gone: the next request is granted the lock, see hand_over
     hint(q, nil, LATE)
     return true
   end
@@ -232,7 +240,7 @@ local function serve(lock, ends, q, channel, me, turned)
   return false
 end
 
--- What is known of who is in: whether any is not ours.
+-- Returns 1 if a holder is not of this library, otherwise 0.
 local function foreign(lock, ends, mode, now)
   if mode == 'read' then
     return aliens(lock, ends, now) > 0 and 1 or 0
@@ -240,32 +248,33 @@ local function foreign(lock, ends, mode, now)
   return held_by_others(lock) and 1 or 0
 end
 
--- Have the first writer in line ask, or the first reader where no writer waits: see hint. Readers of Redisson's wait for no writer of ours:
+-- Makes the first waiting writer send a request, or the first reader if no writer waits: see hint. Redisson's readers
+-- do not wait for our writers:
 --
 --   writer W                     server                          reader A of ours, Java
---   asks: held by A -----------> line: W
+--   requests: held by A -------> queue: W
 --                                both read <--------------------- reads
 --                                Java's alone; "0 0 W" to W <---- A leaves
---   asks: Java's; W listens
+--   requests: Java's; W listens
 --                                free, which is published <------ leaves
---   asks: granted
+--   requests: granted
 --
--- * Another reader of ours is in when A leaves: that one's release is the one to look.
--- * A's lease ends without a word: the next of our scripts that finds it over looks. If none comes, W polls.
--- * A reader leaves the line while a writer waits: that writer is the first still.
+-- * Another reader of ours still reads when A leaves: the release of that reader sends the hint.
+-- * A's lease ends without a release: our next script that finds it ended sends the hint. If none runs, W polls.
+-- * A reader leaves the queue while a writer waits: that writer is still the first.
 local function hint_line(q, left)
   local reader = left and left < WRITERS
   return hint(q, reader and math.huge or left, digits(WRITERS)) or hint(q, reader and left)
 end
 
--- See to the line of a lock that has lost a hold, or whose line has lost a waiter; left is the score of that, if no hold was
--- lost, and math.huge if neither was.
--- Returns whether it is to be said openly: no one stands in line, or one could not be notified.
+-- Serves the queue of a lock that has lost a hold, or of a queue that has lost a waiter. left is the score of that
+-- waiter, if no hold was lost, and math.huge if neither was lost. Returns whether the release must be published: no
+-- waiter is queued, or a waiter could not be notified.
 local function pass_on(lock, ends, q, channel, released, turned, left)
   if type(redis.pcall('EXISTS', lock, ends, q.key)) ~= 'number' or redis.call('EXISTS', q.key) == 0 then -- or see emptied
     return true
   elseif type(redis.pcall('ZCARD', q.key)) ~= 'number' or type(redis.pcall('ZCARD', ends)) ~= 'number' then
-    return true -- of another type: a release still works, and is said openly
+    return true -- a key of another type: the release still works, and is published
   elseif released and emptied(lock) and others_wait(q) and is_javas(q, channel, JAVA_SHARE) then
     local from = get_field(q, 'readfrom')
     if q.us % JAVA_SHARE == 0 or from and q.now - from >= TURN then
@@ -276,7 +285,7 @@ local function pass_on(lock, ends, q, channel, released, turned, left)
     end
   end
   local unnotified, alien = serve(lock, ends, q, channel, nil, turned)
-  if unnotified == nil then -- a writer's, or left to others for a moment
+  if unnotified == nil then -- a writer holds the lock, or it is left to others for a moment
     alien = redis.call('HGET', lock, 'mode') ~= 'write' or held_by_others(lock)
   end
   if alien and left ~= math.huge then
