@@ -20,9 +20,10 @@ import (
 // Redisson's RMultiLock. The locks may be of any kind, and of several clients and servers. All other programs see
 // single locks. docs/design/protocols.md says in which order they are acquired, and what a call costs.
 //
-// The returned lock has its own WithWait, WithLease and WithLabel. Those of its members are not used, except a member's
-// label if the returned lock has none. Acquiring under a hold's context re-enters what that context carries: a hold of
-// the Multi, or of any member. Opposite orders cannot deadlock, because all processes acquire by key.
+// The returned lock has its own WithWait, WithLease and WithLabel. The members' own settings are not used, except a
+// member's label if the returned lock has no label. Acquiring under a hold's context re-enters what that context
+// carries: a hold of the Multi, or of any member. Opposite orders cannot deadlock, because all processes acquire by
+// key.
 //
 //   - Lock and TryLock: on failure nothing is held. A *NotAcquiredError names the member that another owner held.
 //   - Err, Done and Context of the Hold end when any member is lost. The others stay held, and renewed, until Unlock.

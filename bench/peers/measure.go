@@ -59,7 +59,7 @@ func (b *bench) plan() (steps []step) {
 	return steps
 }
 
-// run takes all steps. One that fails is a row with a note, and the run goes on.
+// run takes all steps. A step that fails becomes a row with a note, and the run goes on.
 func (b *bench) run(ctx context.Context, log io.Writer) (f results, err error) {
 	steps := b.plan()
 	if f.Facts, err = facts(ctx, steps); err != nil {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Dials counts the connections that a client makes, and keeps the last failure. It is safe for concurrent use. Its zero
-// value is ready.
+// Dials counts the connections that a client makes, and keeps the last failure. The zero value is ready. All methods
+// are safe for concurrent use.
 type Dials struct {
 	begun  atomic.Int64
 	failed atomic.Pointer[error]

@@ -26,7 +26,7 @@ var (
 	ErrUnknownOutcome = Passing("unknown_outcome", "outcome unknown")
 	// ErrDenied: the server does not know the user, or the user lacks a right.
 	ErrDenied = New("denied", "denied")
-	// ErrNotReplicated: too few replicas confirmed a grant in time; it was taken back.
+	// ErrNotReplicated: too few replicas confirmed a grant in time; the grant was taken back.
 	ErrNotReplicated = Passing("not_replicated", "not replicated")
 	// ErrReentry: the owner holds the lock already, and cannot hold it twice.
 	ErrReentry = New("reentry", "held already by this owner")

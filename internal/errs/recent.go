@@ -26,7 +26,7 @@ const (
 	maxAlike  = 8 // of one What and reason, so that the cause stays when all holds of a client are lost at once
 )
 
-// expected has the reasons of errors that a program expects. They say nothing about the server or the client.
+// expected has the reasons of errors that a program expects. Such errors say nothing about the server or the client.
 var expected = map[string]bool{
 	"ok": true, "not_acquired": true, "canceled": true, "timeout": true, "closed": true, "released": true, "reentry": true,
 	"latch_expired": true, "latch_deleted": true,

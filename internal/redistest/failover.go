@@ -370,8 +370,7 @@ func tryAsk(t testing.TB, addr string, args ...string) (string, error) {
 func answer(addr string, args ...string) (m rueidis.RedisMessage, err error) {
 	o := small(addr)
 	o.ForceSingleClient, o.DisableCache = true, true
-	// A node of a Cluster writes its configuration to the disk before it answers, which may take a busy disk 10 s, the
-	// default of rueidis.
+	// On a busy machine a node of a Cluster sometimes did not answer CLUSTER FAILOVER within 10 s, the default of rueidis.
 	o.ConnWriteTimeout = patience
 	c, err := rueidis.NewClient(o)
 	if err != nil {

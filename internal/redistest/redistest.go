@@ -245,7 +245,7 @@ const patience = 60 * time.Second
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	pause := 2 * time.Millisecond
-	if InABubble() { // whose clock is as fast as what is done meanwhile
+	if InABubble() { // its clock is as fast as the work between two polls
 		pause = 50 * time.Millisecond
 	} else if limit >= 10*time.Second {
 		limit = max(limit, patience)

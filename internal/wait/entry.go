@@ -59,7 +59,7 @@ func (e *Entry) Text() string {
 	return string(append(text, e.Rest...))
 }
 
-// ReadEntry reads an entry. It reports false if the text is no entry, or an entry of another version.
+// ReadEntry reads an entry. ok is false for any other text, and for an entry of another version.
 func ReadEntry(text string) (entry Entry, ok bool) {
 	const fieldCount = 9
 	fields := strings.SplitN(text, " ", fieldCount)

@@ -146,7 +146,7 @@ type Answer struct {
 	// For a Taker's request.
 	Foreign     bool      // the holder's release is published on Request.Channel only, not as a grant
 	Unpublished bool      // the holder's release is published nowhere
-	Ticket      int64     // of the waiter's entry in the server's queue; 0: it has none
+	Ticket      int64     // of the waiter's entry in the server's queue; 0: no entry
 	Sent        time.Time // when the request was sent
 	Renamed     bool      // the waiter has a new owner; also set with an error
 	Again       bool      // for a Requester: the call had too many waiters for a reply to this waiter; request again

@@ -70,7 +70,7 @@ type fate struct {
 type parcel struct {
 	data []byte
 	at   time.Time // of arrival
-	fate *fate     // of the reply to a request; nil: it has none
+	fate *fate     // of the reply to a request; nil: no reply
 	end  bool      // the stream ends here
 	free bool      // it does not wait for the one before it
 	asks *asked    // of a reply: to what

@@ -1,5 +1,6 @@
-// Package beliefmodel is a model of one process's belief against the server: of what internal/lease does with one lock,
-// and of what the scripts acquire, renew, release and the hand-over in rlock do with its lease. It is for tests.
+// Package beliefmodel is a model of one process's belief against the server: of the work of internal/lease with one
+// lock, and of the work of the scripts acquire, renew, release and the hand-over in rlock with its lease. The model is
+// for tests.
 //
 // A process believes that it holds a lock by a lease ([SearchLeases]), or by heartbeats ([SearchBeats]: Heartbeats and
 // Monitor in internal/lease). Requests and replies come in any order, late, never or twice; processes are paused, or
