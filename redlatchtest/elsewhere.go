@@ -226,6 +226,7 @@ const (
 
 // what returns the kind of object that is held under a name.
 func (s *Server) what(name string) object {
+	s.tick()
 	switch {
 	case s.m.Exists(keyname.Suffix(name, "weights")):
 		return aWeighted

@@ -177,14 +177,12 @@ func (s *Server) Advance(d time.Duration) {
 	}
 }
 
-// tick sets the server's clock, if Advance has moved it. The mutex orders the calls, because the clock must not go
-// back.
+// tick sets the server's clock for the next command. The clock then stands while a script runs, as in Redis: otherwise a
+// key could expire between two commands of a script. The mutex orders the calls, because the clock must not go back.
 func (s *Server) tick() {
 	s.clock.Lock()
 	defer s.clock.Unlock()
-	if s.ahead != 0 {
-		s.m.SetTime(time.Now().Add(s.ahead))
-	}
+	s.m.SetTime(time.Now().Add(s.ahead))
 }
 
 // end is the end of the test.

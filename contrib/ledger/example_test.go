@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
 	"github.com/redlatch/redlatch/internal/redistest/services"
@@ -20,7 +19,7 @@ import (
 )
 
 // setup is a Redis server in this process, a client of it, and an SQLite database with the tables.
-func setup(ctx context.Context) (server *miniredis.Miniredis, red *redlatch.Client, db *sql.DB, end func()) {
+func setup(ctx context.Context) (server *services.Embedded, red *redlatch.Client, db *sql.DB, end func()) {
 	red, server, disconnect := services.Redlatch()
 	dir, err := os.MkdirTemp("", "sale")
 	services.Must(err)
@@ -174,7 +173,7 @@ func ExamplePacketMover() {
 		_, err := packet.Grab(ctx, user)
 		services.Must(err)
 	}
-	server.SetTime(time.Now().Add(2 * time.Hour)) // it has ended
+	server.Forward(2 * time.Hour) // it has ended
 	_, err = packet.Refund(ctx)
 	services.Must(err)
 	_, err = packet.Ledger(ctx, 1000, mover.Move)
