@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -51,10 +52,11 @@ import (
 //     belongs to the process, and not to the caller with whose options it began.
 //  5. The end of a tenure, for any reason, ends the current turn. The waiting callers stay in the local queue, and the
 //     next tenure is requested.
-//  6. The first request runs on the goroutine of the first caller, and ends when that caller gives up. After a refusal
-//     a goroutine of the process sends the requests, and all callers wait for their turns. The last caller that leaves
-//     withdraws the request. A caller that comes before the request has ended takes it over. Each reply is read, so a
-//     grant without a waiting caller is released as soon as the process knows of it.
+//  6. The first request runs on the goroutine of the first caller, and ends when that caller gives up. Only after a
+//     refusal do the waits of the cohort and of the caller begin: a goroutine of the process sends the requests, and
+//     all callers wait for their turns. The last caller that leaves withdraws the request. A caller that comes before
+//     the request has ended takes it over. Each reply is read, so a grant without a waiting caller is released as soon
+//     as the process knows of it.
 //  7. A release that requests the next tenure counts as a request of that tenure. Until its reply, or its not-after, no
 //     reply to a release of the next tenure's owner is final.
 //
@@ -106,6 +108,14 @@ func (cohort *lockCohort) hasWaiters() bool {
 	return cohort.callers.First() != nil && cohort.lock.c.waiters.Ended(context.Background()) == nil
 }
 
+// hasCallers reports whether callers request the lock, or wait for it.
+func (cohorts *lockCohorts) hasCallers(lock *single) bool {
+	cohorts.mu.Lock()
+	defer cohorts.mu.Unlock()
+	cohort := cohorts.byLock[cohortKey{lock.key, lock.kind}]
+	return cohort != nil && cohort.callers.First() != nil
+}
+
 // queuedCaller is one call that waits for its turn. Guarded by lockCohorts.mu from enqueue on.
 type queuedCaller struct {
 	wait.Links[*queuedCaller]
@@ -137,7 +147,7 @@ func (caller *queuedCaller) promisedLease() time.Duration {
 type lockContender struct {
 	acquisition
 	cohort *lockCohort
-	wait   *wait.Caller  // nil: the request was granted
+	wait   *wait.Caller  // nil: the wait has not begun, or the request was granted
 	caller *queuedCaller // the caller whose options the request has; nil: the options that suit all callers
 
 	previous       *owner             // the last tenure, which the first request releases; nil: none
@@ -188,8 +198,7 @@ func (cohorts *lockCohorts) requestTurn(caller *queuedCaller, room *lockContende
 		return nil
 	case cohort.contender == nil && (cohort.own == nil || caller.lock.kind.concurrentTurns):
 		contender := cohort.newRequest(caller, room)
-		cohort.enqueue(caller, false)
-		contender.startWait(caller.ctx)
+		cohort.addCaller(caller, false)
 		cohorts.mu.Unlock()
 		cohorts.requestInForeground(caller, contender)
 	case caller.terms.wait == 0:
@@ -282,18 +291,29 @@ func (cohorts *lockCohorts) removeCohort(cohort *lockCohort) {
 	}
 }
 
-// enqueue puts a caller into the local queue: as the last, or as the first if front is set.
+// enqueue puts a caller into the local queue, and begins its wait. The caller becomes the last, or the first if front
+// is set.
 func (cohort *lockCohort) enqueue(caller *queuedCaller, front bool) {
+	cohort.addCaller(caller, front)
+	caller.startWait(cohort.own)
+}
+
+// addCaller puts a caller into the local queue: as the last, or as the first if front is set.
+func (cohort *lockCohort) addCaller(caller *queuedCaller, front bool) {
 	caller.cohort, caller.own, caller.err = cohort, nil, nil
 	cohort.callers.Add(caller, front)
+}
+
+// startWait begins the caller's wait, unless it has begun. own is the tenure of the process; nil: none.
+func (caller *queuedCaller) startWait(own *owner) {
 	if caller.wait != nil { // admitBeside took the reader out of the local queue, and did not admit it
 		return
 	}
 	lock := caller.lock
 	request := wait.Request{Name: lock.name, Of: lock, Began: caller.began, Until: caller.waitsUntil,
 		QueueKey: lock.key, Manner: lock.kind.title, Mode: wait.Turn, Reported: caller.reported}
-	if cohort.own != nil && !lock.kind.concurrentTurns {
-		request.FreeBy = lock.c.engine.Until(&cohort.own.Lease)
+	if own != nil && !lock.kind.concurrentTurns {
+		request.FreeBy = lock.c.engine.Until(&own.Lease)
 	}
 	caller.wait = lock.c.waiters.Enter(caller.ctx, request)
 }
@@ -332,10 +352,10 @@ func (contender *lockContender) startWait(ctx context.Context) {
 	contender.wait = lock.c.waiters.Enter(ctx, request)
 }
 
-// requestInForeground sends the first request on the goroutine of the first caller. After a refusal another goroutine
-// continues.
+// requestInForeground sends the first request on the goroutine of the first caller. After a refusal the caller waits,
+// and another goroutine continues.
 func (cohorts *lockCohorts) requestInForeground(caller *queuedCaller, contender *lockContender) {
-	done, err := contender.wait.Try(caller.waitsUntil)
+	done, err := cohorts.requestFirst(caller, contender)
 	switch {
 	case !done:
 		cohorts.requestInBackground(contender)
@@ -347,6 +367,34 @@ func (cohorts *lockCohorts) requestInForeground(caller *queuedCaller, contender 
 	default:
 		cohorts.finishRequest(contender, err)
 	}
+}
+
+// requestFirst sends the first request. The results are as of wait.Caller.Try.
+//
+// Most locks are free, so the waits of the contender and of the caller begin only after a refusal. In a process that
+// hears grants the contender's wait begins before the request: the request enqueues the contender, and a grant may
+// overtake the reply.
+func (cohorts *lockCohorts) requestFirst(caller *queuedCaller, contender *lockContender) (done bool, err error) {
+	began, waiters := time.Now(), contender.lock.c.waiters
+	hearsGrants := contender.canWait && waiters.IsSubscribed(contender.lock.grantChannel())
+	var answer wait.Answer
+	if !hearsGrants {
+		answer, err = contender.Ask(caller.ctx, nil)
+		switch {
+		case err == nil && answer.Granted:
+			waiters.Silence.RecordAnswer(&wait.Request{Name: contender.lock.name, QueueKey: contender.lock.key})
+			return true, nil
+		case err != nil && !script.NotAnswered(err):
+			return true, err
+		}
+	}
+	cohorts.mu.Lock()
+	contender.startWait(caller.ctx)
+	cohorts.mu.Unlock()
+	if hearsGrants {
+		return contender.wait.Try(caller.waitsUntil)
+	}
+	return contender.wait.Tried(caller.waitsUntil, began, answer, err)
 }
 
 // requestInBackground starts a goroutine that requests the tenure, for the caller that is first in the local queue at
@@ -413,10 +461,12 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 		contender.useCommonTerms()
 	}
 	cohort, own := contender.cohort, contender.own
-	cohorts.mu.Lock()
-	contender.wait.Leave()
-	contender.wait = nil
-	cohorts.mu.Unlock()
+	if contender.wait != nil {
+		cohorts.mu.Lock()
+		contender.wait.Leave()
+		contender.wait = nil
+		cohorts.mu.Unlock()
+	}
 	contender.stopMonitoring()
 	if contender.sharedRead != nil {
 		own = contender.sharedRead
@@ -462,7 +512,9 @@ func (cohorts *lockCohorts) failRequest(contender *lockContender, err error) {
 	}
 	cohorts.requestNextTenure(cohort)
 	cohorts.mu.Unlock()
-	contender.wait.Leave()
+	if contender.wait != nil {
+		contender.wait.Leave() // may call ReleaseLater, which locks mu
+	}
 	contender.stopMonitoring()
 	_ = contender.giveUp(err) // giveUp releases what may have been granted; no caller waits for its error
 }

@@ -43,7 +43,8 @@ func (r *multiRequest) isPossible(ctx context.Context) bool {
 		if r.c.runner.Apart() && keyname.Slot(member.key) != slot {
 			return false
 		}
-		if ctx.Value(member.ownKey) != nil || r.terms.wait != 0 && r.c.waiters.Members(member.key) > 0 {
+		if ctx.Value(member.ownKey) != nil || r.terms.wait != 0 && (r.c.waiters.Members(member.key) > 0 ||
+			r.c.cohorts.hasCallers(member)) {
 			return false
 		}
 	}

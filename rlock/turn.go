@@ -27,21 +27,26 @@ func (caller *queuedCaller) endWait(own *owner, takeBy time.Duration, err error)
 		caller.cohort.remove(caller)
 	}
 	caller.own, caller.takeBy, caller.err = own, takeBy, err
-	caller.wait.Wake()
+	if caller.wait != nil { // else its own goroutine ends its wait, with the first request
+		caller.wait.Wake()
+	}
 }
 
 // awaitTurn waits until the caller has its turn, gets an error, or gives up.
 func (cohorts *lockCohorts) awaitTurn(caller *queuedCaller) (gaveUp error) {
 	cohorts.mu.Lock()
 	if caller.own == nil && caller.err == nil {
+		caller.startWait(nil) // of a first caller whose request was refused, or whose grant cannot be used
 		cohorts.mu.Unlock()
 		gaveUp = caller.wait.Await()
 		cohorts.mu.Lock()
 		caller.reported = true
 	}
 	defer cohorts.mu.Unlock()
-	caller.wait.Leave()
-	caller.wait = nil
+	if caller.wait != nil {
+		caller.wait.Leave()
+		caller.wait = nil
+	}
 	cohort := caller.cohort
 	switch {
 	case caller.own != nil || caller.err != nil:

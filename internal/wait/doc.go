@@ -20,7 +20,8 @@
 //  1. A waiter enters the local queue of its key and its manner in this process. The manner is the kind of a lock, or
 //     the number of permits. The first waiter of the local queue is the contender: it makes requests. The others stand
 //     behind it without requests, first come first served. Some requests never stand behind another waiter: re-entries,
-//     joins, calls with no time to wait, waiters of fair and shared locks, and requests of a cohort.
+//     joins, calls with no time to wait, waiters of fair and shared locks, and requests of a cohort. The first request
+//     of a cohort is made before all this, because most locks are free.
 //  2. The contender makes a request. A contender with a Taker enters the server's queue by its first request, if the
 //     process is subscribed to grants already. A contender without a Taker shares the process's subscription to the
 //     channel, if there is such a subscription.

@@ -16,8 +16,8 @@ type grantSubscription struct {
 	idle  *time.Timer // closes the subscription after idleTimeout without users; nil while there are users
 }
 
-// isSubscribed reports whether the process is subscribed to a channel of grants.
-func (q *Waiters) isSubscribed(channel string) bool {
+// IsSubscribed reports whether the process is subscribed to a channel of grants.
+func (q *Waiters) IsSubscribed(channel string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.grantSubs[channel] != nil
@@ -30,7 +30,7 @@ func (w *Caller) subscribeToGrants() (stands, over bool) {
 	waiters, channel := w.waiters, w.request.Grants
 	pending := waiters.startSubscribe(channel)
 	if pending == nil {
-		return waiters.isSubscribed(channel), false
+		return waiters.IsSubscribed(channel), false
 	}
 	return w.subscribeWithinSleep(channel, func(ctx context.Context) error {
 		select {

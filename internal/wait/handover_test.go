@@ -401,3 +401,31 @@ func TestGrant_NobodyAwaits_IsReported(t *testing.T) {
 		require.Equal(t, []string{"a", "d"}, told)
 	})
 }
+
+// The first request of a cohort is refused before its wait begins, and the process subscribes to grants meanwhile. The
+// cohort enters the server's queue at once. If it slept as a waiter in the queue does, it would be in no queue.
+func TestCohort_SubscribedDuringItsFirstRequest_EntersTheQueueAtOnce(t *testing.T) {
+	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
+		d := &desk{r: r, holder: "other"}
+		taker := &stander{d, "o"}
+		request := wait.Request{Name: "n", QueueKey: "n", Grants: "g", Mode: wait.Cohort, Taker: taker}
+		began := time.Now()
+		answer, err := taker.Ask(t.Context(), nil)
+		r.Listen("g")
+		synctest.Wait()
+		require.True(t, r.IsSubscribed("g"))
+		cohort := r.Enter(t.Context(), request)
+		defer cohort.Leave()
+		done, err := cohort.Tried(time.Time{}, began, answer, err)
+		require.NoError(t, err)
+		require.False(t, done)
+		granted := make(chan error, 1)
+		go func() { granted <- cohort.Contend(t.Context()) }()
+		time.Sleep(2 * trip)
+		_, queued := d.look()
+		require.Equal(t, 1, queued)
+		d.release("")
+		require.NoError(t, <-granted)
+		d.quit()
+	})
+}

@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 
@@ -33,15 +34,34 @@ func (w *Caller) contend() error {
 // try makes a request. done: the wait is over, with err. Otherwise the reply is in answer, or err says why the server
 // did not reply.
 func (w *Caller) try() (done bool, err error) {
+	ctx := w.ctx
+	if w.tries > 0 && w.request.Mode != Cohort {
+		ctx = w.waitContext()
+	}
 	began := time.Now()
-	w.answer, err = w.sendRequest()
+	answer, err := w.sendRequest(ctx)
+	return w.recordResult(ctx, began, answer, err)
+}
+
+// recordResult records the result of a request that was sent at began with ctx. The results are as of try.
+func (w *Caller) recordResult(ctx context.Context, began time.Time, answer Answer, err error) (bool, error) {
+	w.answer = answer
+	w.moveChannel(answer.Channel)
 	w.tries++
 	w.recordReply(began, err == nil)
 	switch {
-	case err == nil && w.answer.Granted:
+	case err == nil && answer.Granted:
+		w.waiters.Silence.RecordAnswer(&w.request)
 		return true, nil
-	case err != nil && !script.NotAnswered(err):
+	case err == nil:
+		w.waiters.Silence.RecordAnswer(&w.request)
+		w.recordRefusal(answer, began)
+	case !script.NotAnswered(err):
 		return true, err
+	default:
+		w.recordNoReply(ctx, began, err)
+	}
+	switch {
 	case w.waiters.Ended(w.ctx) != nil || w.isTimeUp():
 		return true, w.gaveUp()
 	case err == nil:
@@ -85,18 +105,13 @@ func (w *Caller) prepare() {
 	case w.handOverTaker() == nil:
 		// A subscription of the process costs nothing, and saves the request after a new subscription.
 		w.attach(w.waiters.hubInternals.TrySubscribe(w.request.Channel))
-	case w.waiters.isSubscribed(w.request.Grants):
+	case w.waiters.IsSubscribed(w.request.Grants):
 		w.register(true)
 	}
 }
 
-// sendRequest sends one request and records its reply. It counts an error in failures if another request may help.
-func (w *Caller) sendRequest() (answer Answer, err error) {
-	ctx := w.ctx
-	if w.tries > 0 && w.request.Mode != Cohort {
-		ctx = w.waitContext()
-	}
-	began := time.Now()
+// sendRequest sends one request.
+func (w *Caller) sendRequest(ctx context.Context) (answer Answer, err error) {
 	switch {
 	case w.handOverTaker() != nil:
 		answer, err = w.request.Taker.Ask(ctx, w.entryForRequest())
@@ -106,27 +121,21 @@ func (w *Caller) sendRequest() (answer Answer, err error) {
 	default:
 		answer, err = w.request.Try(ctx)
 	}
-	w.moveChannel(answer.Channel)
-	if err == nil {
-		w.waiters.Silence.recordAnswer(&w.request)
-	}
-	switch {
-	case err == nil && answer.Granted:
-	case err == nil:
-		w.recordRefusal(answer, began)
-	case script.NotAnswered(err):
-		// A request that the end of the caller's time cut short proves nothing about the server, so an earlier finding
-		// stays. The server gets the end of that time, and may refuse a later request by its own clock before the timer
-		// here goes off. So a deadline that leaves no time for another request counts as the end.
-		if end, ok := ctx.Deadline(); !w.everAnswered && (w.lastErr == nil || !errs.IsCut(err)) ||
-			ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
-			w.recordFinding(-1, err)
-		}
-		if w.failures++; w.silentSince.IsZero() {
-			w.silentSince = began
-		}
-	}
 	return answer, err
+}
+
+// recordNoReply records that a request, sent at began with ctx, got no reply.
+func (w *Caller) recordNoReply(ctx context.Context, began time.Time, err error) {
+	// A request that the end of the caller's time cut short proves nothing about the server, so an earlier finding stays.
+	// The server gets the end of that time, and may refuse a later request by its own clock before the timer here goes
+	// off. So a deadline that leaves no time for another request counts as the end.
+	if end, ok := ctx.Deadline(); !w.everAnswered && (w.lastErr == nil || !errs.IsCut(err)) ||
+		ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
+		w.recordFinding(-1, err)
+	}
+	if w.failures++; w.silentSince.IsZero() {
+		w.silentSince = began
+	}
 }
 
 // recordRefusal records the refusal of a request that was sent at began.

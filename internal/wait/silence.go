@@ -30,7 +30,7 @@ type Silence struct {
 	limit   time.Duration // an outage of this length is logged
 	cluster bool
 
-	silent       atomic.Bool // an outage has begun: recordAnswer does nothing otherwise
+	silent       atomic.Bool // an outage has begun: RecordAnswer does nothing otherwise
 	mu           sync.Mutex
 	scope        string    // of the outage: see scopeOf
 	silentSince  time.Time // zero: there is no outage
@@ -96,8 +96,8 @@ func (s *Silence) recordFailure(request *Request, began time.Time, err error) {
 	}
 }
 
-// recordAnswer records that a request got a reply.
-func (s *Silence) recordAnswer(request *Request) {
+// RecordAnswer records that a request got a reply.
+func (s *Silence) RecordAnswer(request *Request) {
 	if s == nil || !s.silent.Load() {
 		return
 	}

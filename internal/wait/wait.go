@@ -219,10 +219,7 @@ func (w *Caller) standsBehind() bool { return w.request.Mode == FIFO && w.reques
 // Enter begins a wait of mode Turn or Cohort. The caller must call Leave.
 func (q *Waiters) Enter(ctx context.Context, request Request) *Caller {
 	caller := q.enterLocalQueue(ctx, request)
-	if request.Mode == Cohort {
-		caller.contends = true
-		caller.prepare()
-	}
+	caller.contends = request.Mode == Cohort
 	return caller
 }
 
@@ -252,8 +249,18 @@ func (w *Caller) Wake() { signal(w.wakeup) }
 // Try makes the first request of a cohort, until the caller's time is over. done: the request was granted, or failed
 // with err. err is *GaveUp if the caller's time is over.
 func (w *Caller) Try(until time.Time) (done bool, err error) {
+	w.prepare()
+	began := time.Now()
+	answer, err := w.sendRequest(w.ctx)
+	return w.Tried(until, began, answer, err)
+}
+
+// Tried records the result of the first request of a cohort, which was sent at began, before Enter. The results are as
+// of Try. That request had no entry, so a refused waiter makes another request at once, even if the process has
+// subscribed to grants meanwhile: a waiter that slept now would be in no queue.
+func (w *Caller) Tried(until, began time.Time, answer Answer, err error) (bool, error) {
 	w.request.Until = until
-	done, err = w.try()
+	done, err := w.recordResult(w.ctx, began, answer, err)
 	if w.granted = done && err == nil; DidGiveUp(err) {
 		w.tries = 0 // the next request, for the other callers, is made at once
 	}
@@ -264,6 +271,9 @@ func (w *Caller) Try(until time.Time) (done bool, err error) {
 // Waiters makes it give up.
 func (w *Caller) Contend(ctx context.Context) error {
 	w.ctx, w.waitCtx, w.request.Until = ctx, w.waiters.ctx, time.Time{}
+	if w.tries == 0 {
+		w.prepare()
+	}
 	err := w.contend()
 	w.granted = err == nil
 	return err

@@ -456,3 +456,21 @@ func TestWaiter_NoSubscription_WakesAsIfItSlept(t *testing.T) {
 		}
 	}
 }
+
+// A caller whose first request is in flight is in no list yet, and comes before callers that came later.
+func TestWaits_CallerEntersAfterItsFirstRequest_AreListedByArrival(t *testing.T) {
+	t.Parallel()
+	inRoom(t, func(t *testing.T, r *room) {
+		came := time.Now()
+		time.Sleep(time.Millisecond)
+		enter := func(name string, began time.Time) *wait.Caller {
+			return r.Enter(t.Context(), wait.Request{Name: name, QueueKey: "n", Began: began, Mode: wait.Turn})
+		}
+		second, first := enter("second", time.Now()), enter("first", came)
+		waits, all := r.Waits(1, func(string) bool { return true })
+		require.Equal(t, 2, all)
+		require.Equal(t, "first", waits[0].Name)
+		second.Leave()
+		first.Leave()
+	})
+}

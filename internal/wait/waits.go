@@ -2,6 +2,7 @@ package wait
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -31,13 +32,19 @@ type Waiting struct {
 }
 
 // Waits returns the first limit waiting calls with a matching name, by arrival, and the number of all calls that match.
-// It is for inspection by people: it takes O(calls) with mu held. match must not call the Waiters.
+// It is for inspection by people: it takes O(calls log calls) with mu held. match must not call the Waiters.
 func (q *Waiters) Waits(limit int, match func(name string) bool) (first []Waiting, all int) {
 	seen := map[*localQueue]int{}
 	var contexts []context.Context
 	q.mu.Lock()
+	var callers []*Caller
 	for listed := q.calls.first; listed != nil; listed = listed.behind {
-		caller, ahead := listed.caller, 0
+		callers = append(callers, listed.caller)
+	}
+	// The first caller of a cohort enters after its first request, and others may have come meanwhile.
+	slices.SortStableFunc(callers, func(a, b *Caller) int { return a.request.Began.Compare(b.request.Began) })
+	for _, caller := range callers {
+		ahead := 0
 		if queue := caller.localQueue; queue != nil && caller.request.Mode != Paced && all < limit {
 			ahead = seen[queue]
 			seen[queue]++
