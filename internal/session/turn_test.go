@@ -36,3 +36,19 @@ func TestHolding_EnterAfterItsTurn_IsLost(t *testing.T) {
 	require.ErrorIs(t, o.Enter(a.Turn()), errs.ErrLost)
 	require.NoError(t, o.Enter(o.Turn()))
 }
+
+// Without a next turn the last handle releases the holding, and no other caller has it.
+func TestHolding_MayHaveNoNextTurn_IsNotPassed(t *testing.T) {
+	t.Parallel()
+	for name, bar := range map[string]func(o *session.Holding){
+		"its callers have their turns at once": func(o *session.Holding) { o.Follow(true) },
+		"other processes are next":             func(o *session.Holding) { o.Follow(false); o.BarNext() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o session.Holding
+			o.Begin(&session.Handles{Session: &session.Session{}}, tenure{})
+			bar(&o)
+			require.False(t, o.Pass(o.Handle(true)))
+		})
+	}
+}
