@@ -122,7 +122,7 @@ func (r *multiRequest) await(ctx context.Context) (err error) {
 		r.acquisitions = append(r.acquisitions, member)
 	}
 	for range r.acquisitions {
-		if err = r.c.session.Enter(); err != nil {
+		if err = r.c.session.Inflight.Enter(); err != nil {
 			return err
 		}
 		r.entered++

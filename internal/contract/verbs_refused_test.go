@@ -49,6 +49,7 @@ func requirePrefix(t *testing.T, primitive, what string, err error) {
 	t.Helper()
 	name := packageOf(primitive) + ": "
 	require.True(t, strings.HasPrefix(err.Error(), name), "%s %s: %v", primitive, what, err)
+	require.NotContains(t, err.Error(), name+name, "%s %s", primitive, what)
 	if primitive != "multi" && !strings.HasPrefix(err.Error(), "ratelimit: limit ") { // they repeat that of a member
 		require.Equal(t, 1, strings.Count(err.Error(), name), "%s %s: %v", primitive, what, err)
 	}
