@@ -275,10 +275,10 @@ func (p *page) waits(clients []*client, match func(string) bool) {
 		first, n := c.Waiters.Waits(p.N, match)
 		p.Waits.Total += n
 		for _, w := range first {
-			o := c.object(w.Of, w.Name)
+			o := c.object(w.Object, w.Name)
 			x := waiting{Client: c.name, Kind: o.Kind, Name: w.Name, For: since(w.Began), Refused: w.Refused, Before: w.Before,
 				Ticket:  w.Ticket,
-				Permits: permits(w.Of), Error: masked(w.Failure)}
+				Permits: permits(w.Object), Error: masked(w.Failure)}
 			if !w.Until.IsZero() {
 				x.GivesUp = some(until(w.Until))
 			}

@@ -184,7 +184,7 @@ func (a *acquisition) newOwner() *owner {
 func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration, own *owner, turn int32,
 	id Owner) (hold *Hold, err error) {
 	lock := a.lock
-	request := wait.Request{Name: lock.name, Of: lock, Began: a.began, QueueKey: lock.key, Manner: lock.kind.title,
+	request := wait.Request{Name: lock.name, Object: lock, Began: a.began, QueueKey: lock.key, QueueClass: lock.kind.title,
 		Channel: lock.channel, Taker: a}
 	if waitTime != forever {
 		request.Until = a.began.Add(waitTime)

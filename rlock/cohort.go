@@ -310,8 +310,8 @@ func (caller *queuedCaller) startWait(own *owner) {
 		return
 	}
 	lock := caller.lock
-	request := wait.Request{Name: lock.name, Of: lock, Began: caller.began, Until: caller.waitsUntil,
-		QueueKey: lock.key, Manner: lock.kind.title, Mode: wait.Turn, Reported: caller.reported}
+	request := wait.Request{Name: lock.name, Object: lock, Began: caller.began, Until: caller.waitsUntil,
+		QueueKey: lock.key, QueueClass: lock.kind.title, Mode: wait.Turn, Reported: caller.reported}
 	if own != nil && !lock.kind.concurrentTurns {
 		request.FreeBy = lock.c.engine.Until(&own.Lease)
 	}
@@ -344,7 +344,7 @@ func (cohort *lockCohort) newRequest(caller *queuedCaller, contender *lockConten
 // queue.
 func (contender *lockContender) startWait(ctx context.Context) {
 	lock := contender.lock
-	request := wait.Request{Name: lock.name, Of: lock, Began: contender.began, QueueKey: lock.key, Manner: lock.kind.title,
+	request := wait.Request{Name: lock.name, Object: lock, Began: contender.began, QueueKey: lock.key, QueueClass: lock.kind.title,
 		Channel: lock.channel, Mode: wait.Cohort, Taker: contender}
 	if contender.canWait {
 		request.Grants = lock.grantChannel()

@@ -57,7 +57,7 @@ var kindFair = &kind{
 		return acquiring.entry + " " + entry.Text()
 	},
 	request: func(lock *single, owner string, request *wait.Request) {
-		request.Channel, request.Own, request.Mode = lock.kind.channel(lock.key, owner), true, wait.Paced
+		request.Channel, request.PrivateChannel, request.Mode = lock.kind.channel(lock.key, owner), true, wait.Paced
 	},
 	// A name in one pair of braces would share the list and the sorted set: see keyname.CheckPair.
 	refusesBracePair:    true,

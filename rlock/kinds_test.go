@@ -357,7 +357,7 @@ func TestKinds_InOneProcess_StarveNoOther(t *testing.T) {
 	began := time.Now()
 	got.unlock(t)
 	require.NoError(t, <-spun)
-	require.Less(t, time.Since(began), 10*time.Second, "the release wakes also who waits in another manner")
+	require.Less(t, time.Since(began), 10*time.Second, "the release wakes also the waiters of another class")
 }
 
 func TestReentrant_OptionFenced_HasTokens(t *testing.T) {

@@ -127,7 +127,7 @@ func (r *multiRequest) await(ctx context.Context) (err error) {
 		}
 		r.entered++
 	}
-	err = r.c.waiters.Wait(ctx, wait.Request{Name: r.of.name, Of: r.of, Began: r.began, Until: r.until,
+	err = r.c.waiters.Wait(ctx, wait.Request{Name: r.of.name, Object: r.of, Began: r.began, Until: r.until,
 		Mode: wait.Alone, Try: r.request, Backoff: script.Backoff})
 	if err != nil {
 		for _, member := range r.acquisitions {

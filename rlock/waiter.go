@@ -210,7 +210,7 @@ func (a *acquisition) answerRefusal(reply acquireReply, received time.Time) (wai
 	// Another program that holds the lock as a string publishes no release.
 	published := reply.holder.isForeign() && !reply.holder.isOtherKind() && !lock.kind.hearsAllReleases
 	return wait.Answer{Left: reply.leaseLeft, Foreign: published, Unpublished: reply.holder.isOtherKind(),
-		Ticket: reply.ticket, Sent: a.sentAt, Soon: a.repeatIn(received)}, nil
+		Ticket: reply.ticket, Sent: a.sentAt, RepeatIn: a.repeatIn(received)}, nil
 }
 
 // recordRefusal records the holder by the last reply, for callers that give up.
@@ -302,7 +302,7 @@ func (a *acquisition) replaceOwner(received time.Time) wait.Answer {
 	a.unansweredUntil = received
 	a.own.Abandon(a.unansweredUntil, a.entry)
 	a.own, a.entry, a.possibleSince = a.newOwner(), a.newEntry(), time.Time{}
-	answer := wait.Answer{Renamed: true}
+	answer := wait.Answer{OwnerReplaced: true}
 	if a.lock.kind.enqueuesWhenRefused {
 		answer.Channel = a.lock.kind.channel(a.lock.key, a.own.Lease.Owner)
 	}

@@ -59,9 +59,9 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
 	s, c := a.s, a.s.c
-	r := wait.Request{Name: s.name, Of: a, Began: a.began, QueueKey: s.queueKey, Manner: s.manner(),
+	r := wait.Request{Name: s.name, Object: a, Began: a.began, QueueKey: s.queueKey, QueueClass: s.queueClass(),
 		Channel: s.channel,
-		Grants:  s.ownGrantChannel, Taker: a, Reach: c.opts.CallTimeout}
+		Grants:  s.ownGrantChannel, Taker: a, MaxRunTime: c.opts.CallTimeout}
 	if !a.waits {
 		r.Mode = wait.Yielding
 	}
@@ -324,7 +324,7 @@ func (a *acquisition) answer(r *requestReply, i int, err error) (wait.Answer, er
 		return a.renamed(r.received),
 			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, s.name, a.lease)
 	case asked == askedAgain:
-		return wait.Answer{Left: -1, Again: true}, nil
+		return wait.Answer{Left: -1, Retry: true}, nil
 	case !a.trusted(a.since):
 		// Since its last reply the acquisition may have been served, and another process that saw the permits for long enough
 		// may have taken them over, or be about to. That process must not see the same ids again.
@@ -344,7 +344,7 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 	a.mayRun(received)
 	a.p.Abandon(a.unanswered, a.entry)
 	a.p, a.entry, a.text, a.since = a.s.newPermit(a.p.Lease.Ctx, a.n, a.lease, a.auto), "", "", time.Time{}
-	return wait.Answer{Renamed: true}
+	return wait.Answer{OwnerReplaced: true}
 }
 
 // mayRun records that a request without a reply may take permits until that instant.

@@ -52,7 +52,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 	waiters.WakeAll(key)
 	onMessage := func(payload string) bool { return l.acceptOpening(began, payload) }
 	err := waiters.Wait(ctx,
-		wait.Request{Name: l.name, Of: l, Began: began, QueueKey: key, Channel: l.channel, OnMessage: onMessage,
+		wait.Request{Name: l.name, Object: l, Began: began, QueueKey: key, Channel: l.channel, OnMessage: onMessage,
 			Try: func(ctx context.Context) (wait.Answer, error) {
 				since := firstRead
 				note, noted := waiters.LastNote(key, began)

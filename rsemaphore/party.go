@@ -151,7 +151,7 @@ func (p *barrierParty) brokenResult(cause error) (Arrival, error) {
 func (p *barrierParty) arrive(ctx context.Context) error {
 	barrier := p.barrier
 	err := barrier.c.waiters.Wait(ctx,
-		wait.Request{Name: barrier.name, Of: barrier, Began: p.began, Channel: barrier.channel, Mode: wait.Alone,
+		wait.Request{Name: barrier.name, Object: barrier, Began: p.began, Channel: barrier.channel, Mode: wait.Alone,
 			Try: p.tryArrive})
 	if err == nil {
 		return nil
@@ -273,7 +273,7 @@ func (p *barrierParty) awaitGeneration(ctx context.Context) (result barrierReply
 		return result, nil
 	}
 	for {
-		err = client.waiters.Wait(ctx, wait.Request{Name: p.barrier.name, Of: p.barrier, Began: p.began, QueueKey: key,
+		err = client.waiters.Wait(ctx, wait.Request{Name: p.barrier.name, Object: p.barrier, Began: p.began, QueueKey: key,
 			Channel: p.barrier.channel, OnMessage: onMessage, Try: look})
 		var end *generationEnd
 		if !errors.As(err, &end) {

@@ -68,8 +68,8 @@ func (c *Client) semaphore(at site, capacity int, bad error) *Semaphore {
 // refuse makes every call return err, unless every call returns another error already.
 func (s *Semaphore) refuse(err error) { s.bad = cmp.Or(s.bad, s.c.session.Error(err)) }
 
-// manner returns a text that differs for calls that cannot share a request: a script takes one capacity.
-func (s *Semaphore) manner() string {
+// queueClass returns a text that differs for calls that cannot share a request: a script takes one capacity.
+func (s *Semaphore) queueClass() string {
 	if s.interop {
 		return "shared " + s.revised
 	}

@@ -17,7 +17,7 @@
 // Messages are hints. A lost message costs at most PollCap, or MaxPoll in a crowd; a needless message costs a request.
 // In detail:
 //
-//  1. A waiter enters the local queue of its key and its manner in this process. The manner is the kind of a lock, or
+//  1. A waiter enters the local queue of its key and its class in this process. The class is the kind of a lock, or
 //     the number of permits. The first waiter of the local queue is the contender: it makes requests. The others stand
 //     behind it without requests, first come first served. Some requests never stand behind another waiter: re-entries,
 //     joins, calls with no time to wait, waiters of fair and shared locks, and requests of a cohort. The first request

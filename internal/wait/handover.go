@@ -83,7 +83,7 @@ func (w *Caller) recordTicket(answer Answer, err error) {
 	w.waiters.mu.Lock()
 	defer w.waiters.mu.Unlock()
 	switch {
-	case answer.Renamed:
+	case answer.OwnerReplaced:
 		w.unregister()
 	case err == nil && answer.Ticket > 0 && answer.Ticket >= w.ticket && answer.Sent.After(w.ticketSentAt):
 		w.ticket, w.ticketSentAt = answer.Ticket, answer.Sent
@@ -205,7 +205,7 @@ func (w *Caller) takeGrant() (used, doubt bool) {
 func (w *Caller) endHandOver(granted bool) (after time.Time, owed bool) {
 	owed = w.mayBeQueued || w.grant != nil
 	if w.state == abandoned { // the call that requests for the waiter may run until after
-		after, owed = time.Now().Add(w.request.Reach), true
+		after, owed = time.Now().Add(w.request.MaxRunTime), true
 	}
 	w.unregister()
 	return after, owed && !granted

@@ -95,9 +95,9 @@ func (l *leaver) Reply(replies any, i int, err error) (wait.Answer, error) {
 		return wait.Answer{Granted: true}, nil
 	case "renamed":
 		l.owes(time.Now())
-		return wait.Answer{Renamed: true}, fmt.Errorf("%w: the grant took longer than its lease", errs.ErrUnavailable)
+		return wait.Answer{OwnerReplaced: true}, fmt.Errorf("%w: the grant took longer than its lease", errs.ErrUnavailable)
 	case "again":
-		return wait.Answer{Left: -1, Again: true}, nil
+		return wait.Answer{Left: -1, Retry: true}, nil
 	}
 	return wait.Answer{Left: -1, Ticket: 1, Sent: time.Now()}, nil
 }
@@ -136,7 +136,7 @@ func leavesAtAnEvent(t *testing.T, event string, places bool, how string, takes,
 			all[owner] = &leaver{owner: owner, takes: takes, all: all}
 		}
 		request := func(l *leaver) wait.Request {
-			r := wait.Request{Name: "n", Channel: "c", Reach: reach, Taker: l}
+			r := wait.Request{Name: "n", Channel: "c", MaxRunTime: reach, Taker: l}
 			if places {
 				r.Grants = "g"
 			}

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// localQueue holds the waiters of one key and one manner, first come first served. It exists only while it has members.
+// localQueue holds the waiters of one key and one class, first come first served. It exists only while it has members.
 //
-// Waiters that differ in key or manner must not queue behind each other. A caller that waits for one lock while it
-// holds another would wait for itself. And a waiter whose manner gives it little chance, such as a poller among waiters
+// Waiters that differ in key or class must not queue behind each other. A caller that waits for one lock while it
+// holds another would wait for itself. And a waiter whose class gives it little chance, such as a poller among waiters
 // with entries in the server's queue, would delay the waiters behind it.
 type localQueue struct {
-	manner  string
+	class   string
 	next    *localQueue // of the same key
 	members int
 	cohorts int // members that are cohorts, not calls
@@ -50,7 +50,7 @@ func (q *Waiters) enterLocalQueue(ctx context.Context, request Request) (caller 
 		return caller
 	}
 	queue := q.localQueues[request.QueueKey]
-	for queue != nil && queue.manner != request.Manner {
+	for queue != nil && queue.class != request.QueueClass {
 		queue = queue.next
 	}
 	if queue == nil {
@@ -59,7 +59,7 @@ func (q *Waiters) enterLocalQueue(ctx context.Context, request Request) (caller 
 		} else {
 			queue = &localQueue{}
 		}
-		queue.manner, queue.next = request.Manner, q.localQueues[request.QueueKey]
+		queue.class, queue.next = request.QueueClass, q.localQueues[request.QueueKey]
 		q.localQueues[request.QueueKey] = queue
 	}
 	if caller.wakeup == nil {
@@ -172,7 +172,7 @@ func drain(wakeup chan struct{}) {
 }
 
 // Wake is called when this process has released the lock, permit or latch of a key. It wakes the contenders, one of
-// each manner, except contenders that a message wakes.
+// each class, except contenders that a message wakes.
 func (q *Waiters) Wake(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -164,8 +164,8 @@ func (w *Caller) pause() bool {
 	if w.subscribeRefusals > 0 {
 		sleep = min(sleep, script.Backoff(w.subscribeRefusals))
 	}
-	if answer.Soon > 0 {
-		sleep = min(sleep, answer.Soon)
+	if answer.RepeatIn > 0 {
+		sleep = min(sleep, answer.RepeatIn)
 	}
 	return w.sleep(sleep)
 }
@@ -173,7 +173,7 @@ func (w *Caller) pause() bool {
 // sleepTime returns how long the waiter sleeps if nothing wakes it.
 func (w *Caller) sleepTime() time.Duration {
 	sleep := w.waiters.pollCap
-	if w.entry != nil || w.request.Own { // it has an entry in a queue on the server, ours or Redisson's
+	if w.entry != nil || w.request.PrivateChannel { // it has an entry in a queue on the server, ours or Redisson's
 		sleep = min(sleep, MaxPoll)
 	}
 	if w.hearsGrants() && w.answer.Ticket == 0 { // the key's slot is being migrated, and releases are not published

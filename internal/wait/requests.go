@@ -112,7 +112,7 @@ func (w *Caller) joinIfWaiting() bool {
 
 // join puts the waiter into its local queue after its own request was refused or got no reply.
 func (w *Caller) join(answer Answer, err error) {
-	if answer.Renamed {
+	if answer.OwnerReplaced {
 		w.register(w.waiters.IsSubscribed(w.request.Grants))
 	}
 	waiters, queue := w.waiters, w.localQueue
@@ -131,10 +131,10 @@ func (w *Caller) join(answer Answer, err error) {
 }
 
 // keepWaiting records the answer to a waiter that goes on waiting, and requests for it again if the answer is an error
-// or Answer.Again. Called with mu held.
+// or Answer.Retry. Called with mu held.
 func (q *Waiters) keepWaiting(queue *localQueue, caller *Caller, answer Answer, err error) {
 	requests := queue.requests
-	if caller.state = waiting; err == nil && !answer.Again {
+	if caller.state = waiting; err == nil && !answer.Retry {
 		caller.mustWait = true
 		requests.placeless, requests.releasesSilent = requests.enqueues && answer.Ticket == 0, answer.Foreign
 		if answer.Foreign || !caller.entry.hearsGrants && !caller.isWanted {
@@ -220,7 +220,7 @@ func (w *Caller) checkOutcome() (done bool, err error) {
 func (w *Caller) giveUpTogether() error {
 	waiters, grace := w.waiters, replyGrace
 	if waiters.ctx.Err() != nil { // the client closes: the caller's time is not over, and Close waits in any case
-		grace = max(grace, min(w.request.Reach, closingGrace))
+		grace = max(grace, min(w.request.MaxRunTime, closingGrace))
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -401,12 +401,12 @@ func (w *Caller) readReply(replies any, i int, err error) {
 	waiters, queue := w.waiters, w.localQueue
 	answer, err := w.requester.Reply(replies, i, err)
 	w.recordTicket(answer, err)
-	if answer.Renamed {
+	if answer.OwnerReplaced {
 		w.register(waiters.IsSubscribed(w.request.Grants))
 	}
 	served := err == nil && answer.Granted || err != nil && !script.NotAnswered(err)
 	switch {
-	case served || err == nil && answer.Again:
+	case served || err == nil && answer.Retry:
 	case err == nil:
 		w.recordFinding(answer.Left, nil)
 	default:

@@ -163,7 +163,7 @@ func (s *store) give(n int) {
 }
 
 func (s *store) request(owner string) wait.Request {
-	return wait.Request{Name: "n", Channel: "c", Grants: "g", Reach: time.Second, Taker: &buyer{s: s, owner: owner}}
+	return wait.Request{Name: "n", Channel: "c", Grants: "g", MaxRunTime: time.Second, Taker: &buyer{s: s, owner: owner}}
 }
 
 // start has so many wait, and returns where their errors come.

@@ -58,7 +58,7 @@ func NewSilence(client rueidis.Client, callTimeout time.Duration, log *slog.Logg
 // has its own scope, because the server of this client may reply while the others do not.
 func (s *Silence) scopeOf(request *Request) string {
 	switch {
-	case request.Several:
+	case request.MultiServer:
 		return "several " + request.QueueKey
 	case s.cluster:
 		return strconv.Itoa(int(keyname.Slot(request.QueueKey)))

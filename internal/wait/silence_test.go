@@ -108,7 +108,7 @@ func TestSilence_OneNodeOfACluster_IsLoggedOnce(t *testing.T) {
 func TestSilence_SeveralServers_IsLoggedThoughTheFirstAnswers(t *testing.T) {
 	hushed(t, rueidis.ClientModeStandalone, func(t *testing.T, r *room, log *redistest.Logbook) {
 		over, votes := make(chan error), asking("votes", time.Minute)
-		votes.Several = true
+		votes.MultiServer = true
 		go func() { over <- r.within(time.Hour, votes) }()
 		for range 30 {
 			time.Sleep(time.Second)

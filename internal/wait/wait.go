@@ -75,15 +75,16 @@ func (q *Waiters) Close() { q.cancel(errs.ErrClosed) }
 // Request describes a wait.
 type Request struct {
 	Name string // for the observer
-	// Of is the lock, permit or latch, and Began is when the call began. Both are for Waits.
-	Of    any
-	Began time.Time
+	// Object is the lock, permit or latch, and Began is when the call began. Both are for Waits.
+	Object any
+	Began  time.Time
 
-	QueueKey string // waiters of the same QueueKey and Manner stand in one local queue; empty: Name
-	Manner   string // the kind of the lock, or the number of permits
-	Channel  string // on which releases are published
-	Own      bool   // only this waiter uses Channel: its subscription ends with the wait, and MaxPoll bounds its sleep
-	Mode     QueueMode
+	QueueKey   string // waiters of the same QueueKey and QueueClass stand in one local queue; empty: Name
+	QueueClass string // the kind of the lock, or the number of permits
+	Channel    string // on which releases are published
+	// PrivateChannel: only this waiter uses Channel. Its subscription ends with the wait, and MaxPoll bounds its sleep.
+	PrivateChannel bool
+	Mode           QueueMode
 	// Until bounds the wait; zero: only ctx does. If Until passes during the first request, the wait ends after it.
 	Until time.Time
 	// Try makes one request. ctx ends with the caller's patience, but Until does not end the first request.
@@ -94,10 +95,10 @@ type Request struct {
 	// Taker, if set, makes the requests in place of Try. It takes part in the hand-over, but not with Alone. Either all
 	// waiters of a local queue have a Requester, or none has.
 	Taker Taker
-	// Several: Try sends requests to several servers, not only to the server of QueueKey.
-	Several bool
-	// Reach, with a Requester, is how long after its send a call of RequestAll may still run on the server.
-	Reach time.Duration
+	// MultiServer: Try sends requests to several servers, not only to the server of QueueKey.
+	MultiServer bool
+	// MaxRunTime, with a Requester, is how long after its send a call of RequestAll may still run on the server.
+	MaxRunTime time.Duration
 	// FreeBy is when the hold of this process ends for which the caller waits; zero: the process has no such hold.
 	FreeBy time.Time
 	// Reported: an earlier request of the same call has reported that the call waits.
@@ -113,7 +114,7 @@ type Request struct {
 type QueueMode uint8
 
 const (
-	// FIFO: behind the earlier waiters of the same QueueKey and Manner.
+	// FIFO: behind the earlier waiters of the same QueueKey and QueueClass.
 	FIFO QueueMode = iota
 	// Paced: in the local queue, but not behind another waiter. Each waiter makes its own requests, and has its own entry
 	// in the server's queue, because that queue keeps the order of all waiters. If callers give up, few of them make
@@ -121,7 +122,8 @@ const (
 	Paced
 	// Turn: the caller waits for a turn, which another goroutine of the process gives ([Caller.Wake]).
 	Turn
-	// Cohort: the request serves the callers of mode Turn with the same QueueKey and Manner. It belongs to no single call.
+	// Cohort: the request serves the callers of mode Turn with the same QueueKey and QueueClass. It belongs to no single
+	// call.
 	Cohort
 	// Alone: in no local queue, for requests that must never wait for another waiter. An acquisition under a hold would
 	// be a deadlock in the local queue, because the waiters of the queue wait for that hold
@@ -140,16 +142,16 @@ type Answer struct {
 	Granted bool
 	Left    time.Duration // until the holder's lease ends; negative: it has no lease, or its end is not known
 
-	// Soon bounds the time until the next request, because an earlier request may yet be granted; 0: no bound.
-	Soon time.Duration
+	// RepeatIn bounds the time until the next request, because an earlier request may yet be granted; 0: no bound.
+	RepeatIn time.Duration
 
 	// For a Taker's request.
-	Foreign     bool      // the holder's release is published on Request.Channel only, not as a grant
-	Unpublished bool      // the holder's release is published nowhere
-	Ticket      int64     // of the waiter's entry in the server's queue; 0: no entry
-	Sent        time.Time // when the request was sent
-	Renamed     bool      // the waiter has a new owner; also set with an error
-	Again       bool      // for a Requester: the call had too many waiters for a reply to this waiter; request again
+	Foreign       bool      // the holder's release is published on Request.Channel only, not as a grant
+	Unpublished   bool      // the holder's release is published nowhere
+	Ticket        int64     // of the waiter's entry in the server's queue; 0: no entry
+	Sent          time.Time // when the request was sent
+	OwnerReplaced bool      // the waiter has a new owner; also set with an error
+	Retry         bool      // for a Requester: the call had too many waiters to request for this waiter
 
 	// Channel, if set, is the waiter's new channel of releases; also set with an error.
 	Channel string

@@ -165,7 +165,7 @@ func TestWait_Message_WakesAndALostOneCostsPollCap(t *testing.T) {
 				r.taken.Store(true)
 				q := r.request()
 				if x.own {
-					q.Own, q.Mode = true, wait.Alone
+					q.PrivateChannel, q.Mode = true, wait.Alone
 				}
 				got := make(chan error)
 				go func() { got <- r.Wait(t.Context(), q) }()
@@ -189,11 +189,11 @@ func TestWaiter_ChannelChanges_HearsTheNewOne(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		q := r.request()
-		q.Own, q.Mode = true, wait.Alone
+		q.PrivateChannel, q.Mode = true, wait.Alone
 		q.Try = func(ctx context.Context) (wait.Answer, error) {
 			if r.tries.Load() == 3 {
 				r.tries.Add(1)
-				return wait.Answer{Renamed: true, Channel: "d"}, errs.ErrUnavailable
+				return wait.Answer{OwnerReplaced: true, Channel: "d"}, errs.ErrUnavailable
 			}
 			return r.try(ctx)
 		}

@@ -138,7 +138,7 @@ func (w *Caller) Leave() {
 	w.endWaitContext()
 	switch {
 	case w.sub == nil:
-	case w.request.Own:
+	case w.request.PrivateChannel:
 		accessor.Of[accessor.Subscription](w.sub).Discard()
 	default:
 		w.sub.Close()

@@ -14,9 +14,9 @@ type listedCall struct {
 
 // Waiting describes a waiting call at one moment.
 type Waiting struct {
-	Name  string
-	Of    any // Request.Of
-	Began time.Time
+	Name   string
+	Object any // Request.Object
+	Began  time.Time
 	// Until is when the call gives up; zero: when its ctx is cancelled, if ever.
 	Until time.Time
 	// Refused: the server refused the last request of the call, or of its contender. It is not known of a call in no
@@ -70,7 +70,7 @@ func (q *Waiters) Waits(limit int, match func(name string) bool) (first []Waitin
 func (w *Caller) snapshot(before int) Waiting {
 	snapshot := Waiting{
 		Name:   w.request.Name,
-		Of:     w.request.Of,
+		Object: w.request.Object,
 		Began:  w.request.Began,
 		Until:  w.request.Until,
 		Before: before,
