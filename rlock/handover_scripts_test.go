@@ -27,8 +27,9 @@ const (
 )
 
 // longOpen has a script leave a released lock to others for a minute.
-var longOpen = strings.NewReplacer("OPEN = 5 ", "OPEN = 60000 ", "OPEN = 200 ", "OPEN = 60000 ",
-	"math.min(waiter.first, MOST_OPEN)", "MOST_OPEN")
+var longOpen = strings.NewReplacer("RESERVATION = 5 ", "RESERVATION = 60000 ", "RESERVATION = 200 ",
+	"RESERVATION = 60000 ",
+	"math.min(waiter.first, MAX_RESERVATION)", "MAX_RESERVATION")
 
 // plainEntryOf is the entry of a waiter of a Plain lock, to which a free lock is left for so long.
 func plainEntryOf(owner string, reservation time.Duration) string {

@@ -149,7 +149,7 @@ func TestOwners_InLuaAndGo_AreRecognizedAlike(t *testing.T) {
 	text, err := script.Compose(fstest.MapFS{
 		"lua/lib/owners.lua": {Data: owners},
 		"lua/ours.lua": {Data: []byte("-- uses: owners\nlocal r = {}\nfor i, id in ipairs(ARGV) do\n  r[i] = " +
-			"ours(id) and 1 or 0\nend\nreturn r\n")},
+			"is_ours(id) and 1 or 0\nend\nreturn r\n")},
 	}, "ours")
 	require.NoError(t, err)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {

@@ -140,7 +140,7 @@ var togethers = map[string]together{
 		}},
 }
 
-// settled is how long a free lock may be left to others: see MOST_OPEN in queue.lua.
+// settled is how long a free lock may be left to others: see MAX_RESERVATION in queue.lua.
 const settled = 250 * time.Millisecond
 
 // TestFreeLock_BesideAnotherProgram_IsNotIdle: processes of ours wait for a lock, get it, release it and give up, while

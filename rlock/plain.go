@@ -17,7 +17,7 @@ var (
 
 // A waiter that is notified of a release needs one round trip for its request. The free lock is reserved for it for
 // two, within these bounds. The minimum covers a process that gets no processor for a moment: other requests are
-// refused meanwhile. The maximum is MOST_OPEN in queue.lua.
+// refused meanwhile. The maximum is MAX_RESERVATION in queue.lua.
 const (
 	minReservation = 5 * time.Millisecond
 	maxReservation = 200 * time.Millisecond

@@ -16,7 +16,7 @@ import (
 func asked(t *testing.T, s *redistest.Server, at time.Time, expression string) string {
 	t.Helper()
 	libraries := "clock"
-	if strings.Contains(expression, "verdict") {
+	if strings.Contains(expression, "renewal_reply") {
 		libraries = "clock, renewal"
 	}
 	text, err := script.Compose(lua(map[string]string{"ask": "-- uses: " + libraries +
@@ -49,7 +49,7 @@ func TestClockLua_Instant_HasItsMillisecondWholly(t *testing.T) {
 		require.Equal(t, fmt.Sprint(c.begun), asked(t, s, at, fmt.Sprintf("begun(%d, now)", ms)), "%v", c.after)
 		require.Equal(t, fmt.Sprint(c.late), asked(t, s, at, fmt.Sprintf("late('%d', now)", ms)), "%v", c.after)
 		require.Equal(t, "false", asked(t, s, at, "late('0', now)"), "it waits for any time")
-		require.Equal(t, c.ttl, asked(t, s, at, fmt.Sprintf("lasting(%d, now)", ms)), "%v", c.after)
+		require.Equal(t, c.ttl, asked(t, s, at, fmt.Sprintf("ttl_until(%d, now)", ms)), "%v", c.after)
 		in := asked(t, s, at,
 			fmt.Sprintf("redis.call('ZADD', 'z', %d, 'x') and redis.call('ZCOUNT', 'z', '-inf', elapsed(now))", ms))
 		require.Equal(t, map[bool]string{false: "0", true: "1"}[c.expired], in, "%v", c.after)
@@ -90,10 +90,11 @@ func TestVerdict_WholeMilliseconds_IsNotTooLong(t *testing.T) {
 		till := at.UnixMilli() + left
 		for _, phase := range []time.Duration{0, 999 * time.Microsecond} {
 			now := at.Add(phase)
-			require.Equal(t, want, asked(t, s, now, fmt.Sprintf("verdict(-1, -1, %d, now)", till)))
-			require.Equal(t, want, asked(t, s, now, fmt.Sprintf("verdict(-1, %d, nil, now)", left)))
-			require.Equal(t, want, asked(t, s, now, fmt.Sprintf("verdict(-1, %d, %d, now)", left, till+1)))
-			require.Equal(t, "1", asked(t, s, now, fmt.Sprintf("verdict(0, -1, %d, now)", till)), "it was not asked how long")
+			require.Equal(t, want, asked(t, s, now, fmt.Sprintf("renewal_reply(-1, -1, %d, now)", till)))
+			require.Equal(t, want, asked(t, s, now, fmt.Sprintf("renewal_reply(-1, %d, nil, now)", left)))
+			require.Equal(t, want, asked(t, s, now, fmt.Sprintf("renewal_reply(-1, %d, %d, now)", left, till+1)))
+			require.Equal(t, "1", asked(t, s, now, fmt.Sprintf("renewal_reply(0, -1, %d, now)", till)),
+				"it was not asked how long")
 			if want != "0" {
 				require.Equal(t, "false",
 					asked(t, s, now.Add(time.Duration(left)*time.Millisecond-time.Microsecond), fmt.Sprintf("expired(%d, now)", till)))

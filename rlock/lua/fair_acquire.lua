@@ -12,7 +12,7 @@
 -- Twice: as acquire; an owner in line keeps its place and its ticket.
 local key, queue, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease = ARGV[1], tonumber(ARGV[2])
-local no, now, us = refuse(owner, lease, ARGV[3])
+local no, now, us = check_request(owner, lease, ARGV[3])
 if no then
   return no
 end
@@ -33,15 +33,15 @@ end
 local head, till, served
 if left ~= -2 then
   if queue then
-    head = front(queue, timeouts, places, now, DROPS)
+    head = first_alive(queue, timeouts, places, now, MAX_DROPS)
   end
 else
   if queue then
-    served, head, till = pass(key, q, timeouts, places, ARGV[5], owner)
+    served, head, till = hand_over_fair(key, q, timeouts, places, ARGV[5], owner)
   end
   if not served and (not head or head == owner) then
     if head then
-      leave(q, timeouts, places, owner)
+      dequeue_fair(q, timeouts, places, owner)
     end
     return grant(key, owner, lease, now)
   end
@@ -49,8 +49,8 @@ else
 end
 local ticket, foreign = 0, false
 if queue and ARGV[6] ~= '' then
-  ticket, foreign = line_up(queue, timeouts, places, owner, tonumber(ARGV[6]), ARGV[8], now, us)
-  foreign = foreign or ticket == 0 or head and not ours(head)
-  foreign = foreign or not holder and held_by_others(key)
+  ticket, foreign = enqueue_fair(queue, timeouts, places, owner, tonumber(ARGV[6]), ARGV[8], now, us)
+  foreign = foreign or ticket == 0 or head and not is_ours(head)
+  foreign = foreign or not holder and held_by_other_program(key)
 end
 return {0, left, now, ticket, holder or foreign and 1 or 0}

@@ -6,9 +6,9 @@
 -- ARGV[4…] owners
 -- Reply: the number of removed owners
 -- Twice: owners are never used again, so a second run removes no later owner.
-local removed = remove(KEYS[1], ARGV, 4, #ARGV)
+local removed = remove_owners(KEYS[1], ARGV, 4, #ARGV)
 local there = KEYS[2] and redis.pcall('EXISTS', KEYS[1])
 if there and there ~= 1 then
-  pass(there == 0 and KEYS[1], queue_of(KEYS[2], ARGV[2], ARGV[3], clock()), KEYS[3], KEYS[4], ARGV[1])
+  hand_over_fair(there == 0 and KEYS[1], queue_of(KEYS[2], ARGV[2], ARGV[3], clock()), KEYS[3], KEYS[4], ARGV[1])
 end
 return removed

@@ -10,23 +10,23 @@
 -- Twice: as release. A second run finds the lock held by the one that was handed it, or has notified a first in line once more.
 local key, queue, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner = ARGV[1]
-local bad = unfit(owner, 1)
+local bad = validation_error(owner, 1)
 if bad then
   return bad
 end
 local all = {owner, unpack(ARGV, 6)}
 -- A waiter of a lock that is a string leaves its queue all the same.
 local hash = redis.pcall('HEXISTS', key, owner)
-local released = type(hash) == 'number' and remove(key, all, 1, #all) > 0 and 1 or 0
+local released = type(hash) == 'number' and remove_owners(key, all, 1, #all) > 0 and 1 or 0
 if not queue then
   return type(hash) == 'number' and released or redis.call('HEXISTS', key, owner)
 end
 local q, first = queue_of(queue, ARGV[3], ARGV[5]), false -- whether the first of ours has left
 if ARGV[4] ~= '' then
-  first = leave(q, timeouts, places, owner, true)
+  first = dequeue_fair(q, timeouts, places, owner, true)
 end
 for i = 6, #ARGV do
-  first = leave(q, timeouts, places, ARGV[i], true) or first
+  first = dequeue_fair(q, timeouts, places, ARGV[i], true) or first
 end
 if type(hash) == 'table' then
   local left = redis.call('PTTL', key)
@@ -39,8 +39,8 @@ end
 local there = redis.pcall('EXISTS', key)
 if there ~= 1 then
   q.now = clock()
-  pass(there == 0 and key, q, timeouts, places, ARGV[2])
-elseif first and held_by_others(key) then
+  hand_over_fair(there == 0 and key, q, timeouts, places, ARGV[2])
+elseif first and held_by_other_program(key) then
   hint_ours(q)
 end
 return released

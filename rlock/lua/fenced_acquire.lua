@@ -7,20 +7,20 @@
 local key, queue, last = KEYS[1], KEYS[2], KEYS[3]
 local owner, lease = ARGV[1], tonumber(ARGV[2])
 local entry, kept = ARGV[6] ~= '' and ARGV[6] or nil, ARGV[7]
-local no, now, us = refuse(owner, lease, ARGV[3])
+local no, now, us = check_request(owner, lease, ARGV[3])
 if no then
   return no
 end
 -- Read before the lock is taken: what is not a token has to refuse the script while nothing has changed.
-local before = last and whole(redis.call('GET', last), 'last token') or 0
+local before = last and require_integer(redis.call('GET', last), 'last token') or 0
 if before > 9007199254740990 then
   return redis.error_reply('WRONGTYPE no token can follow the last one')
 end
 local reply
 if ARGV[8] then
-  reply = take_over(key, owner, lease, now, ARGV[8])
+  reply = transfer_hold(key, owner, lease, now, ARGV[8])
 else
-  reply = acquire(key, queue_of(queue, ARGV[4], ARGV[5], now, us), owner, lease, now, which(key, queue), entry)
+  reply = acquire(key, queue_of(queue, ARGV[4], ARGV[5], now, us), owner, lease, now, existing_keys(key, queue), entry)
 end
 if reply[1] ~= 1 then
   return reply

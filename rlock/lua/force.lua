@@ -4,8 +4,8 @@
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners
 -- Reply: the number of removed owners
 -- Twice: owners are never used again, so a second run removes no later owner.
-local removed = remove(KEYS[1], ARGV, 4, #ARGV)
-local there = which(KEYS[1], KEYS[2], true)
+local removed = remove_owners(KEYS[1], ARGV, 4, #ARGV)
+local there = existing_keys(KEYS[1], KEYS[2], true)
 if not there then
   send(ARGV[2], ARGV[1], '0')
 elseif there < 2 and not (KEYS[2] and hand_over(KEYS[1], queue_of(KEYS[2], ARGV[2], ARGV[3], clock()))) then

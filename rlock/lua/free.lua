@@ -17,7 +17,7 @@ while KEYS[i] do
   arg, i = arg + 4, i + 2
   if lease ~= '' then
     local ms = tonumber(lease)
-    if owner ~= '' and ms and ms >= 1 and ms <= 4503599627370496 and ms % 1 == 0 and not late(last, now) then -- see fit
+    if owner ~= '' and ms and ms >= 1 and ms <= 4503599627370496 and ms % 1 == 0 and not late(last, now) then -- see is_valid
       if plain then
         local set = redis.pcall('EXISTS', queue) == 0 and redis.pcall('SET', key, owner, 'NX', 'PX', lease)
         if set and not set.err then

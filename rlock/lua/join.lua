@@ -7,7 +7,7 @@
 -- Reply {status, ms, server ms}, as acquire: 1 joined; 2 too late, nothing done; 3 the owner joined holds nothing
 -- Twice: the joiner's lease is only ever raised.
 local key, parent, joiner, lease = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
-local no, now = refuse(parent ~= '' and joiner or nil, lease, ARGV[4])
+local no, now = check_request(parent ~= '' and joiner or nil, lease, ARGV[4])
 if no then
   return no
 end

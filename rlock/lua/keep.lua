@@ -9,7 +9,7 @@
 -- other owner joins the hold any more (TestUnlockAfter_Kept_IsNotJoined). A late renewal or acquisition by this owner finds the hold
 -- over.
 local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local refusal = unfit(owner, lease)
+local refusal = validation_error(owner, lease)
 if refusal then
   return refusal
 end
@@ -28,5 +28,5 @@ if ARGV[3] then
   return 1
 end
 redis.call('HSET', key, owner .. '!', digits(-now - lease))
-remove(key, ARGV, 1, 0, true)
+remove_owners(key, ARGV, 1, 0, true)
 return 1

@@ -31,7 +31,7 @@ end
 -- libraries
 local q = queue_of(queue, ARGV[4], ARGV[5], now, time[1] * 1000000 + time[2])
 local held, holder, left = redis.pcall('GET', key), 0, nil
-if ARGV[7] then -- see take_over
+if ARGV[7] then -- see transfer_hold
   if held == ARGV[7] then
     redis.call('SET', key, owner, 'PX', ARGV[2])
     return {1, lease, now}
@@ -49,14 +49,14 @@ elseif held == owner then
     redis.call('PEXPIRE', key, left) -- a write in any case: see grant
   end
   if entry then
-    step_out(q, entry)
+    dequeue(q, entry)
   end
   return {1, left, now}
 elseif held then
   left = redis.call('PTTL', key)
-  holder = ours(held) and 0 or 1
+  holder = is_ours(held) and 0 or 1
 else -- free, but others were first: every request that finds it so keeps the order
-  left = reserved(q)
+  left = any_reservation_left(q)
   local overdue = not left and get_field(q, 'told') -- the first was told, and has not come: see handover
   local served
   if not left and not overdue then
@@ -65,7 +65,7 @@ else -- free, but others were first: every request that finds it so keeps the or
   if overdue or not left and not served then -- or nobody is there, or the first is the one that asks
     redis.call('SET', key, owner, 'PX', ARGV[2])
     if entry then
-      step_out(q, entry)
+      dequeue(q, entry)
     end
     return now
   elseif not left then -- it is a hash now
@@ -78,4 +78,4 @@ end
 if first == entry and held then -- it was told in vain: another was quicker
   redis.call('ZREM', queue, '!told')
 end
-return {0, left, now, (enter(q, entry, 0)), holder}
+return {0, left, now, (enqueue(q, entry, 0)), holder}

@@ -11,7 +11,7 @@ for i = 4, #ARGV do
     redis.call('DEL', key)
     if not queue then
       send(ARGV[2], ARGV[1], '0')
-    elseif which(key, queue, true) == 1 then
+    elseif existing_keys(key, queue, true) == 1 then
       hand_over(key, queue_of(queue, ARGV[2], ARGV[3], clock()))
     end
     return 1

@@ -5,7 +5,7 @@
 -- Reply: 1 done; 0 the owner does not hold the lock
 -- Twice: the lease is set, not added to.
 local owner, lease = ARGV[1], tonumber(ARGV[2])
-local refusal = unfit(owner, lease)
+local refusal = validation_error(owner, lease)
 if refusal then
   return refusal
 end

@@ -5,7 +5,7 @@
 -- ARGV[5] entry of this owner that may be in the queue, or '' or none. The last three may not be sent: see acquire
 -- Reply: 1 released; 0 the owner held nothing
 -- Twice: a second run finds nothing, or another's, and says 0. An owner is never used again. A waiter is told once.
-if ARGV[1] == '' then -- see unfit, a function; this script makes none
+if ARGV[1] == '' then -- see validation_error, a function; this script makes none
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
 local key, queue, publish, grants, leave = KEYS[1], KEYS[2], ARGV[3] or 'PUBLISH', ARGV[4] or 'redlatch_grant:', ARGV[5] or ''
@@ -24,7 +24,7 @@ if leave == '' or not queue then -- the common case: nobody leaves, and nobody w
       redis.pcall('PUBLISH', ARGV[2], '0')
     end
     return status
-  elseif not held and redis.pcall('EXISTS', queue) ~= 1 then -- or see which
+  elseif not held and redis.pcall('EXISTS', queue) ~= 1 then -- or see existing_keys
     return status
   end
 end
@@ -35,7 +35,7 @@ if place then
   if redis.pcall('ZCOUNT', queue, '(0', '(' .. digits(place)) == 0 then -- the first: the lock is left to it no longer
     redis.pcall('ZREM', queue, '!told')
   end
-  step_out(q, leave)
+  dequeue(q, leave)
 end
 if held then
   local holder = 0
@@ -44,13 +44,13 @@ if held then
     if not holder then
       return redis.call('GET', key)
     end
-  elseif not ours(held) then
+  elseif not is_ours(held) then
     holder = 3
   end
   if place and holder == 3 then -- the next in line is to know when that ends
     hint(q, place)
   end
-elseif which(key, queue, true) == 1 then
+elseif existing_keys(key, queue, true) == 1 then
   q.now, q.us = clock()
   hand_over(key, q)
 end

@@ -9,11 +9,11 @@ for i, key in ipairs(KEYS) do
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   local held = redis.pcall('GET', key)
   if type(held) == 'table' then
-    replies[i] = failed(held)
+    replies[i] = failed_reply(held)
   elseif held ~= owner then
     replies[i] = 0
   else
-    replies[i] = verdict(lease, raise(key, lease))
+    replies[i] = renewal_reply(lease, raise_expiry(key, lease))
     if lease > 0 then
       redis.call('PTTL', key)
     end

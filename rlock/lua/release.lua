@@ -12,15 +12,15 @@
 --   cannot find a newer hold.
 local key, queue, owner, channel, publish = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3] or 'PUBLISH'
 local grants, leave, named, entry = ARGV[4] or 'redlatch_grant:', ARGV[5] or '', ARGV[6], ARGV[7]
-if owner == '' then -- see unfit; the common case makes no function
+if owner == '' then -- see validation_error; the common case makes no function
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
 -- The common case: no other owner is to be named, no other owner is left, and the queue is empty.
 local gone = not named and redis.pcall('HDEL', key, owner, owner .. '!')
-local there -- as which has it; asked once, for a lock that is handed over is the common case, too
+local there -- as existing_keys returns it; asked once, for a lock that is handed over is the common case, too
 if gone == 1 and leave == '' then
   if queue then
-    there = redis.pcall('EXISTS', key, key, queue) -- see which
+    there = redis.pcall('EXISTS', key, key, queue) -- see existing_keys
   else
     there = redis.pcall('EXISTS', key, key)
   end
@@ -36,7 +36,7 @@ end
 -- libraries
 
 if named then
-  if not fit(named, tonumber(ARGV[8])) then
+  if not is_valid(named, tonumber(ARGV[8])) then
     return redis.error_reply('ERR the owner named or its lease is nothing that can be asked for')
   end
   gone = redis.pcall('HDEL', key, owner, owner .. '!')
@@ -56,18 +56,18 @@ if type(gone) == 'table' then -- the key is not a hash: another's, if it is a st
   return named and {gone, 0, 0} or gone
 end
 if gone == 2 then -- of a hold that was joined, or is a join, others may be left
-  remove(key, ARGV, 1, 0, true)
+  remove_owners(key, ARGV, 1, 0, true)
 end
 local released = gone > 0 and 1 or 0
 if leave ~= '' and queue then
   redis.call('ZREM', queue, leave, '!' .. owner)
 end
 if not there then
-  there = which(key, queue, true)
+  there = existing_keys(key, queue, true)
 elseif type(there) == 'table' then
   there = nil
 end
-if place and there and there >= 2 and held_by_others(key) then
+if place and there and there >= 2 and held_by_other_program(key) then
   hint(q, place)
 end
 local outcome, ticket = 0, 0
@@ -77,14 +77,14 @@ if there and there < 2 and (there == 1 or named) then
   -- this call was first sent; a second run, which finds the holder gone, would grant a lease that is trusted for too long
   -- (testdata/scripts/release_queue.txt).
   local naming = named and released == 1 and not expired(ARGV[9], q.now)
-  local open = (there == 1 or naming) and queue and is_javas(q, channel, tonumber(ARGV[10] or 1))
+  local open = (there == 1 or naming) and queue and is_javas_turn(q, channel, tonumber(ARGV[10] or 1))
   if naming and (there == 1 or open) then
-    ticket = enter(q, entry, 0)
+    ticket = enqueue(q, entry, 0)
     outcome = 2
   end
   local served
   if open and redis.pcall('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1] then -- else no one waits, or it is of another type
-    open_to_java(q, channel, '0')
+    release_to_java(q, channel, '0')
     hint(q) -- to ask when that is over
     return named and {released, outcome, ticket} or released
   end
@@ -96,7 +96,7 @@ if there and there < 2 and (there == 1 or named) then
   end
   if naming then
     redis.call('HSET', key, named, 1)
-    set_end(key, ARGV[8])
+    set_expiry(key, ARGV[8])
     if there == 1 then
       redis.call('ZREM', queue, entry, '!' .. named)
     end

@@ -12,7 +12,7 @@ for i, key in ipairs(KEYS) do
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   local held = redis.pcall('HMGET', key, owner, owner .. '!')
   if held.err then
-    replies[i] = failed(held)
+    replies[i] = failed_reply(held)
   elseif not held[1] then
     replies[i] = 0
   else
@@ -30,7 +30,7 @@ for i, key in ipairs(KEYS) do
       end
     end
     if replies[i] == 1 then
-      replies[i] = verdict(lease, raise(key, lease), till, now)
+      replies[i] = renewal_reply(lease, raise_expiry(key, lease), till, now)
       if lease > 0 then
         redis.call('PTTL', key)
       end

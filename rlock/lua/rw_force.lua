@@ -8,9 +8,9 @@
 -- Twice: owners are never used again, so a second run removes no later owner.
 local lock, ends, queue, removed, writer, has_unknown_ends = KEYS[1], KEYS[2], KEYS[3], 0, false, false
 for i = 4, #ARGV do
-  if remove(lock, ARGV, i, i) > 0 then
+  if remove_owners(lock, ARGV, i, i) > 0 then
     removed = removed + 1
-    writer = writer or writes(ARGV[i])
+    writer = writer or is_writer_field(ARGV[i])
   end
   if ends then
     redis.pcall('ZREM', ends, ARGV[i])
@@ -21,14 +21,14 @@ for i = 4, #KEYS do
 end
 local now, us = clock()
 if removed > 0 then
-  reconcile(lock, ends, writer)
-  if ends and not emptied(lock) then
+  settle_removal(lock, ends, writer)
+  if ends and not is_missing(lock) then
     local _
     _, has_unknown_ends = trim(lock, ends, now)
   end
 end
 if ends then
-  pass_on(lock, ends, queue_of(queue, ARGV[2], ARGV[3], now, us), ARGV[1])
+  serve_queue(lock, ends, queue_of(queue, ARGV[2], ARGV[3], now, us), ARGV[1])
 end
 send(ARGV[2], ARGV[1], '1')
 return has_unknown_ends and -removed or removed

@@ -6,7 +6,7 @@
 --   0 the owner holds nothing
 -- Twice: the end is set, not added to.
 local lock, ends, timeout, field, lease = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
-local refusal = unfit(field, lease)
+local refusal = validation_error(field, lease)
 if refusal then
   return refusal
 end
@@ -22,7 +22,7 @@ end
 if ARGV[3] then
   lease = math.max(lease, end_ms and tonumber(end_ms) - now or redis.call('PTTL', lock))
 end
-if not end_ms and writes(field) then -- a writer without a read hold: the expiry of the lock is its end
+if not end_ms and is_writer_field(field) then -- a writer without a read hold: the expiry of the lock is its end
   redis.call('PEXPIRE', lock, lease)
   return 1
 end

@@ -10,8 +10,8 @@ if not mode then
 end
 local writer = mode == 'write' and 1 or 0
 local holders = of_writer and writer or redis.call('HLEN', lock) - 1 - writer
-for _, expired_field in ipairs(redis.call('ZRANGE', ends, 0, elapsed(now), 'BYSCORE', 'LIMIT', 0, GONE)) do
-  if writes(expired_field) == of_writer and redis.call('HEXISTS', lock, expired_field) == 1 then
+for _, expired_field in ipairs(redis.call('ZRANGE', ends, 0, elapsed(now), 'BYSCORE', 'LIMIT', 0, MAX_EXPIRED)) do
+  if is_writer_field(expired_field) == of_writer and redis.call('HEXISTS', lock, expired_field) == 1 then
     holders = holders - 1
   end
 end

@@ -32,7 +32,7 @@ end
 if ARGV[5] == '' and not ARGV[10] and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and no waiters: the common case
   redis.call('HSET', lock, 'mode', 'read', owner, '1')
   local set = redis.pcall('PEXPIRE', lock, ARGV[2])
-  if type(set) == 'table' then -- see set_end
+  if type(set) == 'table' then -- see set_expiry
     redis.call('DEL', lock)
     return set
   end
@@ -49,17 +49,17 @@ local channel, q = ARGV[4], queue_of(queue, ARGV[7], ARGV[8], now, us)
 local entry = ARGV[9] ~= '' and ARGV[9] or nil
 
 -- Have the end that Redisson looks for be so many ms from now at least.
-local function outlast(ms)
+local function extend_timeout(ms)
   if redis.call('PTTL', timeout) < ms then
     redis.call('SET', timeout, '1', 'PX', digits(ms))
   end
 end
 
 -- The reply to one that cannot read now; or nil, it can or does, and the mode.
-local function kept_out(mode)
+local function refuse_reader(mode)
   local free, ended, alone
   if mode then
-    free, ended = forget(lock, ends, now)
+    free, ended = remove_expired(lock, ends, now)
   end
   if free then
     send(q.publish, channel, '1')
@@ -69,39 +69,39 @@ local function kept_out(mode)
     return {0, redis.call('PTTL', lock), now, 0, 0}
   end
   local lined = redis.call('EXISTS', queue) == 1
-  local first = lined and first_writer(q, entry)
-  local shut = mode == 'read' and (first or closed(q, channel))
+  local first = lined and next_writer(q, entry)
+  local shut = mode == 'read' and (first or is_closed_to_readers(q, channel))
   if joined and mode == 'read' and not shut and redis.call('HEXISTS', lock, joined) == 1 and
-      not (ended and over(lock, ends, joined, now)) then -- forget may have left it
+      not (ended and hold_ended(lock, ends, joined, now)) then -- forget may have left it
     if entry then
-      step_out(q, entry)
+      dequeue(q, entry)
       redis.call('DEL', timeout)
     end
     return {5, redis.call('PTTL', lock), now, 1, 0}
   end
-  local rest = lined and left_to(q, 'open')
-  if mode ~= 'write' and not first and not shut and not rest and not (lined and others_wait(q, entry)) then
+  local rest = lined and reservation_left(q, 'open')
+  if mode ~= 'write' and not first and not shut and not rest and not (lined and others_queued(q, entry)) then
     return nil, mode
   end
   local ticket, unnotified = 0, false
   if entry then
     local waiter = read_entry(entry)
-    outlast(waiter.first + waiter.stale)
-    ticket = line_up(q, entry, 0, mode)
+    extend_timeout(waiter.first + waiter.stale)
+    ticket = enqueue_rw(q, entry, 0, mode)
     lined = true
   end
   if lined then
-    unnotified, alone = serve(lock, ends, q, channel, entry)
-    if ended and alone then -- the holds that are over were the last of ours: see pass_on
-      hint_line(q)
+    unnotified, alone = serve_phases(lock, ends, q, channel, entry)
+    if ended and alone then -- the holds that are over were the last of ours: see serve_queue
+      hint_rw(q)
     end
   end
   mode = redis.call('HGET', lock, 'mode')
   if redis.call('HEXISTS', lock, owner) == 1 then
     return nil, mode
   end
-  if mode == 'write' or shut or rest or not unnotified and others_wait(q, entry) then
-    return {0, rest or redis.call('PTTL', lock), now, ticket, mode and foreign(lock, ends, mode, now) or 0}
+  if mode == 'write' or shut or rest or not unnotified and others_queued(q, entry) then
+    return {0, rest or redis.call('PTTL', lock), now, ticket, mode and foreign_flag(lock, ends, mode, now) or 0}
   end
   return nil, mode
 end
@@ -109,20 +109,20 @@ end
 -- Others may read wherever one of their process does: a writer that is queued waits for that one.
 if ARGV[10] then
   for i = 10, #ARGV, 2 do
-    local bad = unfit(ARGV[i], tonumber(ARGV[i + 1]))
+    local bad = validation_error(ARGV[i], tonumber(ARGV[i + 1]))
     if bad then
       return bad
     end
   end
   local first = redis.pcall('HGET', lock, 'mode')
-  if first ~= 'read' or over(lock, ends, owner, now) then
+  if first ~= 'read' or hold_ended(lock, ends, owner, now) then
     return {3, 0, now}
   end
   for i = 10, #ARGV, 2 do
     local ms = tonumber(ARGV[i + 1])
     redis.call('HSET', lock, ARGV[i], '1') -- the first write, which memory that is full refuses
-    raise(lock, ms)
-    last_until(ends, ARGV[i], now + ms, now)
+    raise_expiry(lock, ms)
+    raise_end(ends, ARGV[i], now + ms, now)
     if redis.call('PTTL', KEYS[i / 2 - 1]) < ms then
       redis.call('SET', KEYS[i / 2 - 1], '1', 'PX', ARGV[i + 1])
     end
@@ -144,11 +144,11 @@ if writer and not has then
   end
   local left = redis.call('PTTL', lock)
   if not till and left >= 0 then -- until now the writer's end was the lock's
-    last_until(ends, writer, now + left, now)
+    raise_end(ends, writer, now + left, now)
   end
 elseif not has then
   local reply
-  reply, mode = kept_out(mode)
+  reply, mode = refuse_reader(mode)
   if reply then
     return reply
   end
@@ -159,8 +159,8 @@ local lined = redis.call('ZCARD', queue) > 0
 redis.call('ZCARD', ends)
 if not mode then
   redis.call('HSET', lock, 'mode', 'read', owner, '1')
-  set_end(lock, lease)
-  drop_ends(ends) -- of a lock that was deleted
+  set_expiry(lock, lease)
+  remove_ends(ends) -- of a lock that was deleted
   if lined then -- the last phase may have ended without a word: Java's reader was the last, or a lease has ended
     set_instant(q, 'readfrom', now)
   end
@@ -168,15 +168,15 @@ else
   if not has then
     redis.call('HSET', lock, owner, '1')
   end
-  raise(lock, lease)
+  raise_expiry(lock, lease)
 end
-last_until(ends, owner, now + lease, now)
-outlast(lease)
+raise_end(ends, owner, now + lease, now)
+extend_timeout(lease)
 local clear = 1
 if lined then
   if entry then
-    step_out(q, entry)
+    dequeue(q, entry)
   end
-  clear = first_writer(q) and 0 or 1
+  clear = next_writer(q) and 0 or 1
 end
 return {1, lease, now, clear, 0}

@@ -34,14 +34,14 @@ end
 for i = 1, #KEYS / 3 do
   local timeout, lock, ends = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  local reply, till = over(lock, ends, owner, now)
+  local reply, till = hold_ended(lock, ends, owner, now)
   if not reply then
-    reply = verdict(lease, lease < 0 and redis.call('PTTL', lock) or 0, till, now)
+    reply = renewal_reply(lease, lease < 0 and redis.call('PTTL', lock) or 0, till, now)
     if lease > 0 then
       redis.call('ZREM', ends, '')
-      raise(lock, lease)
+      raise_expiry(lock, lease)
       raise_timeout(timeout, lease)
-      last_until(ends, owner, now + lease, now)
+      raise_end(ends, owner, now + lease, now)
     end
     redis.pcall('GET', timeout)
   end

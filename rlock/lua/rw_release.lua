@@ -10,7 +10,7 @@
 --   hold.
 local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local field, channel, side, publish = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or 'PUBLISH'
-if field == '' then -- see unfit; the common case makes no function
+if field == '' then -- see validation_error; the common case makes no function
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
 local released = redis.call('HDEL', lock, field)
@@ -35,30 +35,30 @@ elseif ends then
 end
 local now, us = clock()
 local q, entry = queue_of(queue, publish, ARGV[5], now, us), ARGV[6] or ''
-local left -- see pass_on
+local left -- see serve_queue
 if released == 0 then
   left = ends and entry ~= '' and tonumber((redis.pcall('ZSCORE', queue, entry))) or math.huge
 end
 if ends and entry ~= '' then
-  redis.pcall('ZREM', queue, entry, stamp_of(q, read_entry(entry)))
+  redis.pcall('ZREM', queue, entry, stamp_name(q, read_entry(entry)))
 end
 local writer, tell, downgraded, look = side == '1', false, false, false
 if released == 1 then
-  tell = reconcile(lock, ends, writer)
-  downgraded = writer and not emptied(lock)
-  if ends and not emptied(lock) then
-    local forgot = forget(lock, ends, now)
+  tell = settle_removal(lock, ends, writer)
+  downgraded = writer and not is_missing(lock)
+  if ends and not is_missing(lock) then
+    local forgot = remove_expired(lock, ends, now)
     tell = forgot or tell
-    if not (forgot and emptied(lock)) then
+    if not (forgot and is_missing(lock)) then
       local free
       free, look = trim(lock, ends, now)
       tell = free or tell
     end
   end
-elseif emptied(lock) then
+elseif is_missing(lock) then
   tell = true -- it ended otherwise (expiry, DEL, failover), and no message was sent
 end
-if ends and not pass_on(lock, ends, q, channel, released == 1, downgraded, left) then
+if ends and not serve_queue(lock, ends, q, channel, released == 1, downgraded, left) then
   tell = downgraded -- a lock that is handed on is not free, but Redisson's readers can come in
 end
 -- A user without rights on the channel can still release: waiters then poll.

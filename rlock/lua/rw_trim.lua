@@ -12,7 +12,7 @@ for i = 4, #ARGV, 3 do
 end
 local now, us = clock()
 local is_free, has_unknown_ends = trim(lock, ends, now, known)
-if is_free and pass_on(lock, ends, queue_of(queue, ARGV[2], ARGV[3], now, us), ARGV[1], true) then
+if is_free and serve_queue(lock, ends, queue_of(queue, ARGV[2], ARGV[3], now, us), ARGV[1], true) then
   send(ARGV[2], ARGV[1], '0')
 end
 return has_unknown_ends and 0 or 1

@@ -6,7 +6,7 @@
 -- ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
 -- ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or '' or none
 --   The last three may not be sent: see acquire
--- ARGV[8] an owner of the same process whose hold this one takes over, or none; then nothing else is done: see take_over in lib/acquire
+-- ARGV[8] an owner of the same process whose hold this one takes over, or none; then nothing else is done: see transfer_hold in lib/acquire
 -- Reply: server ms, one integer: it was free, the queue is empty, and it is granted with the lease in full. Otherwise
 --   {status, ms, server ms, …}:
 --   1 granted, 1 if the queue is empty; 0 held by others, or others come first, ms left (-1 without end), ticket in the queue (0:
@@ -29,7 +29,7 @@ local field = owner .. ':write'
 if ends and not ARGV[8] and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and no waiters: the common case
   redis.call('HSET', lock, 'mode', 'write', field, '1')
   local set = redis.pcall('PEXPIRE', lock, ARGV[2])
-  if type(set) == 'table' then -- see set_end
+  if type(set) == 'table' then -- see set_expiry
     redis.call('DEL', lock)
     return set
   end
@@ -41,14 +41,14 @@ local channel, q = ARGV[4], queue_of(queue, ARGV[5], ARGV[6], now, us)
 local entry = queue and ARGV[7] ~= '' and ARGV[7] or nil
 
 -- Raise a hold that is there, or was given just now with its short lease.
-local function hold_on()
+local function raise_write_hold()
   local till = ends and redis.call('ZSCORE', ends, field)
-  raise(lock, lease)
+  raise_expiry(lock, lease)
   if till then
-    last_until(ends, field, now + lease, now)
+    raise_end(ends, field, now + lease, now)
   end
   if entry then
-    step_out(q, entry)
+    dequeue(q, entry)
   end
   return {1, lease, now, 0, 0}
 end
@@ -63,7 +63,7 @@ if held.err then -- not a hash: see acquire. It stands in no line, which a lock 
 end
 local mode = held[1]
 if held[2] then
-  return hold_on()
+  return raise_write_hold()
 end
 if ARGV[8] then
   local from = ARGV[8] .. ':write'
@@ -80,7 +80,7 @@ if ARGV[8] then
 end
 local free, ended
 if mode and ends then
-  free, ended = forget(lock, ends, now)
+  free, ended = remove_expired(lock, ends, now)
 end
 if free then
   send(q.publish, channel, '1')
@@ -88,31 +88,31 @@ if free then
 end
 free = not mode and redis.call('EXISTS', lock) == 0 -- or it is another kind's
 local lined = queue and redis.call('EXISTS', queue) == 1
-local rest = lined and left_to(q, 'open')
-if not free or rest or lined and others_wait(q, entry) then
+local rest = lined and reservation_left(q, 'open')
+if not free or rest or lined and others_queued(q, entry) then
   local ticket, unnotified, alone = 0, false, false
   if entry and (mode or free) then
-    ticket = line_up(q, entry, WRITERS, mode)
+    ticket = enqueue_rw(q, entry, WRITERS, mode)
     lined = true
   end
   if lined then
-    unnotified, alone = serve(lock, ends, q, channel, entry)
-    if ended and alone then -- the holds that are over were the last of ours: see pass_on
-      hint_line(q)
+    unnotified, alone = serve_phases(lock, ends, q, channel, entry)
+    if ended and alone then -- the holds that are over were the last of ours: see serve_queue
+      hint_rw(q)
     end
   end
   if redis.call('HEXISTS', lock, field) == 1 then
-    return hold_on()
+    return raise_write_hold()
   end
   mode = redis.call('HGET', lock, 'mode')
-  if rest or redis.call('EXISTS', lock) == 1 or not unnotified and others_wait(q, entry) then
-    return {0, rest or redis.call('PTTL', lock), now, ticket, queue and mode and foreign(lock, ends, mode, now) or 0}
+  if rest or redis.call('EXISTS', lock) == 1 or not unnotified and others_queued(q, entry) then
+    return {0, rest or redis.call('PTTL', lock), now, ticket, queue and mode and foreign_flag(lock, ends, mode, now) or 0}
   end
 end
 redis.call('HSET', lock, 'mode', 'write', field, '1') -- the first write, which memory that is full refuses
-set_end(lock, lease)
+set_expiry(lock, lease)
 if ends then
-  drop_ends(ends) -- of a lock that was deleted
+  remove_ends(ends) -- of a lock that was deleted
 end
 if lined then
   count_writer(q, entry, get_field(q, 'writes') or 0)

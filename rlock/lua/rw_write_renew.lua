@@ -16,12 +16,12 @@ if #KEYS == 1 then
 end
 for i = 1, #KEYS / 2 do
   local lock, ends, field, lease = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1] .. ':write', tonumber(ARGV[2 * i])
-  local reply, till = over(lock, ends, field, now)
+  local reply, till = hold_ended(lock, ends, field, now)
   if not reply then
-    reply = verdict(lease, raise(lock, lease), till, now)
+    reply = renewal_reply(lease, raise_expiry(lock, lease), till, now)
     if till and lease > 0 then -- most writers have no end here: theirs is the lock's
       redis.call('ZREM', ends, '')
-      last_until(ends, field, now + lease, now)
+      raise_end(ends, field, now + lease, now)
     end
     redis.call('HEXISTS', lock, field)
   end

@@ -8,12 +8,12 @@
 -- Twice: owners are never used again, so a second run finds its own fields, and only ever raises their leases. If the first has lost one of them meanwhile, what is left of it is for its caller to give back.
 local lease = tonumber(ARGV[1])
 for i = 6, #ARGV, 2 do
-  local bad = unfit(ARGV[i], lease)
+  local bad = validation_error(ARGV[i], lease)
   if bad then
     return bad
   end
 end
-local no, now, us = refuse(ARGV[4], lease, ARGV[2])
+local no, now, us = check_request(ARGV[4], lease, ARGV[2])
 if no then
   return no
 end
@@ -23,10 +23,10 @@ for free = 0, 1 do
   for i = 1, n do
     local key, queue, owner = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 + 2 * i]
     if free == 0 then
-      states[i] = which(key, queue)
+      states[i] = existing_keys(key, queue)
     end
     if (states[i] < 2) == (free == 1) then
-      local blocking, left, till = blocked(key, queue_of(queue, ARGV[3], ARGV[3 + 2 * i], now, us), owner, now, states[i])
+      local blocking, left, till = find_refusal(key, queue_of(queue, ARGV[3], ARGV[3 + 2 * i], now, us), owner, now, states[i])
       if blocking then -- another's, or its owner is done with it: see acquire
         return {0, blocking[1] == 0 and blocking[2] or redis.call('PTTL', key), now, i - 1, 0}
       end

@@ -17,7 +17,7 @@ if type(info) ~= 'string' then
   return redis.error_reply('ERR no vote without INFO server: ' .. info.err)
 end
 local run = tonumber(string.sub(string.match(info, 'run_id:(%x+)'), 1, 13), 16)
-local reply, now, us = refuse(owner, lease, ARGV[3])
+local reply, now, us = check_request(owner, lease, ARGV[3])
 if now then
   -- In whole seconds on both ends, so it may have been up for one less.
   local up = (tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) - 1) * 1000
@@ -25,7 +25,7 @@ if now then
   if young > 0 then
     reply = {4, young, now}
   else
-    reply = acquire(key, queue_of(queue, ARGV[4], ARGV[5], now, us), owner, lease, now, which(key, queue))
+    reply = acquire(key, queue_of(queue, ARGV[4], ARGV[5], now, us), owner, lease, now, existing_keys(key, queue))
   end
 elseif reply.err then
   return reply

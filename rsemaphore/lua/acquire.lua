@@ -13,7 +13,7 @@
 -- Twice: permits that are held already are not taken again, their lease is only ever raised, and an entry keeps its ticket. Other waiters
 --   of the process that a run served find their permits when they poll.
 -- Every poll has a request for each waiter, and one call has 128 requests for up to 1,000 permits each. So only the first id of each is
--- read, and the others if it is held. If it was released by itself meanwhile, after a lost reply, the others may still be held: put_out
+-- read, and the others if it is held. If it was released by itself meanwhile, after a lost reply, the others may still be held: write_permits
 -- then takes those that are missing. After 1,000 permits were read or written, requests with held permits have to be repeated, and all
 -- others are queued.
 -- uses: ids, kind, queue, verbs
@@ -56,7 +56,7 @@ if label then
       local noted = redis.call('HMGET', notes, 'keep', 'capacity', 'revised')
       keep, last = tonumber(noted[1] or 0) or 0, redis.call('PTTL', notes)
       if noted[2] then
-        fits = left == -1 or available + out == tonumber(noted[2]) -- else some of it was deleted: see lacking
+        fits = left == -1 or available + out == tonumber(noted[2]) -- else some of it was deleted: see missing_from_count
       end
       if not capacity then
         local wanted, revision = string.match(ARGV[1], '^(%d+):(%d+)$')
@@ -71,7 +71,7 @@ if label then
         fits = false -- what is no number, whole says
       end
     end
-    -- Either both keys have an end, or none has: see prolong.
+    -- Either both keys have an end, or none has: see extend_keys.
     if fits and not over and (left == -1 and (ours or -1) == -1 or not shared and left >= 0 and (ours or 0) >= 0) then
       local lease = tonumber(ARGV[10])
       if redis.call('ZADD', permits, 'NX', string.format('%.0f', now + lease), base .. '\0\0\0') == 1 then

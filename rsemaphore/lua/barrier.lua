@@ -73,7 +73,7 @@ local function end_generation(broke)
 end
 
 -- ended is what became of a generation that is over.
-local function ended()
+local function reply_ended()
   if not pending then
     redis.call('HDEL', key, 'r:' .. party)
   end
@@ -169,7 +169,7 @@ if hid ~= id or gen > hgen then
   return reply(7)
 end
 if gen < hgen then
-  return ended()
+  return reply_ended()
 end
 local mark = redis.call('HGET', key, 'm:' .. party)
 if not mark then
@@ -180,11 +180,11 @@ if verb == 'trip' then
     return reply(7)
   end
   end_generation(false)
-  return ended()
+  return reply_ended()
 end
 if verb == 'leave' then
   end_generation(true)
-  return ended()
+  return reply_ended()
 end
 if string.sub(mark, -1) == '?' and not pending then
   redis.pcall('HSET', key, 'm:' .. party, string.sub(mark, 1, -2))

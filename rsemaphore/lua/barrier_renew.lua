@@ -30,7 +30,7 @@ for i, key in ipairs(KEYS) do
     if expired(ends, now) then
       replies[i] = 0
     else
-      replies[i] = verdict(lease, -1, ends, now)
+      replies[i] = renewal_reply(lease, -1, ends, now)
       if ends < now + lease and type(redis.pcall('HSET', key, 'm:' .. party, till)) == 'table' then
         replies[i] = -1
       end

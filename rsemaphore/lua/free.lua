@@ -10,7 +10,7 @@
 -- uses: clock, integer, send
 local now = clock()
 local out, known, texts, described = {now}, {}, {}, {}
-local function written(n) -- most permits of a call have the same lease
+local function number_text(n) -- most permits of a call have the same lease
   local key = n + 0.5 -- a fraction, so that the Lua of a test's server makes no array of that size
   if not texts[key] then
     texts[key] = string.format('%.0f', n)
@@ -62,12 +62,12 @@ for a = 2, #ARGV, 5 do
   end
   if s.plain and lease ~= '' and not s.left then
     local number = redis.pcall('GET', count)
-    s.left, s.available, s.out = redis.pcall('PTTL', count), type(number) == 'string' and integer(number) and tonumber(number), s.out or redis.pcall('ZCARD', permits)
+    s.left, s.available, s.out = redis.pcall('PTTL', count), type(number) == 'string' and is_integer(number) and tonumber(number), s.out or redis.pcall('ZCARD', permits)
     s.ours = s.out == 0 and -2 or redis.pcall('PTTL', permits)
     s.plain = s.available and type(s.left) == 'number' and type(s.out) == 'number' and type(s.ours) == 'number'
     if s.plain and s.noted then
       local noted, last, least = redis.pcall('HMGET', notes, 'keep', 'capacity', 'revised'), redis.pcall('PTTL', notes), nil
-      if not noted.err and type(last) == 'number' and integer(noted[1] or '0') and integer(noted[2] or '0') and #(noted[2] or '') < 11 then
+      if not noted.err and type(last) == 'number' and is_integer(noted[1] or '0') and is_integer(noted[2] or '0') and #(noted[2] or '') < 11 then
         least = tonumber(noted[1] or '0') - 60000
         s.last = last
         s.resized = tonumber(noted[2] or '')
@@ -80,19 +80,19 @@ for a = 2, #ARGV, 5 do
   if s.plain and lease ~= '' then
     local ms, d = tonumber(lease), described[capacity] or describe(capacity)
     described[capacity] = d
-    -- Either both keys have an end, or none has: see prolong.
+    -- Either both keys have an end, or none has: see extend_keys.
     if not late(last, now) and s.available > 0 and fits(s, d) and
         (s.left == -1 and s.ours < 0 or not d.shared and s.left >= 0 and s.ours ~= -1) and
-        redis.pcall('ZADD', permits, 'NX', written(now + ms), id) == 1 then
+        redis.pcall('ZADD', permits, 'NX', number_text(now + ms), id) == 1 then
       local need, fine = math.max(s.left, ms + 1), nil
       if s.left >= 0 and s.left < need then
-        fine = not redis.pcall('SET', count, written(s.available - 1), 'PX', written(need)).err
+        fine = not redis.pcall('SET', count, number_text(s.available - 1), 'PX', number_text(need)).err
         s.left = fine and need or s.left
       else
         fine = redis.pcall('INCRBY', count, '-1') == s.available - 1
       end
       if fine and s.left >= 0 and s.ours < need then
-        fine, s.ours = redis.pcall('PEXPIRE', permits, written(need)) == 1, need
+        fine, s.ours = redis.pcall('PEXPIRE', permits, number_text(need)) == 1, need
         if not fine then
           redis.pcall('INCRBY', count, '1')
         end
@@ -104,7 +104,7 @@ for a = 2, #ARGV, 5 do
           s.noted, s.revised, s.last = true, s.revised or false, s.last or -1
         end
         if (s.last or math.huge) <= ms then
-          redis.pcall('PEXPIRE', notes, written(ms + 1))
+          redis.pcall('PEXPIRE', notes, number_text(ms + 1))
           s.last = ms + 1
         end
       else -- no right, or not a number
@@ -135,7 +135,7 @@ end
 if ARGV[1] ~= '' then
   for _, s in pairs(known) do
     if s.channel and s.available > 0 then
-      send(ARGV[1], s.channel, written(s.available))
+      send(ARGV[1], s.channel, number_text(s.available))
     end
   end
 end

@@ -35,7 +35,7 @@ if participant ~= '' and mark then -- "<gen> <call>"
   end
 end
 if not value then
-  if ran_out(till) then
+  if has_run_out(till) then
     return {4, 0}
   end
   if till then -- a latch that another program opened (Redisson does not know the record) is over in the record, too
@@ -46,7 +46,7 @@ if not value then
   end
   return {0, 0}
 end
-if not integer(value) then
+if not is_integer(value) then
   return {3, 0}
 end
 if before then

@@ -32,7 +32,7 @@ end
 local value = redis.call('GET', key)
 refuse_all_but_latch(key, permits, value, till)
 if value then
-  if not integer(value) then
+  if not is_integer(value) then
     return {3, 0, 0, mark, ''}
   end
   local count, left = tonumber(value), redis.call('PTTL', key)
@@ -50,7 +50,7 @@ if value then
   return {0, 0, 0, mark, ''}
 end
 if till then
-  if ran_out(till) then
+  if has_run_out(till) then
     return {4, 0, 0, mark, ''}
   end
   -- Gone before its TTL: counted down by a process that does not know the record. Written down, or it would count as

@@ -28,7 +28,7 @@ if there then
 end
 local gen = next_generation(held[1])
 -- For waiters of the latch before this one that look only now.
-local before = ran_out(held[3]) and 'expired ' or 'open '
+local before = has_run_out(held[3]) and 'expired ' or 'open '
 local till = '0'
 if ttl > 0 then
   till = digits(clock() + ttl)

@@ -13,7 +13,7 @@
 -- uses: ids, queue, verbs
 local count, permits, notes, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- The common case: one permit, where no lease is over and the queue is empty. It makes no function, so it says itself what clock, elapsed,
--- wake, take_out and stored say. A second run finds no permit, and goes on to what follows.
+-- wake, remove_permits and stored say. A second run finds no permit, and goes on to what follows.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local there = redis.call('EXISTS', count, count, count, count, notes, notes, queue)

@@ -15,7 +15,7 @@
 --                                      and the resource would refuse B)
 local count, permits, last, id, kept = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 local now, us = clock()
-local before = whole(redis.call('GET', last), 'last token') or 0
+local before = require_integer(redis.call('GET', last), 'last token') or 0
 if before > 9007199254740990 then
   return redis.error_reply('WRONGTYPE no token can follow the last one')
 end
@@ -24,7 +24,7 @@ if expired(till, now) then
   return {0, 0}
 end
 local out = redis.call('ZCARD', permits)
-local capacity = (stored(count) or 0) + out
+local capacity = (stored_count(count) or 0) + out
 if capacity ~= 1 or out ~= 1 then -- more may be out than there are: see resize
   return {2, math.max(capacity, out)}
 end

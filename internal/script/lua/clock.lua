@@ -42,7 +42,7 @@ local function elapsed(now)
 end
 
 -- A TTL, ms, for a key that is to last until an instant. It is never 0, with which the server deletes the key at once.
-local function lasting(instant, now)
+local function ttl_until(instant, now)
   return string.format('%.0f', math.max(1, instant - now))
 end
 

@@ -6,7 +6,7 @@
 
 -- unlike is nil, or the reply if the stream has not the entries that it should have: {-13, should be, found}, or {-1, -1, 0} if the
 -- object's numbers are none.
-local function unlike(stream, serial, moved)
+local function ledger_mismatch(stream, serial, moved)
   local found = redis.call('XLEN', stream) -- a key of another type fails here
   if not serial or not moved then return {-1, -1, 0} end
   if found ~= serial - moved then return {-13, serial - moved, found} end
@@ -19,7 +19,7 @@ local function append(stream, serial, lines)
 end
 
 -- unchanged is whether the entry with the id ARGV[1] has the values ARGV[2…].
-local function unchanged(stream)
+local function is_unchanged(stream)
   local last = redis.call('XRANGE', stream, ARGV[1], ARGV[1])[1]
   if not last then return false end
   for i = 2, #ARGV do

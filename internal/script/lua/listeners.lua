@@ -15,7 +15,7 @@
 local MARK = 'redlatch_grant:'
 
 -- How many connections are subscribed to one or two channels of this server; nil: no right to ask.
-local function listeners(publish, ...)
+local function count_listeners(publish, ...)
   local count
   if publish == 'SPUBLISH' then
     count = redis.pcall('PUBSUB', 'SHARDNUMSUB', ...)
@@ -29,6 +29,6 @@ end
 
 -- Reports whether anybody of Redisson's listens on a channel of Redisson's.
 local function java_waits(publish, channel)
-  local all, marks = listeners(publish, channel, MARK .. channel)
+  local all, marks = count_listeners(publish, channel, MARK .. channel)
   return all and all > marks
 end

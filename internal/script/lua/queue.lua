@@ -42,12 +42,12 @@
 local QUEUE_TTL = 60000 -- more than twice the longest "stale" of an entry
 local WRITERS = 3000000000000000 -- more than a ticket, µs, until the year 2065; twice WRITERS is less than 2^53
 local INSTANT = 4000000000000 -- more than an ms of the clock until the year 2096
-local OPEN = 5 -- for how many ms a free lock or permit is reserved for Redisson's waiters
-local MOST_OPEN = 200 -- the most ms for which a free lock or permit is reserved
+local JAVA_RESERVATION = 5 -- for how many ms a free lock or permit is reserved for Redisson's waiters
+local MAX_RESERVATION = 200 -- the most ms for which a free lock or permit is reserved
 local JAVA_SHARE = 8 -- Redisson's waiters get one release of this many
-local LOOK = 16 -- how many entries are searched for a waiter whose process listens
-local LATE = 'late'
-local MOST_GONE = 128 -- the most entries that one search for the next waiter drops
+local MAX_SEARCHED = 16 -- how many entries are searched for a waiter whose process listens
+local LAST_WAITERS = 'late'
+local MAX_DROPPED = 128 -- the most entries that one search for the next waiter drops
 
 -- Returns the queue of a run; nil without key. Outside a Cluster publish and grants may be left out.
 local function queue_of(key, publish, grants, now, us, conn)
@@ -69,17 +69,17 @@ local function set_instant(q, name, ms)
 end
 
 -- Returns the name of a waiter's stamp; '!' if waiter is nil, because its text is no entry.
-local function stamp_of(q, waiter)
+local function stamp_name(q, waiter)
   return '!' .. (waiter and (q.conn and waiter.process or waiter.owner) or '')
 end
 
 -- Adds an entry to the queue, or stamps the existing entry. Returns the entry's score, whether the entry is new, and whether it is the first
 -- entry of its second. from: 0, or WRITERS for a writer.
-local function enter(q, entry, from)
+local function enqueue(q, entry, from)
   local score = from + q.us
   if redis.call('ZADD', q.key, 'NX', digits(score), entry) == 0 then
     if not q.conn then
-      redis.call('ZADD', q.key, -q.now, stamp_of(q, read_entry(entry)))
+      redis.call('ZADD', q.key, -q.now, stamp_name(q, read_entry(entry)))
     end
     redis.call('PEXPIRE', q.key, QUEUE_TTL)
     return tonumber(redis.call('ZSCORE', q.key, entry))
@@ -98,18 +98,18 @@ local function enter(q, entry, from)
 end
 
 -- Removes an entry, its stamp, and the other members given.
-local function step_out(q, entry, ...)
-  redis.call('ZREM', q.key, entry, not q.conn and stamp_of(q, read_entry(entry)) or entry, ...)
+local function dequeue(q, entry, ...)
+  redis.call('ZREM', q.key, entry, not q.conn and stamp_name(q, read_entry(entry)) or entry, ...)
 end
 
 -- Puts an entry back whose grant could not be published. PEXPIRE is needed because removing the last entry has deleted the queue.
-local function put_back(q, entry, score)
-  redis.call('ZADD', q.key, digits(score), entry, -q.now, stamp_of(q, read_entry(entry)))
+local function requeue(q, entry, score)
+  redis.call('ZADD', q.key, digits(score), entry, -q.now, stamp_name(q, read_entry(entry)))
   redis.call('PEXPIRE', q.key, QUEUE_TTL)
 end
 
 -- Reports whether the queue has an entry other than "me".
-local function others_wait(q, me)
+local function others_queued(q, me)
   for _, entry in ipairs(redis.call('ZRANGE', q.key, '(0', '+inf', 'BYSCORE', 'LIMIT', 0, me and 2 or 1)) do
     if entry ~= me then
       return true
@@ -120,33 +120,33 @@ end
 
 -- Reports whether a process listens to its channel of grants on this server. It is taken to listen if the user has no right to ask. Each
 -- process is checked once in a run.
-local function hears(q, process)
+local function is_listening(q, process)
   q.heard = q.heard or {}
   if process ~= q.conn and q.heard[process] == nil then
-    q.heard[process] = listeners(q.publish, q.grants .. process) ~= 0
+    q.heard[process] = count_listeners(q.publish, q.grants .. process) ~= 0
   end
   return process == q.conn or q.heard[process]
 end
 
 -- Reports whether a waiter is alive: it has made a request of late, and its process listens. An instant far ahead of now was written before
 -- the server's clock stepped back, so it counts as old. No waiter of ours has a score of twice WRITERS.
-local function is_there(q, waiter, score)
+local function is_alive(q, waiter, score)
   if score >= 2 * WRITERS then
     return false
   elseif waiter.process ~= q.conn and math.abs(q.now - score % WRITERS / 1000) > waiter.stale then
-    local name = stamp_of(q, waiter)
+    local name = stamp_name(q, waiter)
     q.stamps = q.stamps or {}
     q.stamps[name] = q.stamps[name] or -(redis.call('ZSCORE', q.key, name) or 0)
     if math.abs(q.now - q.stamps[name]) > waiter.stale then
       return false
     end
   end
-  return hears(q, waiter.process)
+  return is_listening(q, waiter.process)
 end
 
 -- Reports whether the caller of a waiter is about to give up. A grant would not reach the caller in time, and its release would cost a round
 -- trip. Among callers with little patience that is common, because the first waiters of the queue have waited longest.
-local function leaving(q, waiter)
+local function is_leaving(q, waiter)
   return waiter.leaves > 0 and begun(waiter.leaves, q.now)
 end
 
@@ -156,10 +156,10 @@ end
 -- * entries of waiters that are not alive
 -- * entries of "over", a released owner, which were left when a script could not reach the queue
 --
--- Without a live waiter returns nil and the reason: the queue is 'empty' or 'unreadable', or MOST_GONE entries were dropped and the others are
+-- Without a live waiter returns nil and the reason: the queue is 'empty' or 'unreadable', or MAX_DROPPED entries were dropped and the others are
 -- 'unseen'.
 local function next_waiter(q, from, me, over)
-  for _ = 1, MOST_GONE do
+  for _ = 1, MAX_DROPPED do
     -- A queue of another type does not prevent a release: the owner is out of the lock already.
     local head = redis.pcall('ZRANGE', q.key, from, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     local entry, score = head[1], tonumber(head[2])
@@ -167,10 +167,10 @@ local function next_waiter(q, from, me, over)
       return nil, head.err and 'unreadable' or 'empty'
     end
     local waiter = read_entry(entry)
-    if entry == me or waiter and waiter.owner ~= over and is_there(q, waiter, score) then
+    if entry == me or waiter and waiter.owner ~= over and is_alive(q, waiter, score) then
       return entry, score, waiter
     end
-    step_out(q, entry, '!told')
+    dequeue(q, entry, '!told')
   end
   return nil, 'unseen'
 end
@@ -182,26 +182,26 @@ local function notify(q, waiter, ticket, ms)
 end
 
 -- Returns the first waiter whose process listens, and its score. It searches LOOK entries from a score on, or, with LATE, the last LOOK entries.
-local function listener(q, from)
+local function first_listening(q, from)
   local line
-  if from == LATE then
-    line = redis.pcall('ZRANGE', q.key, '+inf', '(0', 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, LOOK)
+  if from == LAST_WAITERS then
+    line = redis.pcall('ZRANGE', q.key, '+inf', '(0', 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, MAX_SEARCHED)
   else
-    line = redis.pcall('ZRANGE', q.key, from, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, LOOK)
+    line = redis.pcall('ZRANGE', q.key, from, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MAX_SEARCHED)
   end
   for i = 1, line.err and 0 or #line, 2 do
     local waiter = read_entry(line[i])
-    if waiter and hears(q, waiter.process) then
+    if waiter and is_listening(q, waiter.process) then
       return waiter, tonumber(line[i + 1])
     end
   end
 end
 
 -- Returns for how many ms from now a free lock or permit is reserved; nil if it is not. name is "open" for Redisson's waiters, or "told" for the
--- first waiter of the queue, which was notified. A mark further ahead than MOST_OPEN was written before the server's clock stepped back.
-local function left_to(q, name)
+-- first waiter of the queue, which was notified. A mark further ahead than MAX_RESERVATION was written before the server's clock stepped back.
+local function reservation_left(q, name)
   local till = get_field(q, name)
-  if till and not expired(till, q.now) and till - q.now <= MOST_OPEN then
+  if till and not expired(till, q.now) and till - q.now <= MAX_RESERVATION then
     return till - q.now
   end
 end
@@ -209,12 +209,12 @@ end
 -- Reports whether a release is left to Redisson's clients, which race for a published release. If each release were handed over, they would
 -- never get a lock. If any of them listens, they get one release in JAVA_SHARE. A hold that several callers of a process had in turn counts
 -- once for each turn. Otherwise Redisson would get a lock less often the more callers a process has.
-local function is_javas(q, channel, turns)
+local function is_javas_turn(q, channel, turns)
   return q.us % JAVA_SHARE < turns and java_waits(q.publish, channel)
 end
 
 -- Publishes a release, and reserves the free lock or permit for Redisson's waiters for OPEN ms.
-local function open_to_java(q, channel, message)
-  set_instant(q, 'open', q.now + OPEN)
+local function release_to_java(q, channel, message)
+  set_instant(q, 'open', q.now + JAVA_RESERVATION)
   send(q.publish, channel, message)
 end

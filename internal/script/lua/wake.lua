@@ -9,7 +9,7 @@ local function wake(publish, channel, payload)
 end
 
 -- Wakes waiters for permits. Redisson's waiters take the payload for a number of permits, and fail on a negative one.
-local function wake_for(publish, channel, available)
+local function wake_for_permits(publish, channel, available)
   if available > 0 then
     wake(publish, channel, digits(available))
   end

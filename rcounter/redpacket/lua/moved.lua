@@ -14,5 +14,5 @@
 --
 -- The removal comes before the count, so that nothing has happened if the server refuses it. If the run is broken off between the two,
 -- the next call says that entries are missing, although none is lost.
-if not unchanged(ledger) then return {0, 0, 0} end
+if not is_unchanged(ledger) then return {0, 0, 0} end
 return {0, shorten(ledger, packet, redis.call('HGET', packet, 'ledger')), 0}

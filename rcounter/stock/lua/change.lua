@@ -34,7 +34,7 @@ for i = 4, #ARGV, 2 do to[ARGV[i]] = tonumber(ARGV[i + 1]) end
 local wrong = present({-6, 0, 0})
 if wrong then return wrong end
 local m = redis.call('HMGET', s.stock, 'revision', 'resizer')
-local is = exact(m[1])
+local is = read_integer(m[1])
 if not is then return {-1, -1, 0} end
 if m[2] == call then return {0, is, 1, s.now, s.gone - s.now} end
 if revision ~= m[1] or notafter == 0 then return {0, is, 0, s.now, s.gone - s.now} end

@@ -17,7 +17,7 @@
 --
 -- This script does not begin like the others: a stock with records missing can be closed too.
 local m = redis.call('HMGET', s.stock, 'gone', 'state', 'epoch')
-s.gone, s.epoch = exact(m[1]), exact(m[3]) or 0
+s.gone, s.epoch = read_integer(m[1]), read_integer(m[3]) or 0
 if not s.gone and ARGV[2] == 'delete' then
   if redis.call('EXISTS', unpack(KEYS)) == 0 then return {-6, 0, 0} end
   if ARGV[1] ~= '0' then return {0, 0, 0} end

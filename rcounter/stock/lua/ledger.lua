@@ -16,7 +16,7 @@
 local m = redis.call('HMGET', s.stock, 'ledger', 'serial', 'moved')
 if m[1] == '1' then
   s.serial, s.moved = tonumber(m[2]), tonumber(m[3])
-  local wrong = unlike(s.ledger, s.serial, s.moved)
+  local wrong = ledger_mismatch(s.ledger, s.serial, s.moved)
   if s.serial == -1 and s.moved then return {{0, 0, 0}, {}} end -- Restore writes it anew
   if wrong then return {wrong, {}} end
 end

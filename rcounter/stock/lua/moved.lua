@@ -18,7 +18,7 @@
 -- The removal comes before the count. If the run is broken off between the two, the stream has fewer entries than the hash says, and
 -- the next call says so, although none is lost. If the count came first and the server refused the removal (the user may not XTRIM),
 -- the hash would be wrong; like this, nothing has happened.
-if not unchanged(s.ledger) then return {0, 0, 0} end
+if not is_unchanged(s.ledger) then return {0, 0, 0} end
 local m = redis.call('HMGET', s.stock, 'ledger', 'serial')
 if m[2] == '-1' then return {0, 0, 0} end -- Restore writes it anew, and this entry again
 return {0, shorten(s.ledger, s.stock, m[1]), 0}

@@ -41,7 +41,7 @@ s.now, s.micros = clock()
 local m = redis.call('HMGET', s.stock, 'token', 'epoch', 'gone', 'spec')
 local there = redis.call('EXISTS', s.stock) == 1
 if there then
-  local e, g = exact(m[2]), exact(m[3])
+  local e, g = read_integer(m[2]), read_integer(m[3])
   if not e or not g then return {-1, -1, 0} end
   if not expired(g, s.now) then
     if m[1] == token then return {0, e, 1} end

@@ -33,17 +33,17 @@ local GOES_ON = 60000 -- for so many ms after a step others hear that the stock 
 local step, call = ARGV[1], ARGV[2]
 local m = redis.call('HMGET', s.stock, 'sold', 'held', 'seq', 'gone', 'epoch', 'state', 'restorer', 'revision', 'restored', 'limit', 'ledger', 'serial', 'moved')
 if redis.call('EXISTS', s.stock) == 0 then return {-6, 0, 0} end
-s.gone, s.epoch = exact(m[4]), exact(m[5])
+s.gone, s.epoch = read_integer(m[4]), read_integer(m[5])
 if not s.gone or not s.epoch then return {-1, -1, 0} end
 s.now = clock()
 if expired(s.gone, s.now) then return {-6, 0, 0} end
-s.state = exact(m[6]) or 3
-local revision = exact(m[8]) or -1
+s.state = read_integer(m[6]) or 3
+local revision = read_integer(m[8]) or -1
 
-local seen = {exact(m[1]) or 0, exact(m[2]) or 0, exact(m[3]) or 0, redis.call('HLEN', s.users), redis.call('HLEN', s.records), redis.call('ZCARD', s.holds)}
+local seen = {read_integer(m[1]) or 0, read_integer(m[2]) or 0, read_integer(m[3]) or 0, redis.call('HLEN', s.users), redis.call('HLEN', s.records), redis.call('ZCARD', s.holds)}
 local function reply() return {0, s.epoch, seen[1], seen[2], seen[3], seen[4], seen[5], seen[6], revision, s.now, s.serial, s.moved} end
 s.keeps = tonumber(m[11])
-s.serial, s.moved = s.keeps == 1 and (exact(m[12]) or 0) or -2, exact(m[13]) or 0
+s.serial, s.moved = s.keeps == 1 and (read_integer(m[12]) or 0) or -2, read_integer(m[13]) or 0
 
 if step == 'look' or step == 'end' and m[9] == call then
   return reply()

@@ -1,5 +1,5 @@
 -- Acquires a lock that is a hash, owner -> count. An acquisition has two steps, so that a request for several locks
--- gets all or none: "blocked" checks each lock first, and "grant" then makes the owner the holder of each.
+-- gets all or none: find_refusal checks each lock first, and grant then makes the owner the holder of each.
 --
 -- The lock may be held as a string: as a Plain lock, or by redsync and similar libraries, while a service moves from
 -- them to a hash. A lock's key is made only if there is no key of either type, so the two kinds exclude each other. A
@@ -21,13 +21,13 @@
 
 -- Returns why an owner cannot have a lock now: {status, ms, server ms, …}, as acquire.lua replies. Otherwise it returns
 -- nil. For an owner that holds the lock already, it also returns the rest of the lock's lease in ms, and the owner's
--- own end, if the owner was joined. there is the result of which. entry, if there is one, is put into the queue. q is
+-- own end, if the owner was joined. there is the result of existing_keys. entry, if there is one, is put into the queue. q is
 -- nil without a queue.
-local function blocked(key, q, owner, now, there, entry)
+local function find_refusal(key, q, owner, now, there, entry)
   if there == 0 then
     return nil
   elseif there == 1 then -- free, but others are queued: every such request keeps the order
-    local rest, served = reserved(q), nil
+    local rest, served = any_reservation_left(q), nil
     if not rest then
       served, rest = hand_over(key, q, entry)
       if not served then
@@ -35,14 +35,14 @@ local function blocked(key, q, owner, now, there, entry)
       end
     end
     if rest then
-      return {0, rest, now, entry and enter(q, entry, 0) or 0, 0}
+      return {0, rest, now, entry and enqueue(q, entry, 0) or 0, 0}
     end
   end
   local left = redis.call('PTTL', key)
   local all, more = fields_of(key)
   if all.err then -- not a hash: the owner waits for a string, too, or the command returns the error again
     local holder = string_holder(key, left) or redis.call('HSCAN', key, 0)
-    return {0, left, now, entry and q and enter(q, entry, 0) or 0, holder}
+    return {0, left, now, entry and q and enqueue(q, entry, 0) or 0, holder}
   end
   local has, till, foreign
   if more then
@@ -54,7 +54,7 @@ local function blocked(key, q, owner, now, there, entry)
       has = true
     elseif all[i] == owner .. '!' then
       till = tonumber(all[i + 1])
-    elseif string.sub(all[i], -1) ~= '!' and not ours(all[i]) then
+    elseif string.sub(all[i], -1) ~= '!' and not is_ours(all[i]) then
       foreign = 1
     end
   end
@@ -63,15 +63,15 @@ local function blocked(key, q, owner, now, there, entry)
   elseif has then -- the owner was joined and its end is over, or it was released
     return {3, 0, now}
   end
-  return {0, left, now, entry and q and enter(q, entry, 0) or 0, foreign or 0}
+  return {0, left, now, entry and q and enqueue(q, entry, 0) or 0, foreign or 0}
 end
 
--- Makes an owner the holder of a free lock, or grants a lock again to its holder, with the results of blocked. No lease
+-- Makes an owner the holder of a free lock, or grants a lock again to its holder, with the results of find_refusal. No lease
 -- is shortened. Returns the reply.
 local function grant(key, owner, lease, now, left, till)
   if not left then
     redis.call('HSET', key, owner, '1')
-    set_end(key, lease)
+    set_expiry(key, lease)
     return {1, lease, now}
   end
   if till and till < now + lease then -- the owner was joined, and has a lease of its own (see join)
@@ -96,7 +96,7 @@ end
 --   the next caller.
 -- * The script runs after from was released, or after its lease has ended: another owner may hold the lock, and
 --   nothing is done.
-local function take_over(key, owner, lease, now, from)
+local function transfer_hold(key, owner, lease, now, from)
   local all, more = fields_of(key)
   if all.err then
     return {3, 0, now}
@@ -122,13 +122,13 @@ end
 
 -- Acquires one lock. Returns the reply.
 local function acquire(key, q, owner, lease, now, there, entry)
-  local no, left, till = blocked(key, q, owner, now, there, entry)
+  local no, left, till = find_refusal(key, q, owner, now, there, entry)
   if no then
     return no
   end
   local reply = grant(key, owner, lease, now, left, till)
   if there == 1 and entry then
-    step_out(q, entry)
+    dequeue(q, entry)
   end
   return reply
 end

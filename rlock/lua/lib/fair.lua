@@ -28,13 +28,13 @@
 --   script cannot foresee that a caller cancels; that costs a round trip.
 -- uses: owners, clock, entry, queue, send
 
-local LINE_TTL = 3600000 -- after the last score, ms: for queues whose waiters all died. Redisson sets no expiry.
-local MOST = 30000 -- the longest patience: see Client.patience
-local NEAR = 15 -- the last index at which hint_ours searches for a waiter
-local DROPS = 250 -- the dead waiters that one call removes, so that no call takes long; a waiter that is not served polls
+local FAIR_TTL = 3600000 -- after the last score, ms: for queues whose waiters all died. Redisson sets no expiry.
+local MAX_PATIENCE = 30000 -- the longest patience: see Client.patience
+local MAX_INDEX = 15 -- the last index at which hint_ours searches for a waiter
+local MAX_DROPS = 250 -- the dead waiters that one call removes, so that no call takes long; a waiter that is not served polls
 
--- Removes the first waiter from the queue. Each of the keys may be empty by now: see emptied.
-local function drop(queue, timeouts, places, head)
+-- Removes the first waiter from the queue. Each of the keys may be empty by now: see is_missing.
+local function remove_head(queue, timeouts, places, head)
   redis.pcall('LPOP', queue)
   redis.pcall('ZREM', timeouts, head)
   if places then
@@ -44,11 +44,11 @@ end
 
 -- Returns the first waiter of this library whose process hears grants, and that process; nil if there is none near the
 -- front.
-local function first_of_ours(q)
-  local line = redis.pcall('LRANGE', q.key, 0, NEAR)
+local function first_listening_of_ours(q)
+  local line = redis.pcall('LRANGE', q.key, 0, MAX_INDEX)
   for _, owner in ipairs(line.err and {} or line) do
     local process = string.sub(owner, 1, 36)
-    if ours(owner) and hears(q, process) then
+    if is_ours(owner) and is_listening(q, process) then
       return owner, process
     end
   end
@@ -69,7 +69,7 @@ end
 -- * Java acquires and releases before C's reply: that reply grants the lock to C.
 -- * Redisson's scripts remove B, whose process has died, and notify C: C polls.
 local function hint_ours(q)
-  local owner, process = first_of_ours(q)
+  local owner, process = first_listening_of_ours(q)
   if owner then
     notify(q, {process = process, owner = owner}, 0, 0)
   end
@@ -78,20 +78,20 @@ end
 -- Returns the first waiter that is not dead, the instant until which it counts as alive, and how many dead waiters may
 -- still be removed. Dead waiters before it are removed. If they are too many, it returns the next dead waiter, and now
 -- as the instant.
-local function front(queue, timeouts, places, now, drops)
+local function first_alive(queue, timeouts, places, now, drops)
   while true do
     local head = redis.pcall('LINDEX', queue, 0)
-    if type(head) ~= 'string' then -- no waiter, or see emptied
+    if type(head) ~= 'string' then -- no waiter, or see is_missing
       return nil
     end
     local till = tonumber(redis.call('ZSCORE', timeouts, head) or 0)
     if not expired(till, now) then
-      if till > now + MOST and ours(head) then
+      if till > now + MAX_PATIENCE and is_ours(head) then
         -- No patience is subtracted any more before Redisson's next waiter. These scores are too high if they were made
         -- to outlast the score of a waiter that has died, or if the clock stepped back.
-        till = now + MOST
-        for _, owner in ipairs(redis.call('LRANGE', queue, 0, DROPS)) do
-          if not ours(owner) then
+        till = now + MAX_PATIENCE
+        for _, owner in ipairs(redis.call('LRANGE', queue, 0, MAX_DROPS)) do
+          if not is_ours(owner) then
             break
           elseif tonumber(redis.call('ZSCORE', timeouts, owner) or 0) > till then
             redis.pcall('ZADD', timeouts, digits(till), owner) -- memory may be full
@@ -104,16 +104,16 @@ local function front(queue, timeouts, places, now, drops)
       return head, now, 0
     end
     drops = drops - 1
-    drop(queue, timeouts, places, head)
+    remove_head(queue, timeouts, places, head)
   end
 end
 
 -- Puts a waiter into the queue, or refreshes its entry. entry is '' for a waiter that hears no grants. Returns the
 -- waiter's ticket, 0 if it has no field in "places", and whether a waiter of Redisson's is right before it. An entry
 -- without the instant at which its caller gives up does not remove that instant from an earlier entry.
-local function line_up(queue, timeouts, places, owner, patience, entry, now, us)
+local function enqueue_fair(queue, timeouts, places, owner, patience, entry, now, us)
   local score, place = redis.pcall('ZSCORE', timeouts, owner), places and redis.pcall('HGET', places, owner)
-  if type(score) == 'table' or type(place) == 'table' then -- see emptied
+  if type(score) == 'table' or type(place) == 'table' then -- see is_missing
     return 0, true
   end
   local till = math.max(now + patience, tonumber(score or 0))
@@ -136,13 +136,13 @@ local function line_up(queue, timeouts, places, owner, patience, entry, now, us)
   if not stands then
     local last = redis.call('LINDEX', queue, -1)
     if last then
-      behind = not ours(last)
+      behind = not is_ours(last)
       local before = tonumber(redis.call('ZSCORE', timeouts, last) or 0)
       till = math.max(till, behind and before + patience or before)
     end
     redis.call('RPUSH', queue, owner)
     if places and redis.call('HLEN', places) > 2 * length + 64 then -- mostly fields of waiters that Redisson's scripts removed
-      local all = redis.call('HSCAN', places, 0, 'COUNT', DROPS)[2]
+      local all = redis.call('HSCAN', places, 0, 'COUNT', MAX_DROPS)[2]
       for i = 1, #all, 2 do
         if not redis.call('ZSCORE', timeouts, all[i]) then
           redis.call('HDEL', places, all[i])
@@ -152,7 +152,7 @@ local function line_up(queue, timeouts, places, owner, patience, entry, now, us)
   end
   redis.call('ZADD', timeouts, digits(till), owner)
   local last = tonumber(redis.call('ZRANGE', timeouts, 0, 0, 'REV', 'WITHSCORES')[2])
-  local ttl = LINE_TTL + math.min(last - now, 24 * LINE_TTL) -- no request of a waiter can be later
+  local ttl = FAIR_TTL + math.min(last - now, 24 * FAIR_TTL) -- no request of a waiter can be later
   redis.call('PEXPIRE', queue, digits(ttl))
   redis.call('PEXPIRE', timeouts, digits(ttl))
   local ticket = 0
@@ -171,10 +171,10 @@ local function line_up(queue, timeouts, places, owner, patience, entry, now, us)
 end
 
 -- Removes a waiter from the queue. Returns whether the waiter was the first of this library, if looks is set.
-local function leave(q, timeouts, places, owner, looks)
+local function dequeue_fair(q, timeouts, places, owner, looks)
   local first = false
   if redis.call('ZREM', timeouts, owner) == 1 then
-    first = looks and first_of_ours(q) == owner
+    first = looks and first_listening_of_ours(q) == owner
     redis.call('LREM', q.key, 1, owner)
     if places then
       redis.pcall('HDEL', places, owner)
@@ -192,7 +192,7 @@ end
 -- Makes the first waiter the holder of a free lock, and notifies its process. If the first waiter cannot be handed the
 -- lock, it is only notified that the lock is free. Returns the new holder; or nil, the first waiter, and the instant
 -- until which the lock is left to it. Nothing is done for "me". key is nil if the lock may not be written any more: see
--- emptied.
+-- is_missing.
 --
 --   waiter B (of ours, first in the queue)       holder A
 --   acquire: held; queued, ticket T ------------->
@@ -203,29 +203,29 @@ end
 --
 -- The field is written before anything is published, and nothing is undone afterwards: see hand_over. For the same
 -- reason the script checks first that B's process listens.
-local function pass(key, q, timeouts, places, channel, me)
-  local drops, queue, now = DROPS, q.key, q.now
+local function hand_over_fair(key, q, timeouts, places, channel, me)
+  local drops, queue, now = MAX_DROPS, q.key, q.now
   while true do
     local head, till
-    head, till, drops = front(queue, timeouts, places, now, drops)
+    head, till, drops = first_alive(queue, timeouts, places, now, drops)
     if not head or head == me then
       return nil, head, till
     end
     local waiter, ticket = read_place(key and places and redis.pcall('HGET', places, head))
-    if waiter and leaving(q, waiter) and drops > 0 then
+    if waiter and is_leaving(q, waiter) and drops > 0 then
       drops = drops - 1
-      drop(queue, timeouts, places, head)
+      remove_head(queue, timeouts, places, head)
     elseif not waiter or expired(till, now) then
       send(q.publish, channel .. ':' .. head, '0')
-      if not me and not ours(head) then
+      if not me and not is_ours(head) then
         hint_ours(q)
       end
       return nil, head, till
-    elseif hears(q, waiter.process) then
+    elseif is_listening(q, waiter.process) then
       redis.call('HSET', key, head, 1)
-      set_end(key, waiter.first)
+      set_expiry(key, waiter.first)
       if notify(q, waiter, tonumber(ticket), waiter.first) then
-        drop(queue, timeouts, places, head)
+        remove_head(queue, timeouts, places, head)
         return head
       end
       -- The user may not publish there, so nothing was: the waiter finds the lock free at its next request.
@@ -237,7 +237,7 @@ local function pass(key, q, timeouts, places, channel, me)
       return nil, head, now
     else
       drops = drops - 1
-      drop(queue, timeouts, places, head)
+      remove_head(queue, timeouts, places, head)
     end
   end
 end

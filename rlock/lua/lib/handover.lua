@@ -75,7 +75,7 @@
 -- * The script runs twice: C sends two requests, or the second run finds B gone, and publishes nothing.
 -- from is LATE to search among the last waiters only. Returns whether there is such a waiter.
 local function hint(q, left, from)
-  local waiter, score = listener(q, from or '(0')
+  local waiter, score = first_listening(q, from or '(0')
   if waiter and not (left and score <= left) then
     notify(q, waiter, 0, 0)
   end
@@ -86,7 +86,7 @@ end
 -- removed says that this script may have removed the lock's last field. While their slot is being migrated, the script
 -- may not even read a key that it has removed, because the key would be made anew on the other node. Then it returns
 -- nil, and nothing can be handed over.
-local function which(lock, queue, removed)
+local function existing_keys(lock, queue, removed)
   local there
   if queue then
     there = redis.pcall('EXISTS', lock, lock, queue)
@@ -101,8 +101,8 @@ local function which(lock, queue, removed)
 end
 
 -- Returns for how many ms from now a released lock is left to others; nil if it is not.
-local function reserved(q)
-  return left_to(q, 'open') or left_to(q, 'told')
+local function any_reservation_left(q)
+  return reservation_left(q, 'open') or reservation_left(q, 'told')
 end
 
 -- Makes the first waiter whose process listens the holder of a free lock, and notifies that process. If the waiter
@@ -125,9 +125,9 @@ end
 local function hand_over(lock, q, me, over)
   local entry, ticket, waiter = next_waiter(q, '(0', me, over)
   if entry and entry ~= me and waiter.mode ~= 'x' then -- of a Plain lock, which is not handed over
-    local rest = math.min(waiter.first, MOST_OPEN)
+    local rest = math.min(waiter.first, MAX_RESERVATION)
     if get_field(q, 'told') then
-      rest = reserved(q)
+      rest = any_reservation_left(q)
     elseif notify(q, waiter, 0, 0) then
       set_instant(q, 'told', q.now + rest)
     else
@@ -136,22 +136,22 @@ local function hand_over(lock, q, me, over)
     if rest then
       return entry, rest
     end
-    step_out(q, entry, '!told') -- it was notified, and sent no request in time
+    dequeue(q, entry, '!told') -- it was notified, and sent no request in time
     return hand_over(lock, q, me, over)
   elseif ticket == 'empty' then
     redis.call('DEL', q.key) -- stamps without entries
   elseif ticket == 'unseen' then
-    hint(q, nil, LATE)
+    hint(q, nil, LAST_WAITERS)
   end
   if not entry or entry == me then
     return nil
   end
-  step_out(q, entry, '!told')
+  dequeue(q, entry, '!told')
   redis.call('HSET', lock, waiter.owner, 1)
-  set_end(lock, waiter.first)
+  set_expiry(lock, waiter.first)
   if notify(q, waiter, ticket, waiter.first) then
     return entry
   end
   redis.call('HDEL', lock, waiter.owner) -- the user may not publish there, so nothing was: the release is published instead
-  put_back(q, entry, ticket)
+  requeue(q, entry, ticket)
 end

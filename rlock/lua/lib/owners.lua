@@ -10,7 +10,7 @@
 -- Whether an owner is of this library (TestOwners_InLuaAndGo_AreRecognizedAlike): its connection id is a UUID of
 -- version 8, a number follows, and perhaps a label. The function checks the whole shape, like lease.Ours, because an
 -- owner of another program may be any text.
-local function ours(owner)
+local function is_ours(owner)
   local label = string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d+(.*)$')
   return label ~= nil and not string.find(owner, '^[^:]*%u') and (label == '' or string.find(label, '^:[^!{}]*$') ~= nil)
 end
@@ -26,10 +26,10 @@ local function fields_of(key)
 end
 
 -- Whether an owner in a hash is of another program, whose release hands nothing over.
-local function held_by_others(key)
+local function held_by_other_program(key)
   local all = fields_of(key)
   for i = 1, all.err and 0 or #all, 2 do
-    if all[i] ~= 'mode' and string.sub(all[i], -1) ~= '!' and not ours((string.gsub(all[i], ':write$', ''))) then
+    if all[i] ~= 'mode' and string.sub(all[i], -1) ~= '!' and not is_ours((string.gsub(all[i], ':write$', ''))) then
       return true
     end
   end
@@ -45,7 +45,7 @@ end
 local function string_holder(key, left)
   local owner = left >= 0 and redis.pcall('GET', key)
   if type(owner) == 'string' then
-    return ours(owner) and 2 or 3
+    return is_ours(owner) and 2 or 3
   end
 end
 
@@ -58,7 +58,7 @@ local function hash_holder(key, left)
   local kind = 2
   for i = 1, #some[2], 2 do
     local field = some[2][i]
-    if field ~= 'mode' and not ours((string.gsub(string.gsub(field, '!$', ''), ':write$', ''))) then
+    if field ~= 'mode' and not is_ours((string.gsub(string.gsub(field, '!$', ''), ':write$', ''))) then
       if not string.find(field, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d') then
         return nil
       end
@@ -72,22 +72,22 @@ end
 -- same, they would leave a lock without an expiry (PEXPIRE refuses the lease after HSET), or a lock that no process can
 -- release. So a script refuses them before it writes. LONGEST: up to it a double counts single ms, even after the
 -- clock's ms are added.
-local LONGEST = 4503599627370496
-local function fit(owner, lease)
-  return owner ~= nil and owner ~= '' and lease ~= nil and lease >= 1 and lease <= LONGEST and lease % 1 == 0
+local MAX_LEASE = 4503599627370496
+local function is_valid(owner, lease)
+  return owner ~= nil and owner ~= '' and lease ~= nil and lease >= 1 and lease <= MAX_LEASE and lease % 1 == 0
 end
 
 -- Returns the error for an owner or lease that no client may send; nil if a client may send them.
-local function unfit(owner, lease)
-  if not fit(owner, lease) then
+local function validation_error(owner, lease)
+  if not is_valid(owner, lease) then
     return redis.error_reply('ERR owner or lease is nothing that can be asked for')
   end
 end
 
 -- Returns the reply to an acquire request that no client may send, or that comes too late. Otherwise it returns nil,
 -- and the server's time in ms and in µs.
-local function refuse(owner, lease, notafter)
-  local bad = unfit(owner, lease)
+local function check_request(owner, lease, notafter)
+  local bad = validation_error(owner, lease)
   if bad then
     return bad
   end
@@ -100,7 +100,7 @@ end
 
 -- Whether a key is missing, perhaps because this script removed its last field. While its slot is being migrated, the
 -- script may not even read such a key any more.
-local function emptied(key)
+local function is_missing(key)
   return redis.pcall('EXISTS', key) ~= 1
 end
 
@@ -117,9 +117,9 @@ end
 -- stays. If there are more than 1,000 owners, some are checked, and the lock keeps its end. Returns the number of
 -- removed owners.
 --
--- While the lock's slot is being migrated, the script may not touch a key that it has emptied: hence pcall after the
+-- While the lock's slot is being migrated, the script may not touch a key that it has is_missing: hence pcall after the
 -- first removal. The first refusal (the key is of another type) goes to the caller.
-local function remove(key, list, first, last, others)
+local function remove_owners(key, list, first, last, others)
   local removed = 0
   for i = first, last do
     local gone = redis.pcall('HDEL', key, list[i], list[i] .. '!')
@@ -150,7 +150,7 @@ local function remove(key, list, first, last, others)
       end
     end
     if most > 0 and ends >= owners and not more then
-      redis.call('PEXPIRE', key, lasting(most, now))
+      redis.call('PEXPIRE', key, ttl_until(most, now))
     end
   end
   return removed
@@ -158,7 +158,7 @@ end
 
 -- Sets the expiry of a lock that was just made. If the user may not run PEXPIRE, the lock is deleted, and the script
 -- ends: otherwise a holder that crashes would keep a lock without an expiry for ever.
-local function set_end(lock, lease)
+local function set_expiry(lock, lease)
   local set = redis.pcall('PEXPIRE', lock, lease)
   if type(set) == 'table' then
     redis.call('DEL', lock)

@@ -9,12 +9,12 @@
 -- uses: owners, raise, renewal, clock
 
 -- Whether a field of the hash is the writer's.
-local function writes(field)
+local function is_writer_field(field)
   return string.sub(field, -6) == ':write'
 end
 
 -- Enter an end, and have the set last as long. An end is only ever raised.
-local function last_until(ends, member, till, now)
+local function raise_end(ends, member, till, now)
   local score = redis.call('ZSCORE', ends, member)
   if not score or tonumber(score) < till then
     redis.call('ZADD', ends, digits(till), member)
@@ -29,9 +29,9 @@ end
 local function renew_lock(lock, field, lease, now)
   local there = redis.pcall('HEXISTS', lock, field)
   if there ~= 1 then
-    return there == 0 and 0 or failed(there)
+    return there == 0 and 0 or failed_reply(there)
   end
-  local reply = verdict(lease, raise(lock, lease), nil, now)
+  local reply = renewal_reply(lease, raise_expiry(lock, lease), nil, now)
   redis.call('HEXISTS', lock, field)
   return reply
 end
@@ -39,21 +39,21 @@ end
 local function renew_end(ends, field, lease, now, always)
   local till = redis.pcall('ZSCORE', ends, field)
   if type(till) == 'table' then
-    return failed(till)
+    return failed_reply(till)
   elseif till and expired(till, now) then
     return 0
   elseif lease > 0 and (till or always) then
     redis.call('ZREM', ends, '')
-    last_until(ends, field, now + lease, now)
+    raise_end(ends, field, now + lease, now)
   end
-  return verdict(lease, -1, till and tonumber(till), now)
+  return renewal_reply(lease, -1, till and tonumber(till), now)
 end
 
 -- Whether a hold is there to be renewed: nil and its own end, if it has one; or the reply if it is not.
-local function over(lock, ends, field, now)
+local function hold_ended(lock, ends, field, now)
   local there, till = redis.pcall('HEXISTS', lock, field), redis.pcall('ZSCORE', ends, field)
   if type(there) == 'table' or type(till) == 'table' then
-    return failed(type(there) == 'table' and there or till)
+    return failed_reply(type(there) == 'table' and there or till)
   elseif there == 0 or till and expired(till, now) then
     return 0
   end
@@ -62,7 +62,7 @@ end
 
 -- Take out the ends of a lock that is gone, 1,000 at most: more are there only if another program has deleted the lock. Of others that
 -- are left, whose owners hold nothing, the lock's next end may be late.
-local function drop_ends(ends)
+local function remove_ends(ends)
   local left = redis.pcall('ZRANGE', ends, 0, 999)
   if not left.err and #left > 0 then
     redis.call('ZREM', ends, unpack(left))
@@ -72,12 +72,12 @@ end
 -- See to a lock that has lost holds: without any it is gone, without its writer it is its readers'. Returns whether
 -- a waiter can acquire it now that could not before.
 --
--- Here and in what follows a caller may have emptied the ends, hence pcall: see emptied.
-local function reconcile(lock, ends, writer)
+-- Here and in what follows a caller may have is_missing the ends, hence pcall: see is_missing.
+local function settle_removal(lock, ends, writer)
   if redis.call('HLEN', lock) <= 1 then
     redis.call('DEL', lock)
     if ends then
-      drop_ends(ends)
+      remove_ends(ends)
     end
     return true
   end
@@ -88,11 +88,11 @@ local function reconcile(lock, ends, writer)
 end
 
 -- Take out the holds whose own end has passed, which keep no one out any more though others keep the key; GONE of them at most, so
--- that no call is long. Returns what reconcile does, and whether there were any.
+-- that no call is long. Returns what settle_removal does, and whether there were any.
 --
 -- A process has one hold for all its readers, and each release and each request that has to wait looks. So there are more only if very many
 -- processes died at once. Each dead field that is left counts as a reader of Redisson's, whose end is not known, so the first in line
--- is told to ask, as it is when readers of Redisson's alone are left (hint_line), and goes on:
+-- is told to ask, as it is when readers of Redisson's alone are left (hint_rw), and goes on:
 --
 --   600 readers die; reader A     server                                    writer W
 --                                 line: W <-------------------------------- asks: read by A
@@ -104,19 +104,19 @@ end
 -- * A message is lost: W polls, and goes on.
 -- * A try of W that does not wait is refused. It has taken 256 out, and one of the next tries is granted.
 -- * A reader that would join a dead hold of its own process: see kept_out in rw_read.lua.
-local GONE = 256
+local MAX_EXPIRED = 256
 
-local function forget(lock, ends, now)
-  local dead = redis.pcall('ZRANGE', ends, 0, elapsed(now), 'BYSCORE', 'LIMIT', 0, GONE)
+local function remove_expired(lock, ends, now)
+  local dead = redis.pcall('ZRANGE', ends, 0, elapsed(now), 'BYSCORE', 'LIMIT', 0, MAX_EXPIRED)
   if dead.err or #dead == 0 then
     return false
   end
   local writer = false
   for i, field in ipairs(dead) do
-    writer = remove(lock, dead, i, i) > 0 and writes(field) or writer
+    writer = remove_owners(lock, dead, i, i) > 0 and is_writer_field(field) or writer
   end
   redis.call('ZREM', ends, unpack(dead))
-  return reconcile(lock, ends, writer), true
+  return settle_removal(lock, ends, writer), true
 end
 
 -- Give the lock the end of the last of its holds. It never ends before a hold whose end is not known. Redisson's readers have
@@ -132,8 +132,8 @@ end
 -- One that comes in between, or reads once more, has set the lock's end itself; one that leaves gives it that of the others. If the client is
 -- cut off before rw_trim, or they are too many, the lock's end is late: dead readers of Redisson's keep the lock until then, and ours only
 -- until their own ends. known: of a reader of Redisson's the count, and the numbers of the first and the last of its KEYS.
--- Returns what reconcile does, and whether Redisson's readers are to be looked at.
-local MANY = 64
+-- Returns what settle_removal does, and whether Redisson's readers are to be looked at.
+local MAX_TRIMMED = 64
 
 local function trim(lock, ends, now, known)
   local left = redis.call('PTTL', lock)
@@ -141,15 +141,15 @@ local function trim(lock, ends, now, known)
   if last.err then
     return false
   end
-  local till = math.max(tonumber(last[2] or 0) - now, 1) -- see lasting
-  if left <= till + 5 or redis.call('HLEN', lock) > MANY then -- both count whole ms, not from the same instant
+  local till = math.max(tonumber(last[2] or 0) - now, 1) -- see ttl_until
+  if left <= till + 5 or redis.call('HLEN', lock) > MAX_TRIMMED then -- both count whole ms, not from the same instant
     return false
   end
   local all, dead, look = redis.call('HGETALL', lock), {}, false
   for i = 1, #all, 2 do
     local field = all[i]
     if field ~= 'mode' and not redis.call('ZSCORE', ends, field) then
-      if ours(field) or writes(field) then
+      if is_ours(field) or is_writer_field(field) then
         return false
       end
       local reader, most = known and known[field], 0
@@ -171,7 +171,7 @@ local function trim(lock, ends, now, known)
   end
   if #dead > 0 then
     redis.call('HDEL', lock, unpack(dead))
-    if reconcile(lock, ends, false) then
+    if settle_removal(lock, ends, false) then
       return true
     end
   end

@@ -7,8 +7,8 @@
 -- Phases begin with the first owner that has to wait: an uncontended lock has no queue.
 --
 -- When the last reader leaves, the first writer is next. When a writer leaves, the next writer is next if all of these
--- are true: the writers' phase is younger than the readers' phase before it, it is younger than MOST_PHASE, and it has
--- had fewer than MOST_WRITES writers. Otherwise all queued readers are next. The same is true when a writer continues
+-- are true: the writers' phase is younger than the readers' phase before it, it is younger than MAX_PHASE, and it has
+-- had fewer than MAX_WRITES writers. Otherwise all queued readers are next. The same is true when a writer continues
 -- as a reader.
 --
 -- While readers hold the lock, a new reader is admitted only if no writer waits. So one reader that hangs keeps out a
@@ -26,15 +26,15 @@
 --   request for "stale after". Until then its waiting writer keeps readers out.
 -- uses: owners, raise, rw, handover, queue, clock, entry, listeners, send
 
-local MOST_WRITES = 16
-local MOST_PHASE = 200 -- ms
-local MOST_READERS = 256 -- the readers that one script admits
-local TURN = 200 -- ms after which readers make room for Redisson's waiters
-local FLOOD = 20 -- ms between refills while all readers are Redisson's
+local MAX_WRITES = 16
+local MAX_PHASE = 200 -- ms
+local MAX_READERS = 256 -- the readers that one script admits
+local READERS_TURN = 200 -- ms after which readers make room for Redisson's waiters
+local REFILL_PAUSE = 20 -- ms between refills while all readers are Redisson's
 
 -- Puts a waiter into the queue, or stamps its entry. Returns its score.
-local function line_up(q, entry, from, mode)
-  local score, new = enter(q, entry, from)
+local function enqueue_rw(q, entry, from, mode)
+  local score, new = enqueue(q, entry, from)
   if new and mode == 'read' and not get_field(q, 'readfrom') then
     set_instant(q, 'readfrom', q.now)
   elseif new and mode == 'write' and not get_field(q, 'writes') then
@@ -46,31 +46,31 @@ end
 
 -- Returns the living ones of the first readers in the queue, {entry, score, ...}, and whether there may be more
 -- readers. Dead readers are removed.
-local function readers(q, me)
-  local all = redis.call('ZRANGE', q.key, '(0', '(' .. digits(WRITERS), 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MOST_READERS)
+local function live_readers(q, me)
+  local all = redis.call('ZRANGE', q.key, '(0', '(' .. digits(WRITERS), 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MAX_READERS)
   local there, gone = {}, {}
   for i = 1, #all, 2 do
     local waiter = read_entry(all[i])
-    if all[i] == me or waiter and is_there(q, waiter, tonumber(all[i + 1])) then
+    if all[i] == me or waiter and is_alive(q, waiter, tonumber(all[i + 1])) then
       there[#there + 1] = all[i]
       there[#there + 1] = tonumber(all[i + 1])
     else
-      gone[#gone + 1], gone[#gone + 2] = all[i], stamp_of(q, waiter)
+      gone[#gone + 1], gone[#gone + 2] = all[i], stamp_name(q, waiter)
     end
   end
   if #gone > 0 then
     redis.call('ZREM', q.key, unpack(gone))
   end
-  return there, #all == 2 * MOST_READERS
+  return there, #all == 2 * MAX_READERS
 end
 
 -- Returns the ms at which readers may next join the reading ones, while a writer with that score and entry waits. alien
 -- says that all reading owners are Redisson's. Redisson's new readers do not wait for our writers, so only our readers
 -- would be kept out.
-local function refill(q, writer, score, alien)
+local function next_refill_at(q, writer, score, alien)
   local since, filled = score % WRITERS / 1000, get_field(q, 'filled') or 0
   if alien then
-    return math.min(math.max(filled, get_field(q, 'readfrom') or 0), q.now) + FLOOD
+    return math.min(math.max(filled, get_field(q, 'readfrom') or 0), q.now) + REFILL_PAUSE
   end
   local poll = writer.stale * 2 / 5
   return since + math.max(poll, 2 * (math.min(filled, q.now) - since))
@@ -78,39 +78,39 @@ end
 
 -- Returns how many reading owners have no end in ends: these are Redisson's readers. It also returns the number of all
 -- owners.
-local function aliens(lock, ends, now)
+local function count_redissons(lock, ends, now)
   local others = redis.call('HLEN', lock) - 1
   return others - redis.call('ZCOUNT', ends, digits(now), '+inf'), others
 end
 
-local function only_aliens(lock, ends, now)
-  local alien, all = aliens(lock, ends, now)
+local function only_redissons(lock, ends, now)
+  local alien, all = count_redissons(lock, ends, now)
   return alien == all
 end
 
 -- Makes the waiter of an entry a reading holder, like acquire does, but with the entry's short lease. It does not
 -- notify the waiter's process.
-local function admit(lock, ends, entry, now)
+local function admit_reader(lock, ends, entry, now)
   local waiter = read_entry(entry)
   redis.call('HSET', lock, 'mode', 'read', waiter.owner, 1)
   if redis.call('PTTL', lock) == -1 and redis.call('HLEN', lock) == 2 then
-    set_end(lock, waiter.first)
+    set_expiry(lock, waiter.first)
   else
-    raise(lock, waiter.first)
+    raise_expiry(lock, waiter.first)
   end
-  last_until(ends, waiter.owner, now + waiter.first, now)
+  raise_end(ends, waiter.owner, now + waiter.first, now)
 end
 
 -- Admits readers. Returns whether a reader could not be notified, and so is still queued.
 local function serve_readers(lock, ends, q, there, more, me)
   local unnotified = false
   for i = 1, #there, 2 do
-    admit(lock, ends, there[i], q.now)
+    admit_reader(lock, ends, there[i], q.now)
   end
   for i = 1, #there, 2 do
     local waiter = read_entry(there[i])
     if there[i] == me or notify(q, waiter, there[i + 1], waiter.first) then
-      step_out(q, there[i])
+      dequeue(q, there[i])
     else
       redis.call('HDEL', lock, waiter.owner)
       redis.call('ZREM', ends, waiter.owner)
@@ -130,14 +130,14 @@ local function serve_readers(lock, ends, q, there, more, me)
 end
 
 -- Counts a writer that follows another writer, and removes its entry, if it has one. The count is written first: if
--- removing the entry emptied the set, a later write would make the set anew, without an expiry.
+-- removing the entry is_missing the set, a later write would make the set anew, without an expiry.
 local function count_writer(q, entry, had)
   if had == 0 then
     set_instant(q, 'phase', q.now)
   end
   set_field(q, 'writes', had + 1)
   if entry then
-    step_out(q, entry)
+    dequeue(q, entry)
   end
 end
 
@@ -145,7 +145,7 @@ end
 local function serve_writer(lock, q, entry, score, had, me)
   local waiter = read_entry(entry)
   redis.call('HSET', lock, 'mode', 'write', waiter.owner .. ':write', 1)
-  set_end(lock, waiter.first)
+  set_expiry(lock, waiter.first)
   if entry ~= me and not notify(q, waiter, score, waiter.first) then
     redis.call('DEL', lock)
     return true
@@ -164,7 +164,7 @@ end
 
 -- Whether readers are to stay out though no writer of ours waits: readers have been in for long, and a waiter of Redisson's
 -- waits, who could not get in as long as others of ours come.
-local function closed(q, channel)
+local function is_closed_to_readers(q, channel)
   if not java_waits(q.publish, channel) then
     return false
   end
@@ -174,37 +174,37 @@ local function closed(q, channel)
     redis.call('PEXPIRE', q.key, QUEUE_TTL)
     return false
   end
-  return q.now - from >= TURN
+  return q.now - from >= READERS_TURN
 end
 
 -- The first writer in line that is there, its score, and what it says; or nil, and why: see next_waiter.
-local function first_writer(q, me)
+local function next_writer(q, me)
   return next_waiter(q, digits(WRITERS), me)
 end
 
 -- Serve the next in a line that exists. me: the caller's entry, or nil; it hears of it in the reply. turned: the writer has
 -- become a reader, so that a readers' phase begins. Returns true if one could not be notified, and nil if nothing was tried: a
 -- writer holds the lock, or it is reserved. Then whether readers of Redisson's alone keep the first in line waiting.
-local function serve(lock, ends, q, channel, me, turned)
+local function serve_phases(lock, ends, q, channel, me, turned)
   local mode, now = redis.call('HGET', lock, 'mode'), q.now
-  if left_to(q, 'open') or mode == 'write' or not mode and redis.call('EXISTS', lock) == 1 then
+  if reservation_left(q, 'open') or mode == 'write' or not mode and redis.call('EXISTS', lock) == 1 then
     return nil
   end
-  local entry, score, writer = first_writer(q, me)
+  local entry, score, writer = next_writer(q, me)
   if mode then
     local due, alone = turned, false
     if turned then
       set_instant(q, 'readfrom', now)
     elseif entry then
-      alone = only_aliens(lock, ends, now)
-      due = get_field(q, 'rest') or refill(q, writer, score, alone) <= now
-    elseif closed(q, channel) then
-      alone = only_aliens(lock, ends, now)
+      alone = only_redissons(lock, ends, now)
+      due = get_field(q, 'rest') or next_refill_at(q, writer, score, alone) <= now
+    elseif is_closed_to_readers(q, channel) then
+      alone = only_redissons(lock, ends, now)
     else
       due = true
     end
     if due then
-      local there, more = readers(q, me)
+      local there, more = live_readers(q, me)
       if #there > 0 then
         if not turned then
           set_instant(q, 'filled', now)
@@ -214,18 +214,18 @@ local function serve(lock, ends, q, channel, me, turned)
     end
     return false, alone
   end
-  drop_ends(ends) -- the ends of a lock that was deleted
+  remove_ends(ends) -- the ends of a lock that was deleted
   end_reading(q, get_field(q, 'readfrom'))
   local had = get_field(q, 'writes') or 0
-  local spent = had >= MOST_WRITES or had > 0 and now - (get_field(q, 'phase') or 0) >= math.min(get_field(q, 'lastread') or 0, MOST_PHASE)
+  local spent = had >= MAX_WRITES or had > 0 and now - (get_field(q, 'phase') or 0) >= math.min(get_field(q, 'lastread') or 0, MAX_PHASE)
   if entry and not spent then
     return serve_writer(lock, q, entry, score, had, me)
   end
-  local there, more = readers(q, me)
+  local there, more = live_readers(q, me)
   if #there > 0 then
     set_instant(q, 'readfrom', now)
     local unnotified = serve_readers(lock, ends, q, there, more, me)
-    if (listeners(q.publish, channel) or 0) > 0 then -- Redisson's waiting readers can acquire now
+    if (count_listeners(q.publish, channel) or 0) > 0 then -- Redisson's waiting readers can acquire now
       send(q.publish, channel, '1')
     end
     return unnotified
@@ -233,7 +233,7 @@ local function serve(lock, ends, q, channel, me, turned)
     return serve_writer(lock, q, entry, score, had, me)
   end
   if more or score == 'unseen' then -- very many waiters are gone: the next request is granted the lock, see hand_over
-    hint(q, nil, LATE)
+    hint(q, nil, LAST_WAITERS)
     return true
   end
   redis.call('DEL', q.key)
@@ -241,11 +241,11 @@ local function serve(lock, ends, q, channel, me, turned)
 end
 
 -- Returns 1 if a holder is not of this library, otherwise 0.
-local function foreign(lock, ends, mode, now)
+local function foreign_flag(lock, ends, mode, now)
   if mode == 'read' then
-    return aliens(lock, ends, now) > 0 and 1 or 0
+    return count_redissons(lock, ends, now) > 0 and 1 or 0
   end
-  return held_by_others(lock) and 1 or 0
+  return held_by_other_program(lock) and 1 or 0
 end
 
 -- Makes the first waiting writer send a request, or the first reader if no writer waits: see hint. Redisson's readers
@@ -262,7 +262,7 @@ end
 -- * Another reader of ours still reads when A leaves: the release of that reader sends the hint.
 -- * A's lease ends without a release: our next script that finds it ended sends the hint. If none runs, W polls.
 -- * A reader leaves the queue while a writer waits: that writer is still the first.
-local function hint_line(q, left)
+local function hint_rw(q, left)
   local reader = left and left < WRITERS
   return hint(q, reader and math.huge or left, digits(WRITERS)) or hint(q, reader and left)
 end
@@ -270,26 +270,26 @@ end
 -- Serves the queue of a lock that has lost a hold, or of a queue that has lost a waiter. left is the score of that
 -- waiter, if no hold was lost, and math.huge if neither was lost. Returns whether the release must be published: no
 -- waiter is queued, or a waiter could not be notified.
-local function pass_on(lock, ends, q, channel, released, turned, left)
-  if type(redis.pcall('EXISTS', lock, ends, q.key)) ~= 'number' or redis.call('EXISTS', q.key) == 0 then -- or see emptied
+local function serve_queue(lock, ends, q, channel, released, turned, left)
+  if type(redis.pcall('EXISTS', lock, ends, q.key)) ~= 'number' or redis.call('EXISTS', q.key) == 0 then -- or see is_missing
     return true
   elseif type(redis.pcall('ZCARD', q.key)) ~= 'number' or type(redis.pcall('ZCARD', ends)) ~= 'number' then
     return true -- a key of another type: the release still works, and is published
-  elseif released and emptied(lock) and others_wait(q) and is_javas(q, channel, JAVA_SHARE) then
+  elseif released and is_missing(lock) and others_queued(q) and is_javas_turn(q, channel, JAVA_SHARE) then
     local from = get_field(q, 'readfrom')
-    if q.us % JAVA_SHARE == 0 or from and q.now - from >= TURN then
+    if q.us % JAVA_SHARE == 0 or from and q.now - from >= READERS_TURN then
       end_reading(q, from)
-      open_to_java(q, channel, '1')
-      hint_line(q)
+      release_to_java(q, channel, '1')
+      hint_rw(q)
       return false
     end
   end
-  local unnotified, alien = serve(lock, ends, q, channel, nil, turned)
+  local unnotified, alien = serve_phases(lock, ends, q, channel, nil, turned)
   if unnotified == nil then -- a writer holds the lock, or it is left to others for a moment
-    alien = redis.call('HGET', lock, 'mode') ~= 'write' or held_by_others(lock)
+    alien = redis.call('HGET', lock, 'mode') ~= 'write' or held_by_other_program(lock)
   end
   if alien and left ~= math.huge then
-    hint_line(q, left)
+    hint_rw(q, left)
   end
-  return unnotified or emptied(lock)
+  return unnotified or is_missing(lock)
 end

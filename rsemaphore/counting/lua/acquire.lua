@@ -12,7 +12,7 @@ if late(notafter, now) then
   return {2, now}
 end
 local value = redis.call('GET', key)
-if value and not integer(value) then
+if value and not is_integer(value) then
   return {3, now}
 end
 if not value or tonumber(value) < tonumber(n) then

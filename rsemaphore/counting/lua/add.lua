@@ -10,5 +10,5 @@
 local key, permits, record = KEYS[1], KEYS[2], KEYS[3]
 refuse_all_but_counting(permits, record)
 local free = redis.call('INCRBY', key, ARGV[3])
-wake_for(ARGV[2], ARGV[1], free)
+wake_for_permits(ARGV[2], ARGV[1], free)
 return free

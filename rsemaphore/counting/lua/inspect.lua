@@ -6,7 +6,7 @@
 local key, permits, record = KEYS[1], KEYS[2], KEYS[3]
 refuse_all_but_counting(permits, record)
 local value = redis.call('GET', key) or '0'
-if not integer(value) then
+if not is_integer(value) then
   return {3, 0, 0}
 end
 return {1, value, redis.call('PTTL', key)}

@@ -15,5 +15,5 @@ if ttl == '0' then
 else
   redis.call('SET', key, n, 'PX', ttl)
 end
-wake_for(ARGV[2], ARGV[1], tonumber(n))
+wake_for_permits(ARGV[2], ARGV[1], tonumber(n))
 return 1

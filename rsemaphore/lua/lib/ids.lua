@@ -34,7 +34,7 @@ end
 
 -- Writes n permits of a base, with a label if there is one. The lease of a held permit is only ever raised. Returns how
 -- many permits were not held before.
-local function put_out(permits, notes, base, n, till, label)
+local function write_permits(permits, notes, base, n, till, label)
   local new = 0
   for first = 0, n - 1, 1000 do
     local add, say = {}, {}
@@ -53,7 +53,7 @@ local function put_out(permits, notes, base, n, till, label)
 end
 
 -- Removes permits by their ids, 1,000 at most. Returns how many were held.
-local function take_out(permits, notes, ids)
+local function remove_permits(permits, notes, ids)
   local gone = redis.call('ZREM', permits, unpack(ids))
   if gone > 0 then
     redis.pcall('HDEL', notes, unpack(ids))
@@ -63,7 +63,7 @@ end
 
 -- Reports whether permits are held that are not of this library: no script hands those over. If there are many, it
 -- reads 16. Our ids have version 8 in their 7th byte, as a connection id has, and a low number at the end.
-local function foreign(permits)
+local function has_foreign_permits(permits)
   for _, from in ipairs({0, -8}) do
     for _, id in ipairs(redis.call('ZRANGE', permits, from, from + 7)) do
       if #id ~= 16 or math.floor(string.byte(id, 7) / 16) ~= 8 or string.byte(id, 14) ~= 0 then
@@ -75,14 +75,14 @@ local function foreign(permits)
 end
 
 -- Returns the stored count, nil if there is none.
-local function stored(count)
-  return whole(redis.call('GET', count), 'count of a semaphore')
+local function stored_count(count)
+  return require_integer(redis.call('GET', count), 'count of a semaphore')
 end
 
 -- Gives back permits whose lease is over, 1,000 at most, and returns their number. So a script is short however many
 -- permits a dead process leaves. No request is for more than 1,000. The others count as held until the next script, and
 -- a waiter for them is told to send it at once: ends_for finds ends that have passed.
-local function prune(count, permits, notes, now)
+local function give_back_expired(count, permits, notes, now)
   local dead = redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
   if #dead == 0 then
     return 0
@@ -114,7 +114,7 @@ end
 -- The holders whose permits were deleted learn of it at their next renewal, which finds no id. Their release after the
 -- correction of the count removes no id and adds nothing. A second run of their acquisition takes permits anew, if
 -- enough are free. Redisson's own scripts change count and set in one step, so no script sees only one of the changes.
-local function lacking(count, resized, available, out)
+local function missing_from_count(count, resized, available, out)
   if not resized or redis.call('PTTL', count) < 0 then
     return 0
   end
@@ -123,7 +123,7 @@ end
 
 -- Makes the keys last for at least ms. A count without an end was made by Redisson, or for use with it, and keeps no
 -- end. The notes always have an end.
-local function prolong(count, permits, notes, now, ms)
+local function extend_keys(count, permits, notes, now, ms)
   local left, ours, noted = redis.call('PTTL', count), redis.call('PTTL', permits), redis.call('PTTL', notes)
   if left >= 0 and left < ms then
     redis.call('PEXPIRE', count, ms)
@@ -149,11 +149,11 @@ local function ids_view(now, count, permits, notes)
   -- Returns the capacity, nil if it is not known, and the number of held permits, without permits whose leases are
   -- over.
   function view.look()
-    local available = stored(count)
+    local available = stored_count(count)
     local over, out = redis.call('ZCOUNT', permits, '-inf', elapsed(now)), redis.call('ZCARD', permits)
-    local capacity = whole(redis.call('HGET', notes, 'capacity'), 'capacity in the notes of a semaphore')
+    local capacity = require_integer(redis.call('HGET', notes, 'capacity'), 'capacity in the notes of a semaphore')
     if available then
-      capacity = available + lacking(count, capacity, available, out) + out
+      capacity = available + missing_from_count(count, capacity, available, out) + out
     end
     return capacity, out - over
   end
@@ -172,7 +172,7 @@ local function ids_leases(now, count, permits, notes)
   function leases.member(id) return id end
   function leases.members(owner) return ids_of(read_owner(owner)) end
   function leases.recorded() return 1 end -- all ids in the leases are held
-  function leases.prolong(ms) prolong(count, permits, notes, now, ms) end
+  function leases.prolong(ms) extend_keys(count, permits, notes, now, ms) end
   return leases
 end
 
@@ -184,16 +184,16 @@ local function ids_store(now, count, permits, notes, shared)
   local sure = false -- whether the user is known to have the right to change the count
 
   function store.open(capacity)
-    written = stored(count)
-    store.freed = prune(count, permits, notes, now)
+    written = stored_count(count)
+    store.freed = give_back_expired(count, permits, notes, now)
     out = redis.call('ZCARD', permits)
     local noted = redis.call('HMGET', notes, 'keep', 'capacity')
-    local resized = whole(noted[2], 'capacity in the notes of a semaphore')
-    store.keep = whole(noted[1], 'time in the notes of a semaphore') or 0
+    local resized = require_integer(noted[2], 'capacity in the notes of a semaphore')
+    store.keep = require_integer(noted[1], 'time in the notes of a semaphore') or 0
     store.resized = shared or resized ~= nil
     if written then
       written, sure = written + store.freed, store.freed > 0
-      local lacks = lacking(count, resized, written, out)
+      local lacks = missing_from_count(count, resized, written, out)
       if lacks ~= 0 then
         written = redis.call('INCRBY', count, digits(lacks))
         store.freed = store.freed + math.max(0, lacks) -- waiters are notified of these, too
@@ -229,11 +229,11 @@ local function ids_store(now, count, permits, notes, shared)
   -- counts only the permits that were not held, and not n.
   function store.put(base, n, till, label)
     store.check()
-    store.available = store.available - put_out(permits, notes, base, n, till, label)
+    store.available = store.available - write_permits(permits, notes, base, n, till, label)
   end
 
   function store.take(base, n)
-    store.available = store.available + take_out(permits, notes, ids_of(base, n))
+    store.available = store.available + remove_permits(permits, notes, ids_of(base, n))
   end
 
   function store.known(base)
@@ -251,7 +251,7 @@ local function ids_store(now, count, permits, notes, shared)
       store.check()
       store.take(base, n)
     elseif lower or label ~= '' then
-      put_out(permits, notes, base, n, till, label)
+      write_permits(permits, notes, base, n, till, label)
     end
     return there == n
   end
@@ -266,7 +266,7 @@ local function ids_store(now, count, permits, notes, shared)
   function store.member(id) return id end
 
   function store.give_back(ids, asked, kept, lined)
-    local available = stored(count) -- before anything is written
+    local available = stored_count(count) -- before anything is written
     local held, gone, over = 0, {}, {}
     for i, till in ipairs(redis.call('ZMSCORE', permits, unpack(ids))) do
       if till then
@@ -280,7 +280,7 @@ local function ids_store(now, count, permits, notes, shared)
     if kept < 0 and held < asked then
       return -1
     end
-    local back = #gone > 0 and take_out(permits, notes, gone) or 0 -- also permits that are over and not pruned yet
+    local back = #gone > 0 and remove_permits(permits, notes, gone) or 0 -- also permits that are over and not pruned yet
     if back > 0 and available then
       available = redis.pcall('INCRBY', count, back)
       if type(available) == 'table' then -- as in the common case
@@ -288,7 +288,7 @@ local function ids_store(now, count, permits, notes, shared)
         return 0, available
       end
     end
-    store.back, store.freed = back, back + prune(count, permits, notes, now)
+    store.back, store.freed = back, back + give_back_expired(count, permits, notes, now)
     if available then
       written, sure = available + store.freed - back, store.freed > 0
       store.total = lined and written + redis.call('ZCARD', permits)
@@ -300,7 +300,7 @@ local function ids_store(now, count, permits, notes, shared)
 
   -- Reports whether Redisson may release permits, of which no script learns.
   function store.foreign()
-    return redis.call('PTTL', count) == -1 or foreign(permits)
+    return redis.call('PTTL', count) == -1 or has_foreign_permits(permits)
   end
 
   function store.save(ms, least)
@@ -314,7 +314,7 @@ local function ids_store(now, count, permits, notes, shared)
         redis.call('PERSIST', count)
         redis.call('PERSIST', permits)
       end
-      prolong(count, permits, notes, now, ms) -- no key expires before the last lease in it
+      extend_keys(count, permits, notes, now, ms) -- no key expires before the last lease in it
     end
   end
 

@@ -3,7 +3,7 @@
 
 -- Returns the generation after gen, which may be missing.
 local function next_generation(gen)
-  return digits((whole(gen, 'generation of a latch') or 0) + 1)
+  return digits((require_integer(gen, 'generation of a latch') or 0) + 1)
 end
 
 -- Notes that the latch of generation gen is over: from here on no look gets the message of its opening. More fields are written with that.
@@ -31,7 +31,7 @@ end
 -- Reports whether the TTL of a latch whose count is gone ran out, by the "until" of its record. In the last millisecond of its TTL it counts
 -- as run out: what opens a latch here takes "until" away, so at worst a latch that Redisson opened in that millisecond is said to have
 -- expired. The other mistake would let its waiters go.
-local function ran_out(till)
+local function has_run_out(till)
   return till and till ~= '0' and begun(till, (clock()))
 end
 

@@ -33,8 +33,8 @@
 --   Any poll goes on likewise, so a lost message costs a poll.
 -- uses: clock, entry, queue, send
 
-local PASS, MOST, MOST_DROPPED = 4, 128, 512
-local NOBODY = {owner = '', amount = 0, first = 0, leaves = 1, process = ''} -- in place of a text that is no entry: its caller has left
+local MAX_PASSED, MAX_SERVED, MOST_DROPPED = 4, 128, 512
+local UNREADABLE = {owner = '', amount = 0, first = 0, leaves = 1, process = ''} -- in place of a text that is no entry: its caller has left
 
 -- The label of a waiter's permits.
 local function label_of(waiter)
@@ -43,8 +43,8 @@ end
 
 -- Enters the queue, or finds the entry that is there. Returns the ticket. The first of each second removes stamps of processes that wait no
 -- more, and neither numbers nor instants: see queue.lua.
-local function line_up(q, entry)
-  local ticket, _, is_first = enter(q, entry, 0)
+local function enqueue_permits(q, entry)
+  local ticket, _, is_first = enqueue(q, entry, 0)
   if is_first then
     redis.call('ZREMRANGEBYSCORE', q.key, digits(QUEUE_TTL - q.now), '-100000000000')
   end
@@ -52,16 +52,16 @@ local function line_up(q, entry)
 end
 
 -- Returns how many permits are left to Redisson's waiters now.
-local function reserved(q)
-  return left_to(q, 'open') and get_field(q, 'jn') or 0
+local function permits_reserved(q)
+  return reservation_left(q, 'open') and get_field(q, 'jn') or 0
 end
 
 -- Leaves n permits to Redisson's waiters for a moment, if any waits and it is their turn: they are notified of them with the others.
-local function reserve(q, channel, n)
-  if n < 1 or not is_javas(q, channel, 1) then
+local function reserve_for_java(q, channel, n)
+  if n < 1 or not is_javas_turn(q, channel, 1) then
     return false
   end
-  redis.call('ZADD', q.key, digits(-INSTANT - q.now - OPEN), '!open', -(reserved(q) + n), '!jn')
+  redis.call('ZADD', q.key, digits(-INSTANT - q.now - JAVA_RESERVATION), '!open', -(permits_reserved(q) + n), '!jn')
   return true
 end
 
@@ -69,23 +69,23 @@ end
 --
 -- Returns the grants of the caller's own process: lease and base, one after the other (lease 0: it is to ask); the ms after which the
 -- caller's process is to look, -1: it is not; the first in line, nil: there is none; and the longest lease that was written.
-local function serve(q, store)
+local function serve_queue(q, store)
   local own, words, granted = {}, {}, {}
-  local held = reserved(q)
+  local held = permits_reserved(q)
   local spare, head, passed, was, full = store.available - held, nil, 0, 0, false
   local served, given, longest = 0, 0, 0
   local looked, enough = 0, false -- those that stay, the first in line and who is behind it: the lowest in the queue
   local dropped = 0
   repeat
     -- No more at first than may be served, and the next in line: to read 17 costs more than all the rest.
-    local list = redis.call('ZRANGE', q.key, '(0', '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', looked, head and LOOK + 1 - looked or math.max(dropped > 0 and MOST or 1, math.min(spare, LOOK)) + 1)
+    local list = redis.call('ZRANGE', q.key, '(0', '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', looked, head and MAX_SEARCHED + 1 - looked or math.max(dropped > 0 and MAX_SERVED or 1, math.min(spare, MAX_SEARCHED)) + 1)
     local drop = {}
     for i = 1, #list, 2 do
       local entry, ticket = list[i], tonumber(list[i + 1])
-      local waiter, word = read_entry(entry) or NOBODY, nil
+      local waiter, word = read_entry(entry) or UNREADABLE, nil
       local n, base, who, lease, channel = waiter.amount, waiter.owner, waiter.process, waiter.first, q.grants .. waiter.process
-      local left = leaving(q, waiter)
-      local gone = not left and not is_there(q, waiter, ticket)
+      local left = is_leaving(q, waiter)
+      local gone = not left and not is_alive(q, waiter, ticket)
       if left or gone or n > store.total then
         dropped = dropped + 1
         drop[#drop + 1], drop[#drop + 2], drop[#drop + 3] = entry, '!p' .. base, gone and '!' .. who or nil
@@ -98,10 +98,10 @@ local function serve(q, store)
           was = math.floor((get_field(q, 'p' .. base) or 0) * n + .5)
           head, passed = waiter, was
         end
-      elseif head and passed + n > PASS * head.amount then
+      elseif head and passed + n > MAX_PASSED * head.amount then
         enough = true
         break
-      elseif not head and served > 0 and (served >= MOST or given + n > store.most) then
+      elseif not head and served > 0 and (served >= MAX_SERVED or given + n > store.most) then
         head, full, enough = waiter, true, true
         break
       else
@@ -123,7 +123,7 @@ local function serve(q, store)
       elseif word then
         words[channel] = (words[channel] or '*') .. word .. base
       end
-      if head and (spare < 1 or passed >= PASS * head.amount or looked > LOOK) then
+      if head and (spare < 1 or passed >= MAX_PASSED * head.amount or looked > MAX_SEARCHED) then
         enough = true
         break
       end
@@ -132,9 +132,9 @@ local function serve(q, store)
       redis.call('ZREM', q.key, unpack(drop))
     end
     if dropped >= MOST_DROPPED then
-      head, enough = head or listener(q, LATE), true
+      head, enough = head or first_listening(q, LAST_WAITERS), true
     end
-  until enough or looked > LOOK or #list == 0
+  until enough or looked > MAX_SEARCHED or #list == 0
   if head and passed ~= was and not full then
     redis.call('ZADD', q.key, -passed / head.amount, '!p' .. head.owner)
   end
@@ -142,7 +142,7 @@ local function serve(q, store)
   if head then
     look = (full or dropped >= MOST_DROPPED) and 0 or store.ends(head.amount, math.min(store.available, head.amount - 1))
     if held > 0 then
-      look = look < 0 and OPEN + 1 or math.min(look, OPEN + 1)
+      look = look < 0 and JAVA_RESERVATION + 1 or math.min(look, JAVA_RESERVATION + 1)
     end
     if head.process ~= q.conn then
       local channel = q.grants .. head.process
@@ -156,17 +156,17 @@ local function serve(q, store)
     if type(send(q.publish, channel, text)) == 'table' then -- no right: no one was notified
       for _, g in ipairs(granted[channel] or {}) do
         store.take(g[1], g[2])
-        put_back(q, g[3], g[4])
+        requeue(q, g[3], g[4])
       end
     end
   end
-  if not head and not others_wait(q) then
+  if not head and not others_queued(q) then
     redis.pcall('DEL', q.key) -- stamps without entries, for which nothing breaks off
   end
   return own, look, head, longest
 end
 
 -- Stamps the process as alive, if it waits already: who only releases does not wait.
-local function refresh_process(q)
+local function stamp_process(q)
   redis.call('ZADD', q.key, 'XX', -q.now, '!' .. q.conn)
 end

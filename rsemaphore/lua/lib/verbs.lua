@@ -35,8 +35,8 @@
 -- uses: clock, entry, integer, queue, renewal, revision, serve, wake
 
 -- Wakes waiters that are in no queue. Redisson's waiters take an int.
-local function wake_others(store, q, channel)
-  wake_for(q.publish, channel, math.min(store.available, 2147483647))
+local function wake_unqueued(store, q, channel)
+  wake_for_permits(q.publish, channel, math.min(store.available, 2147483647))
 end
 
 -- Serves waiters, saves the store, and returns the reply. It appends the ms after which to send a request for the first in the queue (-1:
@@ -48,13 +48,13 @@ end
 local function finish(store, q, channel, reply, lined, ms)
   local own, look, head, longest, java = {}, -1, nil, 0, false
   if lined and store.total then
-    refresh_process(q)
-    java = store.back and others_wait(q) and reserve(q, channel, store.back)
-    own, look, head, longest = serve(q, store)
+    stamp_process(q)
+    java = store.back and others_queued(q) and reserve_for_java(q, channel, store.back)
+    own, look, head, longest = serve_queue(q, store)
   end
   store.save(longest > 0 and math.max(longest + 1, store.keep) or ms, 0)
   if store.freed > 0 and (java or not head) then
-    wake_others(store, q, channel)
+    wake_unqueued(store, q, channel)
   end
   reply[#reply + 1] = look
   for _, word in ipairs(own) do
@@ -90,10 +90,10 @@ local function acquire(store, q, lined)
   end
   local own, look, head, longest = {}, -1, nil, 0
   if lined and not place then -- a request that does not queue goes before no waiter that can be served
-    own, look, head, longest = serve(q, store)
+    own, look, head, longest = serve_queue(q, store)
   end
-  local others = lined and reserved(q) or 0
-  local blocked = lined and others_wait(q)
+  local others = lined and permits_reserved(q) or 0
+  local blocked = lined and others_queued(q)
   local reply, left, refused, touched = {1, now, total, -1, -1, 0}, -1, false, 0
   for i = 9, #ARGV, 2 do
     local entry, lease = ARGV[i], tonumber(ARGV[i + 1])
@@ -121,19 +121,19 @@ local function acquire(store, q, lined)
         left = store.ends(n, math.min(store.available, n - 1))
       end
       refused, blocked = true, true
-      reply[#reply + 1] = place and line_up(q, entry) or 0
+      reply[#reply + 1] = place and enqueue_permits(q, entry) or 0
     end
   end
-  if place and (lined or refused) and others_wait(q) then
+  if place and (lined or refused) and others_queued(q) then
     redis.call('ZADD', q.key, -now, '!' .. q.conn)
     store.most = store.most - touched
     local most
-    own, look, head, most = serve(q, store)
+    own, look, head, most = serve_queue(q, store)
     longest = math.max(longest, most)
   end
   store.save(longest > 0 and math.max(longest + 1, store.keep) or 0, refused and place and QUEUE_TTL or 0)
   if store.freed > 0 and not head then
-    wake_others(store, q, channel)
+    wake_unqueued(store, q, channel)
   end
   reply[4], reply[5] = left, look
   if refused and store.foreign() then
@@ -224,7 +224,7 @@ end
 -- a member counts.
 local function extend(leases)
   local now, lease, members = leases.now, tonumber(ARGV[1]), {}
-  local keep = whole(redis.call('HGET', leases.record, 'keep'), 'time of a semaphore') or 0
+  local keep = require_integer(redis.call('HGET', leases.record, 'keep'), 'time of a semaphore') or 0
   for i = 2, #ARGV do
     members[i - 1] = leases.member(ARGV[i])
     local till, recorded = redis.call('ZSCORE', leases.key, members[i - 1]), leases.recorded(members[i - 1])
@@ -251,7 +251,7 @@ local function renew(leases, owner, lease)
   local members = leases.members(owner)
   local scores, recorded = redis.pcall('ZMSCORE', leases.key, unpack(members)), leases.recorded(members[1])
   if scores.err or type(recorded) == 'table' then
-    return failed(scores.err and scores or recorded), false
+    return failed_reply(scores.err and scores or recorded), false
   end
   for _, till in ipairs(scores) do
     if not till or expired(till, now) or recorded == 0 then
@@ -275,7 +275,7 @@ local function renew(leases, owner, lease)
       redis.call('PEXPIRE', leases.key, left)
     end
   end
-  return verdict(lease, -1, lowest < leases.forever and lowest or nil, now), raised
+  return renewal_reply(lease, -1, lowest < leases.forever and lowest or nil, now), raised
 end
 
 -- Raises the lease of an owner at one key of its semaphore, while the slot is being migrated: see package lease. number

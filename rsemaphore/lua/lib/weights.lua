@@ -12,7 +12,7 @@
 local function read_weight(text)
   if text then
     local n, label = string.match(text .. ' ', '^(%d+) (.-) ?$')
-    return whole(n or text, 'weight of an acquisition'), label
+    return require_integer(n or text, 'weight of an acquisition'), label
   end
 end
 
@@ -28,7 +28,7 @@ local function base_of(id)
 end
 
 -- Makes the keys last for at least ms.
-local function keep_weights(main, leases, ms)
+local function extend_weight_keys(main, leases, ms)
   for _, key in ipairs({main, leases}) do
     local left = redis.call('PTTL', key)
     if left ~= -2 and left < ms then
@@ -76,10 +76,10 @@ end
 -- If only one of the keys was deleted, all is given back, because held acquisitions follow from both. Their holders
 -- find out at their next renewal, which finds nothing. The leases may also be missing because the last of them is over,
 -- and main is kept after a resize.
-local function weighed(main, leases, now)
+local function read_weights(main, leases, now)
   local noted = redis.call('HMGET', main, 'capacity', 'used', 'before', 'revised', 'keep')
-  local keep, resized = whole(noted[5], 'time of a semaphore') or 0, (noted[3] or noted[4]) and true
-  local capacity, used, freed = whole(noted[1], 'capacity of a semaphore'), whole(noted[2], 'use of a semaphore') or 0, 0
+  local keep, resized = require_integer(noted[5], 'time of a semaphore') or 0, (noted[3] or noted[4]) and true
+  local capacity, used, freed = require_integer(noted[1], 'capacity of a semaphore'), require_integer(noted[2], 'use of a semaphore') or 0, 0
   if not capacity then
     redis.call('DEL', leases)
     return nil, 0, false, 0, 0
@@ -110,10 +110,10 @@ local function weights_view(now, main, leases)
   local view = {now = now, key = leases, member = base_of}
 
   -- Returns the capacity, nil if the semaphore is not in use, and the held weight, without up to 1,000 acquisitions
-  -- whose leases are over. The others count as held until calls have given them back: see weighed.
+  -- whose leases are over. The others count as held until calls have given them back: see read_weights.
   function view.look()
     local noted = redis.call('HMGET', main, 'capacity', 'used')
-    local capacity, used = whole(noted[1], 'capacity of a semaphore'), whole(noted[2], 'use of a semaphore') or 0
+    local capacity, used = require_integer(noted[1], 'capacity of a semaphore'), require_integer(noted[2], 'use of a semaphore') or 0
     local past = redis.call('ZRANGE', leases, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
     for _, text in ipairs(#past > 0 and redis.call('HMGET', main, unpack(past)) or {}) do
       used = used - (text and read_weight(text) or 0)
@@ -140,7 +140,7 @@ local function weights_leases(now, main, leases)
   local raised = {now = now, key = leases, record = main, forever = math.huge, member = base_of}
   function raised.members(owner) return {string.sub(owner, 1, 13)} end
   function raised.recorded(base) return main and redis.pcall('HEXISTS', main, base) or 1 end
-  function raised.prolong(ms) keep_weights(main, leases, ms) end
+  function raised.prolong(ms) extend_weight_keys(main, leases, ms) end
   return raised
 end
 
@@ -149,7 +149,7 @@ local function weights_store(now, main, leases)
   local store = {now = now, record = main, keep = 0, largest = 9007199254740991, most = math.huge}
 
   local function read()
-    local total, used, resized, freed, keep = weighed(main, leases, now)
+    local total, used, resized, freed, keep = read_weights(main, leases, now)
     store.total, store.available, store.resized, store.freed, store.keep = total, (total or 0) - used, resized, freed, keep
   end
 
@@ -240,7 +240,7 @@ local function weights_store(now, main, leases)
   function store.save(ms)
     if ms > 0 then
       redis.call('HSET', main, 'capacity', digits(store.total), 'used', digits(store.total - store.available))
-      keep_weights(main, leases, ms)
+      extend_weight_keys(main, leases, ms)
     end
   end
 

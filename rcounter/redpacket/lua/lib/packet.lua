@@ -12,7 +12,7 @@ local packet, shares, users, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- untold is nil, or the reply if the ledger does not have one entry for every share taken, and one for the refund. These are numbers
 -- that the packet has anyway, and they change in one write. So a grab by a process that knows of no ledger is noticed, too.
 local function untold(keeps, taken, state, moved)
-  if keeps == '1' then return unlike(ledger, taken and taken + (state == 2 and 1 or 0), tonumber(moved)) end
+  if keeps == '1' then return ledger_mismatch(ledger, taken and taken + (state == 2 and 1 or 0), tonumber(moved)) end
 end
 
 -- orphaned_records counts the shares and records of a packet whose hash was lost. Users have money from that packet, so no other packet may

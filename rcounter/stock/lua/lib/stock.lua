@@ -44,7 +44,7 @@ local function begin()
     if found > 0 then return {-1, 0, found} end -- their claimants have units, and must not hear that they have none
     return 'absent'
   end
-  if not numbers(m, m[15] and 15 or 14) then return {-1, -1, 0} end
+  if not read_integers(m, m[15] and 15 or 14) then return {-1, -1, 0} end
   s.limit, s.sold, s.held, s.seq, s.recorded, s.requests, s.waiting, s.per = m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]
   s.start, s.ending, s.gone, s.epoch, s.state, s.keeps = m[9], m[10], m[11], m[12], m[13], m[14]
   s.remember = m[15] -- none: what ended is kept as long as the stock
@@ -65,8 +65,8 @@ local function begin()
   end
   if not off and s.keeps == 1 then
     local l = redis.call('HMGET', s.stock, 'serial', 'moved')
-    local known = numbers(l, 2)
-    off = unlike(s.ledger, known and l[1], l[2])
+    local known = read_integers(l, 2)
+    off = ledger_mismatch(s.ledger, known and l[1], l[2])
     if known then s.serial, s.moved, s.entries = l[1], l[2], l[1] - l[2] end
   end
   s.stored = {sold = s.sold, held = s.held, seq = s.seq, recorded = s.recorded, requests = s.requests, waiting = s.waiting, serial = s.serial}
