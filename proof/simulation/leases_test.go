@@ -112,7 +112,7 @@ func said(yes bool) beliefmodel.Said {
 // transferFrom is the owner from which a request takes the lock over; "" if it is an ordinary request.
 func transferFrom(w simulation.Wire) string {
 	at := 6
-	if strings.HasPrefix(w.Script, "-- Take a fenced lock") {
+	if strings.HasPrefix(w.Script, "-- Acquire a fenced lock") {
 		at = 7
 	}
 	if args := w.Args[w.Keys:]; len(args) > at {
@@ -152,7 +152,7 @@ func leaseSteps(t *testing.T, w simulation.Wire, began time.Time, transferred ma
 		s.Passage, s.Lease, s.Owner = beliefmodel.Heard, millis(f[1]), f[2]
 		s.Ticket, _ = strconv.ParseInt(f[0], 10, 64)
 		add("", s)
-	case is("-- Take the lock."), is("-- Take a fenced lock"):
+	case is("-- Acquire the lock."), is("-- Acquire a fenced lock"):
 		s.Verb, s.Owner, s.Lease, s.NotAfter = beliefmodel.Acquire, args[0], millis(args[1]), server(args[2])
 		if len(args) > 5 && args[5] != "" {
 			s.First = firstLease(t, args[5])
@@ -179,7 +179,7 @@ func leaseSteps(t *testing.T, w simulation.Wire, began time.Time, transferred ma
 			s.Owner = from
 		}
 		add(keys[0], s)
-	case is("-- Take an owner out of a lock"):
+	case is("-- Remove an owner from a lock"):
 		s.Verb, s.Owner, s.Said = beliefmodel.Release, args[0], said(w.Reply[0] == 1)
 		if len(args) > 5 {
 			s.Next, s.NextLease, s.NextSaid = args[5], millis(args[7]), said(w.Reply[1] == 1)

@@ -1,43 +1,44 @@
--- Take a fair lock: see acquire.
+-- Acquire a fair lock: see acquire.
 -- uses: owners, acquire, fair, queue, clock
--- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) no one
---   queues and the first to ask is the next  KEYS[4] places of those that can be handed the lock; without it none is
+-- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) no waiter
+--   queues, and any request is granted the free lock  KEYS[4] the waiters that can be handed the lock; without it no
+--   waiter can
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
--- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channel, without ":" and the owner  ARGV[6] patience, ms: stand in line, and be
---   taken for dead after so long without asking; '': do not stand in line  ARGV[7] grant channels, without the connection id
--- ARGV[8] entry of a waiter that hears grants; ''
--- Reply {status, ms, server ms, …}, as acquire. Where others are first, ms is until the first of them counts as dead. After
---   the ticket: 1 if the waiter may be notified on its own channel when it is next: it has no place, or the holder, the
---   first in line or the one before it is Redisson's
--- Twice: as acquire; an owner in line keeps its place and its ticket.
+-- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channel, without ":" and the owner
+-- ARGV[6] patience, ms: the owner queues, and counts as dead after so long without a request; '': it does not queue
+-- ARGV[7] grant channels, without the connection id  ARGV[8] entry of a waiter that hears grants; ''
+-- Reply {status, ms, server ms, …}, as acquire. If other waiters are first, ms is until the first of them counts as
+--   dead. After the ticket: 1 if the waiter may be notified on its own channel when it is the first. This is so if it
+--   has no entry in KEYS[4], or if the holder, the first waiter or the waiter right before it is Redisson's
+-- Twice: as acquire; a queued owner keeps its place and its ticket.
 local key, queue, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease = ARGV[1], tonumber(ARGV[2])
-local no, now, us = check_request(owner, lease, ARGV[3])
-if no then
-  return no
+local refusal, now, us = check_request(owner, lease, ARGV[3])
+if refusal then
+  return refusal
 end
 local left, q = redis.call('PTTL', key), queue_of(queue, ARGV[4], ARGV[7], now, us)
-local holder -- of a lock that is no hash: see acquire
+local holder -- of a lock that is a string: see acquire
 if left ~= -2 then
   local held = redis.pcall('HMGET', key, owner, owner .. '!')
   if held.err then
     holder, held = string_holder(key, left) or redis.call('HMGET', key, owner), {}
   end
-  local till = held[2] and tonumber(held[2])
-  if held[1] and till and expired(till, now) then -- joined, or done with it: see acquire
+  local ends_at = held[2] and tonumber(held[2])
+  if held[1] and ends_at and expired(ends_at, now) then -- the owner was joined, or was released: see acquire
     return {3, 0, now}
   elseif held[1] then
-    return grant(key, owner, lease, now, left, till)
+    return grant(key, owner, lease, now, left, ends_at)
   end
 end
-local head, till, served
+local head, alive_until, served
 if left ~= -2 then
   if queue then
     head = first_alive(queue, timeouts, places, now, MAX_DROPS)
   end
 else
   if queue then
-    served, head, till = hand_over_fair(key, q, timeouts, places, ARGV[5], owner)
+    served, head, alive_until = hand_over_fair(key, q, timeouts, places, ARGV[5], owner)
   end
   if not served and (not head or head == owner) then
     if head then
@@ -45,7 +46,7 @@ else
     end
     return grant(key, owner, lease, now)
   end
-  left = served and redis.call('PTTL', key) or math.ceil(till - now)
+  left = served and redis.call('PTTL', key) or math.ceil(alive_until - now)
 end
 local ticket, foreign = 0, false
 if queue and ARGV[6] ~= '' then

@@ -1,19 +1,20 @@
--- Take a fenced lock: see acquire.
+-- Acquire a fenced lock: see acquire.
 -- uses: owners, handover, acquire, queue, clock, integer
--- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] the last token; the lock alone will do (a slot is being migrated)
+-- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] the last token. While a slot is being migrated, KEYS[1] alone
 -- ARGV[1…6] as of acquire  ARGV[7] how long the last token is kept, ms  ARGV[8] as ARGV[7] of acquire
 -- Reply as of acquire; a grant is {1, ms, server ms, 0, 0, token}
--- Twice: as acquire. A second run makes a second token, which no holder has. Both are above all earlier and below all later tokens.
-local key, queue, last = KEYS[1], KEYS[2], KEYS[3]
+-- Twice: as acquire. A second run makes a second token, which no holder has. Both tokens are larger than all earlier
+--   tokens, and smaller than all later ones.
+local key, queue, token_key = KEYS[1], KEYS[2], KEYS[3]
 local owner, lease = ARGV[1], tonumber(ARGV[2])
-local entry, kept = ARGV[6] ~= '' and ARGV[6] or nil, ARGV[7]
-local no, now, us = check_request(owner, lease, ARGV[3])
-if no then
-  return no
+local entry, retention = ARGV[6] ~= '' and ARGV[6] or nil, ARGV[7]
+local refusal, now, us = check_request(owner, lease, ARGV[3])
+if refusal then
+  return refusal
 end
--- Read before the lock is taken: what is not a token has to refuse the script while nothing has changed.
-local before = last and require_integer(redis.call('GET', last), 'last token') or 0
-if before > 9007199254740990 then
+-- Read before the lock is taken: a text that is not a token must end the script before anything is written.
+local last_token = token_key and require_integer(redis.call('GET', token_key), 'last token') or 0
+if last_token > 9007199254740990 then
   return redis.error_reply('WRONGTYPE no token can follow the last one')
 end
 local reply
@@ -25,16 +26,17 @@ end
 if reply[1] ~= 1 then
   return reply
 end
--- A token is more than any before: one more than the last, which is kept for long, and at least the server's µs, so that
--- it is also more where the last one is forgotten (expired, flushed, restarted). A counter alone would start again from 1. Then the
--- next holder's writes would be refused forever, or the last one's accepted (TestTokens_KeysLost_KeepGrowing).
+-- A token is larger than all earlier tokens: larger than the last token, which is kept for long, and at least the
+-- server's µs. So it is larger even if the last token was lost (expired, flushed, restarted). A counter alone would
+-- start again from 1. Then the next holder's writes would be refused for ever, or the last holder's writes be accepted
+-- (TestTokens_KeysLost_KeepGrowing).
 local token = us
-if last then
-  token = math.max(token, before + 1)
-  if redis.call('PTTL', last) == -1 then -- made by Redisson, which counts from 1 when it is gone
-    redis.call('SET', last, digits(token))
+if token_key then
+  token = math.max(token, last_token + 1)
+  if redis.call('PTTL', token_key) == -1 then -- Redisson made the key, and would count from 1 if it expired
+    redis.call('SET', token_key, digits(token))
   else
-    redis.call('SET', last, digits(token), 'PX', kept)
+    redis.call('SET', token_key, digits(token), 'PX', retention)
   end
 end
 return {1, reply[2], now, 0, 0, token}

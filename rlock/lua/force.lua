@@ -5,10 +5,10 @@
 -- Reply: the number of removed owners
 -- Twice: owners are never used again, so a second run removes no later owner.
 local removed = remove_owners(KEYS[1], ARGV, 4, #ARGV)
-local there = existing_keys(KEYS[1], KEYS[2], true)
-if not there then
+local existing = existing_keys(KEYS[1], KEYS[2], true)
+if not existing then
   send(ARGV[2], ARGV[1], '0')
-elseif there < 2 and not (KEYS[2] and hand_over(KEYS[1], queue_of(KEYS[2], ARGV[2], ARGV[3], clock()))) then
+elseif existing < 2 and not (KEYS[2] and hand_over(KEYS[1], queue_of(KEYS[2], ARGV[2], ARGV[3], clock()))) then
   send(ARGV[2], ARGV[1], '0')
 end
 return removed

@@ -1,13 +1,14 @@
--- The common case of acquire, release, plain_acquire and plain_release, for many locks of one server in one call. A request takes its
--- lock if the lock is free and the queue is empty. It releases its lock if the owner is the only one and the queue is empty. In any
--- other state the script does nothing for the request, and the caller sends a lone call. It does nothing either for a lock that it
--- cannot read (another type, no right): the lone call then returns the refusal.
+-- The common case of acquire, release, plain_acquire and plain_release, for many locks of one server in one call. A
+-- request takes its lock if the lock is free and the queue is empty. It releases its lock if the owner is the only one
+-- and the queue is empty. In any other state the script does nothing for the request, and the caller sends a lone call.
+-- It does nothing either for a lock that it cannot read (another type, no right): the lone call then returns the
+-- refusal.
 -- KEYS for each request: the lock, its queue
--- ARGV[1] PUBLISH or SPUBLISH, then for each request: owner, lease in ms or '' to release, not-after instant in server ms (0: any time)
---   or the channel of a release, 1 for a plain lock or ''
+-- ARGV[1] PUBLISH or SPUBLISH, then for each request: owner, lease in ms or '' to release, not-after instant in server
+--   ms (0: any time) or the channel of a release, 1 for a plain lock or ''
 -- Reply {server ms, and for each request 1 done, 0 send a lone call}
--- Twice: the second run finds a lock that the owner holds already, or holds no longer. The reply is then 0, and the lone call runs a
---   script that may run twice.
+-- Twice: the second run finds a lock that the owner holds already, or holds no longer. The reply is then 0, and the
+--   lone call runs a script that may run twice.
 -- uses: clock, send
 local publish, now = ARGV[1], clock()
 local outcomes, arg, i = {now}, 2, 1

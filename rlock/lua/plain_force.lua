@@ -1,4 +1,5 @@
--- Delete a plain mutex if one of the named owners holds it, and notify the first in the queue; without a queue publish the release.
+-- Delete a plain mutex if one of the named owners holds it, and notify the first in the queue; without a queue publish
+-- the release.
 -- uses: handover, queue, clock, send
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) the release is published
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners

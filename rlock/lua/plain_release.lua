@@ -1,20 +1,21 @@
--- Delete a plain mutex if it is its owner's, and serve the first in line, or wake the waiters where there is no queue.
+-- Delete a plain mutex if the owner holds it, and serve the first waiter; without a queue publish the release.
 -- uses: owners, handover, queue, clock
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) the release is published
 -- ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH  ARGV[4] grant channels, without the connection id
--- ARGV[5] entry of this owner that may be in the queue, or '' or none. The last three may not be sent: see acquire
+-- ARGV[5] entry of this owner that may be in the queue, '' or none. The last three may be missing: see acquire
 -- Reply: 1 released; 0 the owner held nothing
--- Twice: a second run finds nothing, or another's, and says 0. An owner is never used again. A waiter is told once.
-if ARGV[1] == '' then -- see validation_error, a function; this script makes none
+-- Twice: a second run finds no key, or another owner's, and replies 0. An owner is never used again. A waiter is
+--   notified once.
+if ARGV[1] == '' then -- see validation_error; the common case makes no function
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
-local key, queue, publish, grants, leave = KEYS[1], KEYS[2], ARGV[3] or 'PUBLISH', ARGV[4] or 'redlatch_grant:', ARGV[5] or ''
+local key, queue, publish, grants, own_entry = KEYS[1], KEYS[2], ARGV[3] or 'PUBLISH', ARGV[4] or 'redlatch_grant:', ARGV[5] or ''
 local held, status = redis.pcall('GET', key), 0
 if held == ARGV[1] then
   redis.call('DEL', key)
   held, status = false, 1
 end
-if leave == '' or not queue then -- the common case: nobody leaves, and nobody waits
+if own_entry == '' or not queue then -- the common case: the owner is not queued, and the queue is empty
   if held and type(held) == 'string' then
     return status
   elseif not held and not queue then
@@ -30,16 +31,16 @@ if leave == '' or not queue then -- the common case: nobody leaves, and nobody w
 end
 -- libraries
 local q = queue_of(queue, publish, grants)
-local place = queue and leave ~= '' and tonumber((redis.pcall('ZSCORE', queue, leave))) -- of a waiter that leaves: see hint
-if place then
-  if redis.pcall('ZCOUNT', queue, '(0', '(' .. digits(place)) == 0 then -- the first: the lock is left to it no longer
+local left_score = queue and own_entry ~= '' and tonumber((redis.pcall('ZSCORE', queue, own_entry))) -- the score of an entry that is removed: see hint
+if left_score then
+  if redis.pcall('ZCOUNT', queue, '(0', '(' .. digits(left_score)) == 0 then -- the first waiter: its reservation ends
     redis.pcall('ZREM', queue, '!told')
   end
-  dequeue(q, leave)
+  dequeue(q, own_entry)
 end
 if held then
   local holder = 0
-  if type(held) == 'table' then -- not a string: another's, if it is a hash; a second run finds so what the first has handed over
+  if type(held) == 'table' then -- a hash is another owner's lock: a second run finds the lock that the first handed over
     holder = hash_holder(key, redis.call('PTTL', key))
     if not holder then
       return redis.call('GET', key)
@@ -47,8 +48,8 @@ if held then
   elseif not is_ours(held) then
     holder = 3
   end
-  if place and holder == 3 then -- the next in line is to know when that ends
-    hint(q, place)
+  if left_score and holder == 3 then -- the next waiter has to learn of the holder's release
+    hint(q, left_score)
   end
 elseif existing_keys(key, queue, true) == 1 then
   q.now, q.us = clock()

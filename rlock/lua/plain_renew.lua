@@ -1,9 +1,10 @@
 -- Renew the leases of many plain mutexes; one call of the watchdog.
 -- uses: raise, renewal
--- KEYS the locks  ARGV owner, lease in ms for each; lease 0: only look, -1: and say for how long
+-- KEYS the locks  ARGV owner, lease in ms for each; lease 0: only look; -1: only look, and reply how long
+--   it lasts
 -- Reply, for each: see renewal
--- Twice: a lease is raised to what is asked, never shortened; nothing but the owner's own key is renewed.
--- The last access to a key is a read: see renew.
+-- Twice: a lease is raised to the wanted lease, never shortened. Only a key that the owner holds is renewed.
+-- The last access to a key is a read: see renew.lua.
 local replies = {}
 for i, key in ipairs(KEYS) do
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])

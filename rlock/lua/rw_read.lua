@@ -57,30 +57,30 @@ end
 
 -- The reply to one that cannot read now; or nil, it can or does, and the mode.
 local function refuse_reader(mode)
-  local free, ended, alone
+  local is_free, any_expired, only_redisson
   if mode then
-    free, ended = remove_expired(lock, ends, now)
+    is_free, any_expired = remove_expired(lock, ends, now)
   end
-  if free then
+  if is_free then
     send(q.publish, channel, '1')
     mode = redis.call('HGET', lock, 'mode')
   end
   if not mode and redis.call('EXISTS', lock) == 1 then -- it is another kind's
     return {0, redis.call('PTTL', lock), now, 0, 0}
   end
-  local lined = redis.call('EXISTS', queue) == 1
-  local first = lined and next_writer(q, entry)
-  local shut = mode == 'read' and (first or is_closed_to_readers(q, channel))
-  if joined and mode == 'read' and not shut and redis.call('HEXISTS', lock, joined) == 1 and
-      not (ended and hold_ended(lock, ends, joined, now)) then -- forget may have left it
+  local has_queue = redis.call('EXISTS', queue) == 1
+  local first = has_queue and next_writer(q, entry)
+  local is_closed = mode == 'read' and (first or is_closed_to_readers(q, channel))
+  if joined and mode == 'read' and not is_closed and redis.call('HEXISTS', lock, joined) == 1 and
+      not (any_expired and hold_ended(lock, ends, joined, now)) then -- forget may have left it
     if entry then
       dequeue(q, entry)
       redis.call('DEL', timeout)
     end
     return {5, redis.call('PTTL', lock), now, 1, 0}
   end
-  local rest = lined and reservation_left(q, 'open')
-  if mode ~= 'write' and not first and not shut and not rest and not (lined and others_queued(q, entry)) then
+  local rest = has_queue and reservation_left(q, 'open')
+  if mode ~= 'write' and not first and not is_closed and not rest and not (has_queue and others_queued(q, entry)) then
     return nil, mode
   end
   local ticket, unnotified = 0, false
@@ -88,11 +88,11 @@ local function refuse_reader(mode)
     local waiter = read_entry(entry)
     extend_timeout(waiter.first + waiter.stale)
     ticket = enqueue_rw(q, entry, 0, mode)
-    lined = true
+    has_queue = true
   end
-  if lined then
-    unnotified, alone = serve_phases(lock, ends, q, channel, entry)
-    if ended and alone then -- the holds that are over were the last of ours: see serve_queue
+  if has_queue then
+    unnotified, only_redisson = serve_phases(lock, ends, q, channel, entry)
+    if any_expired and only_redisson then -- the holds that are over were the last of ours: see serve_queue
       hint_rw(q)
     end
   end
@@ -100,7 +100,7 @@ local function refuse_reader(mode)
   if redis.call('HEXISTS', lock, owner) == 1 then
     return nil, mode
   end
-  if mode == 'write' or shut or rest or not unnotified and others_queued(q, entry) then
+  if mode == 'write' or is_closed or rest or not unnotified and others_queued(q, entry) then
     return {0, rest or redis.call('PTTL', lock), now, ticket, mode and foreign_flag(lock, ends, mode, now) or 0}
   end
   return nil, mode
@@ -109,9 +109,9 @@ end
 -- Others may read wherever one of their process does: a writer that is queued waits for that one.
 if ARGV[10] then
   for i = 10, #ARGV, 2 do
-    local bad = validation_error(ARGV[i], tonumber(ARGV[i + 1]))
-    if bad then
-      return bad
+    local refusal = validation_error(ARGV[i], tonumber(ARGV[i + 1]))
+    if refusal then
+      return refusal
     end
   end
   local first = redis.pcall('HGET', lock, 'mode')
@@ -136,17 +136,17 @@ if held.err then -- see rw_write
   local holder = not writer and string_holder(lock, left) or redis.call('HMGET', lock, 'mode')
   return {0, left, now, 0, holder}
 end
-local mode, has = held[1], held[2]
-if writer and not has then
-  local till = redis.call('ZSCORE', ends, writer)
-  if not held[3] or till and expired(till, now) then
+local mode, is_held = held[1], held[2]
+if writer and not is_held then
+  local ends_at = redis.call('ZSCORE', ends, writer)
+  if not held[3] or ends_at and expired(ends_at, now) then
     return {3, 0, now}
   end
   local left = redis.call('PTTL', lock)
-  if not till and left >= 0 then -- until now the writer's end was the lock's
+  if not ends_at and left >= 0 then -- until now the writer's end was the lock's
     raise_end(ends, writer, now + left, now)
   end
-elseif not has then
+elseif not is_held then
   local reply
   reply, mode = refuse_reader(mode)
   if reply then
@@ -155,28 +155,28 @@ elseif not has then
 end
 -- A key of another type has to refuse the script while nothing has changed. HSET is the first write, which memory that is full
 -- refuses.
-local lined = redis.call('ZCARD', queue) > 0
+local has_queue = redis.call('ZCARD', queue) > 0
 redis.call('ZCARD', ends)
 if not mode then
   redis.call('HSET', lock, 'mode', 'read', owner, '1')
   set_expiry(lock, lease)
   remove_ends(ends) -- of a lock that was deleted
-  if lined then -- the last phase may have ended without a word: Java's reader was the last, or a lease has ended
+  if has_queue then -- the last phase may have ended without a word: Java's reader was the last, or a lease has ended
     set_instant(q, 'readfrom', now)
   end
 else
-  if not has then
+  if not is_held then
     redis.call('HSET', lock, owner, '1')
   end
   raise_expiry(lock, lease)
 end
 raise_end(ends, owner, now + lease, now)
 extend_timeout(lease)
-local clear = 1
-if lined then
+local no_writer = 1
+if has_queue then
   if entry then
     dequeue(q, entry)
   end
-  clear = next_writer(q) and 0 or 1
+  no_writer = next_writer(q) and 0 or 1
 end
-return {1, lease, now, clear, 0}
+return {1, lease, now, no_writer, 0}

@@ -19,10 +19,10 @@ local function raise_timeout(timeout, lease)
 end
 
 if #KEYS == 1 then
-  local key, owner, lease, alone = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-  if alone == '2' then
+  local key, owner, lease, part = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
+  if part == '2' then
     return {renew_lock(key, owner, lease, now)}
-  elseif alone == '3' then
+  elseif part == '3' then
     return {renew_end(key, owner, lease, now, true)}
   end
   if lease > 0 then
@@ -34,9 +34,9 @@ end
 for i = 1, #KEYS / 3 do
   local timeout, lock, ends = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  local reply, till = hold_ended(lock, ends, owner, now)
+  local reply, ends_at = hold_ended(lock, ends, owner, now)
   if not reply then
-    reply = renewal_reply(lease, lease < 0 and redis.call('PTTL', lock) or 0, till, now)
+    reply = renewal_reply(lease, lease < 0 and redis.call('PTTL', lock) or 0, ends_at, now)
     if lease > 0 then
       redis.call('ZREM', ends, '')
       raise_expiry(lock, lease)

@@ -35,34 +35,34 @@ elseif ends then
 end
 local now, us = clock()
 local q, entry = queue_of(queue, publish, ARGV[5], now, us), ARGV[6] or ''
-local left -- see serve_queue
+local left_score -- see serve_queue
 if released == 0 then
-  left = ends and entry ~= '' and tonumber((redis.pcall('ZSCORE', queue, entry))) or math.huge
+  left_score = ends and entry ~= '' and tonumber((redis.pcall('ZSCORE', queue, entry))) or math.huge
 end
 if ends and entry ~= '' then
   redis.pcall('ZREM', queue, entry, stamp_name(q, read_entry(entry)))
 end
-local writer, tell, downgraded, look = side == '1', false, false, false
+local writer, must_publish, downgraded, has_unknown_ends = side == '1', false, false, false
 if released == 1 then
-  tell = settle_removal(lock, ends, writer)
+  must_publish = settle_removal(lock, ends, writer)
   downgraded = writer and not is_missing(lock)
   if ends and not is_missing(lock) then
-    local forgot = remove_expired(lock, ends, now)
-    tell = forgot or tell
-    if not (forgot and is_missing(lock)) then
+    local is_free = remove_expired(lock, ends, now)
+    must_publish = is_free or must_publish
+    if not (is_free and is_missing(lock)) then
       local free
-      free, look = trim(lock, ends, now)
-      tell = free or tell
+      free, has_unknown_ends = trim(lock, ends, now)
+      must_publish = free or must_publish
     end
   end
 elseif is_missing(lock) then
-  tell = true -- it ended otherwise (expiry, DEL, failover), and no message was sent
+  must_publish = true -- it ended otherwise (expiry, DEL, failover), and no message was sent
 end
-if ends and not serve_queue(lock, ends, q, channel, released == 1, downgraded, left) then
-  tell = downgraded -- a lock that is handed on is not free, but Redisson's readers can come in
+if ends and not serve_queue(lock, ends, q, channel, released == 1, downgraded, left_score) then
+  must_publish = downgraded -- a lock that is handed on is not free, but Redisson's readers can come in
 end
 -- A user without rights on the channel can still release: waiters then poll.
-if tell then
+if must_publish then
   send(publish, channel, side)
 end
-return look and 2 or released
+return has_unknown_ends and 2 or released

@@ -42,9 +42,9 @@ local entry = queue and ARGV[7] ~= '' and ARGV[7] or nil
 
 -- Raise a hold that is there, or was given just now with its short lease.
 local function raise_write_hold()
-  local till = ends and redis.call('ZSCORE', ends, field)
+  local ends_at = ends and redis.call('ZSCORE', ends, field)
   raise_expiry(lock, lease)
-  if till then
+  if ends_at then
     raise_end(ends, field, now + lease, now)
   end
   if entry then
@@ -78,26 +78,26 @@ if ARGV[8] then
   redis.call('ZREM', ends, from)
   return type(set) == 'table' and set or {1, lease, now, 0, 0}
 end
-local free, ended
+local is_free, any_expired
 if mode and ends then
-  free, ended = remove_expired(lock, ends, now)
+  is_free, any_expired = remove_expired(lock, ends, now)
 end
-if free then
+if is_free then
   send(q.publish, channel, '1')
   mode = redis.call('HGET', lock, 'mode')
 end
-free = not mode and redis.call('EXISTS', lock) == 0 -- or it is another kind's
-local lined = queue and redis.call('EXISTS', queue) == 1
-local rest = lined and reservation_left(q, 'open')
-if not free or rest or lined and others_queued(q, entry) then
-  local ticket, unnotified, alone = 0, false, false
-  if entry and (mode or free) then
+is_free = not mode and redis.call('EXISTS', lock) == 0 -- or it is another kind's
+local has_queue = queue and redis.call('EXISTS', queue) == 1
+local rest = has_queue and reservation_left(q, 'open')
+if not is_free or rest or has_queue and others_queued(q, entry) then
+  local ticket, unnotified, only_redisson = 0, false, false
+  if entry and (mode or is_free) then
     ticket = enqueue_rw(q, entry, WRITERS, mode)
-    lined = true
+    has_queue = true
   end
-  if lined then
-    unnotified, alone = serve_phases(lock, ends, q, channel, entry)
-    if ended and alone then -- the holds that are over were the last of ours: see serve_queue
+  if has_queue then
+    unnotified, only_redisson = serve_phases(lock, ends, q, channel, entry)
+    if any_expired and only_redisson then -- the holds that are over were the last of ours: see serve_queue
       hint_rw(q)
     end
   end
@@ -114,7 +114,7 @@ set_expiry(lock, lease)
 if ends then
   remove_ends(ends) -- of a lock that was deleted
 end
-if lined then
+if has_queue then
   count_writer(q, entry, get_field(q, 'writes') or 0)
 end
-return {1, lease, now, lined and 0 or 1, 0}
+return {1, lease, now, has_queue and 0 or 1, 0}

@@ -16,10 +16,10 @@ if #KEYS == 1 then
 end
 for i = 1, #KEYS / 2 do
   local lock, ends, field, lease = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1] .. ':write', tonumber(ARGV[2 * i])
-  local reply, till = hold_ended(lock, ends, field, now)
+  local reply, ends_at = hold_ended(lock, ends, field, now)
   if not reply then
-    reply = renewal_reply(lease, raise_expiry(lock, lease), till, now)
-    if till and lease > 0 then -- most writers have no end here: theirs is the lock's
+    reply = renewal_reply(lease, raise_expiry(lock, lease), ends_at, now)
+    if ends_at and lease > 0 then -- most writers have no end here: theirs is the lock's
       redis.call('ZREM', ends, '')
       raise_end(ends, field, now + lease, now)
     end

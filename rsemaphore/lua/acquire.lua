@@ -34,8 +34,8 @@ if notafter == 0 then
   redis.call('ZREM', permits, '')
   redis.call('ZMSCORE', permits, '')
 end
-local there = redis.call('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
-local bare = there % 3 == 0 -- neither latch nor queue exists: permits count 6, notes 3
+local existing = redis.call('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
+local bare = existing % 3 == 0 -- neither latch nor queue exists: permits count 6, notes 3
 -- The common case: one permit, and one is free. All keys are read before the first write, and any other case is left to the code
 -- below, which reads anew. So a run that breaks off here has done no more than a run that breaks off there:
 --   first run: ZADD, INCRBY, its reply is lost     second run: its id is held, ZADD NX adds nothing, so the code below raises its lease
@@ -47,12 +47,12 @@ if label then
   local available, shared, capacity = tonumber(text or ''), ARGV[5] == '1', tonumber(ARGV[1]) -- nil: it has a revision
   if available and available > 0 and available <= 2147483647 and string.format('%.0f', available) == text then
     local out, over, left, ours, keep, last = 0, nil, redis.call('PTTL', count), nil, 0, nil
-    if there >= 6 then
+    if existing >= 6 then
       out, over = redis.call('ZCARD', permits), redis.call('ZRANGE', permits, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', 0, 1)[1]
       ours = redis.call('PTTL', permits)
     end
     local fits = capacity and (shared or available + out == capacity)
-    if there % 2 == 1 then -- there are notes
+    if existing % 2 == 1 then -- there are notes
       local noted = redis.call('HMGET', notes, 'keep', 'capacity', 'revised')
       keep, last = tonumber(noted[1] or 0) or 0, redis.call('PTTL', notes)
       if noted[2] then

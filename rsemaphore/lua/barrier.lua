@@ -4,8 +4,8 @@
 -- KEYS[1] a hash: id (of this life of the key), gen (the generation that gathers), parties, n (the number of arrivals),
 --   act (the last arriver, while it acts), lease (the longest lease of a party, ms), soon (no lease ends before this),
 --   m:<party> (in gen) -> end of its lease, with "?" until the party has shown that it knows of its arrival,
---   r:<party> -> "<till> <generation>": it arrived in that generation, which is over, and may not know of its arrival,
---   b:<generation> -> till: that generation broke. A generation that is over without this mark has tripped.
+--   r:<party> -> "<ends_at> <generation>": it arrived in that generation, which is over, and may not know of its arrival,
+--   b:<generation> -> ends_at: that generation broke. A generation that is over without this mark has tripped.
 -- ARGV[1] verb  ARGV[2] party  ARGV[3] id, '' if not known  ARGV[4] generation  ARGV[5] parties  ARGV[6] lease, ms
 -- ARGV[7] not after, server ms (0: any time)  ARGV[8] how long an idle barrier is kept, ms  ARGV[9] channel
 -- ARGV[10] PUBLISH or SPUBLISH  ARGV[11] 1: a request of this party to arrive may still come
@@ -41,11 +41,11 @@ end
 -- that soon is not known, so that the next call looks at all leases. Both are refused to a user without the right, before the generation is
 -- half over. Neither is refused by a server without memory, nor are the writes that follow in the script.
 local function end_generation(broke)
-  local till = digits(now + longest)
+  local ends_at = digits(now + longest)
   local all = redis.call('HGETALL', key)
   local set, gone = {'gen', digits(hgen + 1)}, {'n', 'act', 'lease'}
   if broke then
-    set[3], set[4] = 'b:' .. digits(hgen), till
+    set[3], set[4] = 'b:' .. digits(hgen), ends_at
   end
   for i = 1, #all, 2 do
     local field, value = all[i], all[i + 1]
@@ -54,7 +54,7 @@ local function end_generation(broke)
       gone[#gone + 1] = field
       if string.sub(value, -1) == '?' then
         set[#set + 1] = 'r:' .. string.sub(field, 3)
-        set[#set + 1] = till .. ' ' .. digits(hgen)
+        set[#set + 1] = ends_at .. ' ' .. digits(hgen)
       end
     elseif (kind == 'r:' or kind == 'b:') and expired(string.match(value, '^%d+'), now) then
       gone[#gone + 1] = field
@@ -126,20 +126,20 @@ if verb == 'arrive' then
   if act then
     return reply(3)
   end
-  local till = now + lease
+  local ends_at = now + lease
   local new = hid == ''
   if n == 0 then
     if new then -- a new life: no party's id is ever used again
       hid, hgen = party, 1
     end
-    soon, hparties = till, parties
+    soon, hparties = ends_at, parties
   end
-  n, longest, soon = n + 1, math.max(longest, lease), math.min(soon, till)
+  n, longest, soon = n + 1, math.max(longest, lease), math.min(soon, ends_at)
   if not new then -- before the party, which a user without the right to it must not leave behind
     redis.call('PEXPIRE', key, idle + longest)
   end
   redis.call('HSET', key, 'id', hid, 'gen', digits(hgen), 'parties', digits(parties), 'n', digits(n), 'lease', digits(longest),
-    'soon', digits(soon), 'm:' .. party, digits(till) .. '?')
+    'soon', digits(soon), 'm:' .. party, digits(ends_at) .. '?')
   if new then
     local ends = redis.pcall('PEXPIRE', key, idle + longest)
     if type(ends) == 'table' then

@@ -12,7 +12,7 @@ local now = clock()
 for i, key in ipairs(KEYS) do
   local party, id, gen = string.match(ARGV[2 * i - 1], '^(%S+) (%S+) (%d+)$')
   local lease = tonumber(ARGV[2 * i])
-  local till = digits(now + lease)
+  local ends_at = digits(now + lease)
   local held = redis.pcall('HMGET', key, 'id', 'gen', 'm:' .. party, 'b:' .. gen)
   if held.err then
     replies[i] = string.find(held.err, 'WRONGTYPE', 1, true) and -2 or -3
@@ -21,7 +21,7 @@ for i, key in ipairs(KEYS) do
   elseif held[2] ~= gen then
     replies[i] = 1
     if held[4] and tonumber(held[4]) < now + lease then
-      if type(redis.pcall('HSET', key, 'b:' .. gen, till)) == 'table' then
+      if type(redis.pcall('HSET', key, 'b:' .. gen, ends_at)) == 'table' then
         replies[i] = -1 -- memory is full
       end
     end
@@ -31,7 +31,7 @@ for i, key in ipairs(KEYS) do
       replies[i] = 0
     else
       replies[i] = renewal_reply(lease, -1, ends, now)
-      if ends < now + lease and type(redis.pcall('HSET', key, 'm:' .. party, till)) == 'table' then
+      if ends < now + lease and type(redis.pcall('HSET', key, 'm:' .. party, ends_at)) == 'table' then
         replies[i] = -1
       end
     end

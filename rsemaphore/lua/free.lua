@@ -44,16 +44,16 @@ for a = 2, #ARGV, 5 do
     s = {}
     known[at] = s
     if lease ~= '' then
-      local there = redis.pcall('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
-      s.plain = type(there) == 'number' and there % 3 == 0
+      local existing = redis.pcall('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
+      s.plain = type(existing) == 'number' and existing % 3 == 0
       if s.plain then
-        s.noted = there % 2 == 1
-        s.out = there < 6 and 0 or nil
+        s.noted = existing % 2 == 1
+        s.out = existing < 6 and 0 or nil
       end
     else
-      local there = redis.pcall('EXISTS', count, count, count, count, count, count, notes, notes, notes, latch, queue)
-      s.plain = there == 6 or there == 9
-      s.counted, s.noted = s.plain, there == 9
+      local existing = redis.pcall('EXISTS', count, count, count, count, count, count, notes, notes, notes, latch, queue)
+      s.plain = existing == 6 or existing == 9
+      s.counted, s.noted = s.plain, existing == 9
     end
     if s.plain and s.out ~= 0 then
       local over = redis.pcall('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1)

@@ -12,9 +12,9 @@ local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set')
 if held[3] == call then
   return 1
 end
-local there = redis.call('EXISTS', key) == 1
-refuse_all_but_latch(key, permits, there, held[2])
-if not there then
+local existing = redis.call('EXISTS', key) == 1
+refuse_all_but_latch(key, permits, existing, held[2])
+if not existing then
   if held[2] then -- a latch that expired is forgotten now
     close_record(record, held[1])
   end

@@ -17,15 +17,15 @@ local key, record, permits = KEYS[1], KEYS[2], KEYS[3]
 local participant, call, keep, rest, channel, publish = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local value = redis.call('GET', key)
 local held = redis.call('HMGET', record, 'gen', 'until', 'p:' .. participant, 'opens', 'swept')
-local gen, till, mark, opens = held[1] or '0', held[2], held[3], held[4]
-refuse_all_but_latch(key, permits, value, till)
+local gen, ends_at, mark, opens = held[1] or '0', held[2], held[3], held[4]
+refuse_all_but_latch(key, permits, value, ends_at)
 next_generation(gen) -- one that is no number ends the script before anything is written
-if value and till and till ~= '0' and redis.call('PTTL', key) == -1 then
+if value and ends_at and ends_at ~= '0' and redis.call('PTTL', key) == -1 then
   -- The latch that was set with a TTL is gone. A process that does not know the record has set this one. A record that has lost the message
   -- alone is still that of the latch before, so the next call finds the same.
-  gen, till, opens = next_generation(gen), '0', nil
+  gen, ends_at, opens = next_generation(gen), '0', nil
   redis.call('HDEL', record, 'opens')
-  redis.call('HSET', record, 'gen', gen, 'until', till)
+  redis.call('HSET', record, 'gen', gen, 'until', ends_at)
 end
 local before = false
 if participant ~= '' and mark then -- "<gen> <call>"
@@ -35,10 +35,10 @@ if participant ~= '' and mark then -- "<gen> <call>"
   end
 end
 if not value then
-  if has_run_out(till) then
+  if has_run_out(ends_at) then
     return {4, 0}
   end
-  if till then -- a latch that another program opened (Redisson does not know the record) is over in the record, too
+  if ends_at then -- a latch that another program opened (Redisson does not know the record) is over in the record, too
     if redis.call('PTTL', record) > rest then
       redis.call('PEXPIRE', record, rest)
     end
@@ -56,10 +56,10 @@ local left = tonumber(value) - 1
 if participant == '' and left > 0 then
   return {1, redis.call('INCRBY', key, '-1')}
 end
-local ours = participant ~= '' or till -- a latch with a record
+local ours = participant ~= '' or ends_at -- a latch with a record
 local lasts = ours and redis.call('PTTL', record)
 if left > 0 then
-  local short = (till or '0') == '0' and lasts < keep
+  local short = (ends_at or '0') == '0' and lasts < keep
   if short and held[1] then
     redis.call('PEXPIRE', record, keep)
   end
@@ -67,7 +67,7 @@ if left > 0 then
     note_sweep(record, held[5], sweep(record, gen, held[5], 20))
   end
   redis.call('INCRBY', key, '-1')
-  local refused = write_record(record, short and not held[1], keep, 'gen', gen, 'until', till or '0',
+  local refused = write_record(record, short and not held[1], keep, 'gen', gen, 'until', ends_at or '0',
     'p:' .. participant, gen .. ' ' .. call)
   if refused then
     redis.call('INCRBY', key, '1')

@@ -9,7 +9,7 @@
 -- uses: integer, kind, record
 local key, record, permits, last, keep = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
 local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set', 'before', 'gone', 'opens')
-local gen, till, deleted, set, before, gone = held[1], held[2], held[3] or '', held[4] or '', held[5], held[6] or ''
+local gen, ends_at, deleted, set, before, gone = held[1], held[2], held[3] or '', held[4] or '', held[5], held[6] or ''
 local mark, opens = deleted .. ' ' .. set, held[7] or ''
 local since, mine = '', ''
 if last ~= '-' then
@@ -30,13 +30,13 @@ if last ~= '-' then
   end
 end
 local value = redis.call('GET', key)
-refuse_all_but_latch(key, permits, value, till)
+refuse_all_but_latch(key, permits, value, ends_at)
 if value then
   if not is_integer(value) then
     return {3, 0, 0, mark, ''}
   end
   local count, left = tonumber(value), redis.call('PTTL', key)
-  if left == -1 and till and till ~= '0' then
+  if left == -1 and ends_at and ends_at ~= '0' then
     -- The latch that was set with a TTL is gone. A process that does not know the record has set this one.
     close_record(record, gen)
     opens = ''
@@ -49,8 +49,8 @@ if value then
   end
   return {0, 0, 0, mark, ''}
 end
-if till then
-  if has_run_out(till) then
+if ends_at then
+  if has_run_out(ends_at) then
     return {4, 0, 0, mark, ''}
   end
   -- Gone before its TTL: counted down by a process that does not know the record. Written down, or it would count as

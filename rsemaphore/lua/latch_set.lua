@@ -21,17 +21,17 @@ local held = redis.call('HMGET', record, 'gen', 'set', 'until', 'swept')
 if held[2] == call then
   return 1
 end
-local there = redis.call('EXISTS', key) == 1
-refuse_all_but_latch(key, permits, there, held[3])
-if there then
+local existing = redis.call('EXISTS', key) == 1
+refuse_all_but_latch(key, permits, existing, held[3])
+if existing then
   return 0
 end
 local gen = next_generation(held[1])
 -- For waiters of the latch before this one that look only now.
 local before = has_run_out(held[3]) and 'expired ' or 'open '
-local till = '0'
+local ends_at = '0'
 if ttl > 0 then
-  till = digits(clock() + ttl)
+  ends_at = digits(clock() + ttl)
   keep = ttl + math.max(ttl, keep) -- so that a waiter that comes too late learns that it expired
 end
 if held[1] then
@@ -44,11 +44,11 @@ if held[1] then
 end
 if ttl > 0 then
   -- an instant and not a duration: it has to be the very one in the record
-  redis.call('SET', key, count, 'PXAT', till)
+  redis.call('SET', key, count, 'PXAT', ends_at)
 else
   redis.call('SET', key, count)
 end
-local refused = write_record(record, not held[1], keep, 'gen', gen, 'set', call, 'until', till, 'opens', opens,
+local refused = write_record(record, not held[1], keep, 'gen', gen, 'set', call, 'until', ends_at, 'opens', opens,
   'before', before .. (held[2] or ''))
 if refused then
   redis.call('DEL', key)

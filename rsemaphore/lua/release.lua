@@ -16,12 +16,12 @@ local count, permits, notes, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- wake, remove_permits and stored say. A second run finds no permit, and goes on to what follows.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local there = redis.call('EXISTS', count, count, count, count, notes, notes, queue)
+local existing = redis.call('EXISTS', count, count, count, count, notes, notes, queue)
 if #ARGV[1] == 14 and ARGV[2] == '0' and ARGV[7] == '' and #ARGV == 7 and string.sub(ARGV[1], 14) == '1' and
-    there % 2 == 0 and there >= 4 and -- the count, and not the queue
+    existing % 2 == 0 and existing >= 4 and -- the count, and not the queue
     not redis.call('ZRANGE', permits, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', 0, 1)[1] and
     redis.call('ZREM', permits, string.sub(ARGV[1], 1, 13) .. '\0\0\0') == 1 then
-  if there == 6 then
+  if existing == 6 then
     redis.pcall('HDEL', notes, string.sub(ARGV[1], 1, 13) .. '\0\0\0')
   end
   local available = redis.pcall('INCRBY', count, '1')
@@ -45,4 +45,4 @@ end
 -- libraries
 
 local store = ids_store(now, count, permits, notes)
-return release(store, queue_of(queue, ARGV[4], ARGV[5], now, time[1] * 1000000 + time[2], ARGV[6]), there % 2 == 1)
+return release(store, queue_of(queue, ARGV[4], ARGV[5], now, time[1] * 1000000 + time[2], ARGV[6]), existing % 2 == 1)

@@ -19,8 +19,8 @@ local before = require_integer(redis.call('GET', last), 'last token') or 0
 if before > 9007199254740990 then
   return redis.error_reply('WRONGTYPE no token can follow the last one')
 end
-local till = tonumber(redis.call('ZSCORE', permits, id) or 0)
-if expired(till, now) then
+local ends_at = tonumber(redis.call('ZSCORE', permits, id) or 0)
+if expired(ends_at, now) then
   return {0, 0}
 end
 local out = redis.call('ZCARD', permits)

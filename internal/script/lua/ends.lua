@@ -8,9 +8,9 @@
 -- a million records that takes 400 ms, in which it serves no client. So only the small hash expires. The rest is unlinked, which
 -- frees it in the background: see remove. If no client calls remove, the rest expires after all. KEYS[but] is left as it is.
 local LATER = 3600000
-local function expire(ms, but)
+local function expire(ms, except)
   for i = 1, #KEYS do
-    if i ~= but then redis.call('PEXPIRE', KEYS[i], digits(math.max(1, ms) + (i == 1 and 0 or LATER))) end
+    if i ~= except then redis.call('PEXPIRE', KEYS[i], digits(math.max(1, ms) + (i == 1 and 0 or LATER))) end
   end
 end
 
@@ -27,10 +27,10 @@ local function remove() redis.call('UNLINK', unpack(KEYS)) end
 -- records of an object just made, because its hash is there. A replica that was promoted before it received the removal has the
 -- keys with the same ends, and removes them in the same way. If its clock is behind, it reports the records until the clock has
 -- caught up. Keys whose end was removed count as those of an object that was lost.
-local function orphans(n, but)
+local function orphans(n, except)
   if n == 0 then return 0 end
   for i = 2, #KEYS do
-    local ms = i ~= but and redis.call('PTTL', KEYS[i]) or 0
+    local ms = i ~= except and redis.call('PTTL', KEYS[i]) or 0
     if ms == -1 or ms > LATER + 100 then return n end
   end
   remove()

@@ -19,10 +19,10 @@ local function refuse_all_but_counting(permits, record)
   refuse_latch(record, 'CountingSemaphore')
 end
 
--- A latch that has an end was set here, and has till, the "until" of its record.
-local function refuse_all_but_latch(key, permits, there, till)
+-- A latch that has an end was set here, and has ends_at, the "until" of its record.
+local function refuse_all_but_latch(key, permits, exists, ends_at)
   refuse_semaphore(permits, 'CountDownLatch')
-  if there and not till and redis.call('PTTL', key) >= 0 then
+  if exists and not ends_at and redis.call('PTTL', key) >= 0 then
     error('WRONGTYPE the key is not a CountDownLatch: it has an end, as a Semaphore has, and no record', 0)
   end
 end

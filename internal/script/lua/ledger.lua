@@ -7,9 +7,9 @@
 -- unlike is nil, or the reply if the stream has not the entries that it should have: {-13, should be, found}, or {-1, -1, 0} if the
 -- object's numbers are none.
 local function ledger_mismatch(stream, serial, moved)
-  local found = redis.call('XLEN', stream) -- a key of another type fails here
+  local length = redis.call('XLEN', stream) -- a key of another type fails here
   if not serial or not moved then return {-1, -1, 0} end
-  if found ~= serial - moved then return {-13, serial - moved, found} end
+  if length ~= serial - moved then return {-13, serial - moved, length} end
 end
 
 -- append writes lines after the entry with the number serial, and returns the number of the last.

@@ -29,6 +29,6 @@ end
 
 -- Reports whether anybody of Redisson's listens on a channel of Redisson's.
 local function java_waits(publish, channel)
-  local all, marks = count_listeners(publish, channel, MARK .. channel)
-  return all and all > marks
+  local connections, marks = count_listeners(publish, channel, MARK .. channel)
+  return connections and connections > marks
 end

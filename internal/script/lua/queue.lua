@@ -84,8 +84,8 @@ local function enqueue(q, entry, from)
     redis.call('PEXPIRE', q.key, QUEUE_TTL)
     return tonumber(redis.call('ZSCORE', q.key, entry))
   end
-  local top = redis.call('ZRANGE', q.key, digits(from + WRITERS), '(' .. digits(from), 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, 2)
-  local last = tonumber(top[1] ~= entry and top[2] or top[4]) or 0
+  local last_two = redis.call('ZRANGE', q.key, digits(from + WRITERS), '(' .. digits(from), 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, 2)
+  local last = tonumber(last_two[1] ~= entry and last_two[2] or last_two[4]) or 0
   if last >= score then -- the clock stepped back
     score = last + 1
     redis.call('ZADD', q.key, digits(score), entry)
@@ -158,7 +158,7 @@ end
 --
 -- Without a live waiter returns nil and the reason: the queue is 'empty' or 'unreadable', or MAX_DROPPED entries were dropped and the others are
 -- 'unseen'.
-local function next_waiter(q, from, me, over)
+local function next_waiter(q, from, me, released)
   for _ = 1, MAX_DROPPED do
     -- A queue of another type does not prevent a release: the owner is out of the lock already.
     local head = redis.pcall('ZRANGE', q.key, from, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
@@ -167,7 +167,7 @@ local function next_waiter(q, from, me, over)
       return nil, head.err and 'unreadable' or 'empty'
     end
     local waiter = read_entry(entry)
-    if entry == me or waiter and waiter.owner ~= over and is_alive(q, waiter, score) then
+    if entry == me or waiter and waiter.owner ~= released and is_alive(q, waiter, score) then
       return entry, score, waiter
     end
     dequeue(q, entry, '!told')
@@ -183,16 +183,16 @@ end
 
 -- Returns the first waiter whose process listens, and its score. It searches LOOK entries from a score on, or, with LATE, the last LOOK entries.
 local function first_listening(q, from)
-  local line
+  local tail
   if from == LAST_WAITERS then
-    line = redis.pcall('ZRANGE', q.key, '+inf', '(0', 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, MAX_SEARCHED)
+    tail = redis.pcall('ZRANGE', q.key, '+inf', '(0', 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, MAX_SEARCHED)
   else
-    line = redis.pcall('ZRANGE', q.key, from, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MAX_SEARCHED)
+    tail = redis.pcall('ZRANGE', q.key, from, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MAX_SEARCHED)
   end
-  for i = 1, line.err and 0 or #line, 2 do
-    local waiter = read_entry(line[i])
+  for i = 1, tail.err and 0 or #tail, 2 do
+    local waiter = read_entry(tail[i])
     if waiter and is_listening(q, waiter.process) then
-      return waiter, tonumber(line[i + 1])
+      return waiter, tonumber(tail[i + 1])
     end
   end
 end
@@ -200,9 +200,9 @@ end
 -- Returns for how many ms from now a free lock or permit is reserved; nil if it is not. name is "open" for Redisson's waiters, or "told" for the
 -- first waiter of the queue, which was notified. A mark further ahead than MAX_RESERVATION was written before the server's clock stepped back.
 local function reservation_left(q, name)
-  local till = get_field(q, name)
-  if till and not expired(till, q.now) and till - q.now <= MAX_RESERVATION then
-    return till - q.now
+  local reserved_until = get_field(q, name)
+  if reserved_until and not expired(reserved_until, q.now) and reserved_until - q.now <= MAX_RESERVATION then
+    return reserved_until - q.now
   end
 end
 

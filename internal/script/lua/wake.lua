@@ -2,9 +2,9 @@
 -- uses: clock, send
 
 -- Wakes the waiters on a channel with a message; publish is PUBLISH or SPUBLISH, '' to send nothing.
-local function wake(publish, channel, payload)
+local function wake(publish, channel, message)
   if publish ~= '' then
-    send(publish, channel, payload)
+    send(publish, channel, message)
   end
 end
 

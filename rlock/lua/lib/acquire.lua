@@ -23,10 +23,10 @@
 -- nil. For an owner that holds the lock already, it also returns the rest of the lock's lease in ms, and the owner's
 -- own end, if the owner was joined. there is the result of existing_keys. entry, if there is one, is put into the queue. q is
 -- nil without a queue.
-local function find_refusal(key, q, owner, now, there, entry)
-  if there == 0 then
+local function find_refusal(key, q, owner, now, existing, entry)
+  if existing == 0 then
     return nil
-  elseif there == 1 then -- free, but others are queued: every such request keeps the order
+  elseif existing == 1 then -- free, but others are queued: every such request keeps the order
     local rest, served = any_reservation_left(q), nil
     if not rest then
       served, rest = hand_over(key, q, entry)
@@ -39,28 +39,28 @@ local function find_refusal(key, q, owner, now, there, entry)
     end
   end
   local left = redis.call('PTTL', key)
-  local all, more = fields_of(key)
-  if all.err then -- not a hash: the owner waits for a string, too, or the command returns the error again
+  local fields, has_more = fields_of(key)
+  if fields.err then -- not a hash: the owner waits for a string, too, or the command returns the error again
     local holder = string_holder(key, left) or redis.call('HSCAN', key, 0)
     return {0, left, now, entry and q and enqueue(q, entry, 0) or 0, holder}
   end
-  local has, till, foreign
-  if more then
+  local is_held, ends_at, foreign
+  if has_more then
     local own = redis.call('HMGET', key, owner, owner .. '!')
-    has, till = own[1], own[2] and tonumber(own[2])
+    is_held, ends_at = own[1], own[2] and tonumber(own[2])
   end
-  for i = 1, #all, 2 do
-    if all[i] == owner then
-      has = true
-    elseif all[i] == owner .. '!' then
-      till = tonumber(all[i + 1])
-    elseif string.sub(all[i], -1) ~= '!' and not is_ours(all[i]) then
+  for i = 1, #fields, 2 do
+    if fields[i] == owner then
+      is_held = true
+    elseif fields[i] == owner .. '!' then
+      ends_at = tonumber(fields[i + 1])
+    elseif string.sub(fields[i], -1) ~= '!' and not is_ours(fields[i]) then
       foreign = 1
     end
   end
-  if has and not (till and expired(till, now)) then
-    return nil, left, till
-  elseif has then -- the owner was joined and its end is over, or it was released
+  if is_held and not (ends_at and expired(ends_at, now)) then
+    return nil, left, ends_at
+  elseif is_held then -- the owner was joined and its end is over, or it was released
     return {3, 0, now}
   end
   return {0, left, now, entry and q and enqueue(q, entry, 0) or 0, foreign or 0}
@@ -68,13 +68,13 @@ end
 
 -- Makes an owner the holder of a free lock, or grants a lock again to its holder, with the results of find_refusal. No lease
 -- is shortened. Returns the reply.
-local function grant(key, owner, lease, now, left, till)
+local function grant(key, owner, lease, now, left, ends_at)
   if not left then
     redis.call('HSET', key, owner, '1')
     set_expiry(key, lease)
     return {1, lease, now}
   end
-  if till and till < now + lease then -- the owner was joined, and has a lease of its own (see join)
+  if ends_at and ends_at < now + lease then -- the owner was joined, and has a lease of its own (see join)
     redis.call('HSET', key, owner .. '!', digits(now + lease))
   end
   if left ~= -1 then
@@ -97,15 +97,15 @@ end
 -- * The script runs after from was released, or after its lease has ended: another owner may hold the lock, and
 --   nothing is done.
 local function transfer_hold(key, owner, lease, now, from)
-  local all, more = fields_of(key)
-  if all.err then
+  local fields, has_more = fields_of(key)
+  if fields.err then
     return {3, 0, now}
   end
-  local found, alone = false, not more
-  for i = 1, #all, 2 do
-    if all[i] == owner then
+  local found, alone = false, not has_more
+  for i = 1, #fields, 2 do
+    if fields[i] == owner then
       return grant(key, owner, lease, now, redis.call('PTTL', key))
-    elseif all[i] == from then
+    elseif fields[i] == from then
       found = true
     else
       alone = false
@@ -121,13 +121,13 @@ local function transfer_hold(key, owner, lease, now, from)
 end
 
 -- Acquires one lock. Returns the reply.
-local function acquire(key, q, owner, lease, now, there, entry)
-  local no, left, till = find_refusal(key, q, owner, now, there, entry)
-  if no then
-    return no
+local function acquire(key, q, owner, lease, now, existing, entry)
+  local refusal, left, ends_at = find_refusal(key, q, owner, now, existing, entry)
+  if refusal then
+    return refusal
   end
-  local reply = grant(key, owner, lease, now, left, till)
-  if there == 1 and entry then
+  local reply = grant(key, owner, lease, now, left, ends_at)
+  if existing == 1 and entry then
     dequeue(q, entry)
   end
   return reply

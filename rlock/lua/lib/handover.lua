@@ -87,14 +87,14 @@ end
 -- may not even read a key that it has removed, because the key would be made anew on the other node. Then it returns
 -- nil, and nothing can be handed over.
 local function existing_keys(lock, queue, removed)
-  local there
+  local existing
   if queue then
-    there = redis.pcall('EXISTS', lock, lock, queue)
+    existing = redis.pcall('EXISTS', lock, lock, queue)
   else
-    there = redis.pcall('EXISTS', lock, lock)
+    existing = redis.pcall('EXISTS', lock, lock)
   end
-  if type(there) ~= 'table' then
-    return there
+  if type(existing) ~= 'table' then
+    return existing
   elseif not removed then -- without removed the error goes to the caller
     return redis.call('EXISTS', lock, lock, queue or lock)
   end
@@ -122,8 +122,8 @@ end
 --   find them.
 -- * None of the last 16 waiters listens, or the message is lost: B polls, and the next request is granted the lock.
 -- * The release runs twice: it removes 128 more entries, and B sends two requests.
-local function hand_over(lock, q, me, over)
-  local entry, ticket, waiter = next_waiter(q, '(0', me, over)
+local function hand_over(lock, q, me, released)
+  local entry, ticket, waiter = next_waiter(q, '(0', me, released)
   if entry and entry ~= me and waiter.mode ~= 'x' then -- of a Plain lock, which is not handed over
     local rest = math.min(waiter.first, MAX_RESERVATION)
     if get_field(q, 'told') then
@@ -137,7 +137,7 @@ local function hand_over(lock, q, me, over)
       return entry, rest
     end
     dequeue(q, entry, '!told') -- it was notified, and sent no request in time
-    return hand_over(lock, q, me, over)
+    return hand_over(lock, q, me, released)
   elseif ticket == 'empty' then
     redis.call('DEL', q.key) -- stamps without entries
   elseif ticket == 'unseen' then

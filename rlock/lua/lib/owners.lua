@@ -27,9 +27,9 @@ end
 
 -- Whether an owner in a hash is of another program, whose release hands nothing over.
 local function held_by_other_program(key)
-  local all = fields_of(key)
-  for i = 1, all.err and 0 or #all, 2 do
-    if all[i] ~= 'mode' and string.sub(all[i], -1) ~= '!' and not is_ours((string.gsub(all[i], ':write$', ''))) then
+  local fields = fields_of(key)
+  for i = 1, fields.err and 0 or #fields, 2 do
+    if fields[i] ~= 'mode' and string.sub(fields[i], -1) ~= '!' and not is_ours((string.gsub(fields[i], ':write$', ''))) then
       return true
     end
   end
@@ -51,13 +51,13 @@ end
 
 -- A hash may have any number of fields, so only some are checked. Each of them must be a field of a lock.
 local function hash_holder(key, left)
-  local some = left >= 0 and redis.pcall('HSCAN', key, 0, 'COUNT', 16)
-  if not some or some.err or #some[2] == 0 then
+  local page = left >= 0 and redis.pcall('HSCAN', key, 0, 'COUNT', 16)
+  if not page or page.err or #page[2] == 0 then
     return nil
   end
   local kind = 2
-  for i = 1, #some[2], 2 do
-    local field = some[2][i]
+  for i = 1, #page[2], 2 do
+    local field = page[2][i]
     if field ~= 'mode' and not is_ours((string.gsub(string.gsub(field, '!$', ''), ':write$', ''))) then
       if not string.find(field, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d') then
         return nil
@@ -87,9 +87,9 @@ end
 -- Returns the reply to an acquire request that no client may send, or that comes too late. Otherwise it returns nil,
 -- and the server's time in ms and in µs.
 local function check_request(owner, lease, notafter)
-  local bad = validation_error(owner, lease)
-  if bad then
-    return bad
+  local refusal = validation_error(owner, lease)
+  if refusal then
+    return refusal
   end
   local now, us = clock()
   if late(notafter, now) then
@@ -122,35 +122,35 @@ end
 local function remove_owners(key, list, first, last, others)
   local removed = 0
   for i = first, last do
-    local gone = redis.pcall('HDEL', key, list[i], list[i] .. '!')
-    if removed == 0 and type(gone) ~= 'number' then
+    local deleted = redis.pcall('HDEL', key, list[i], list[i] .. '!')
+    if removed == 0 and type(deleted) ~= 'number' then
       return redis.call('HDEL', key, list[i], list[i] .. '!')
-    elseif type(gone) == 'number' and gone > 0 then
+    elseif type(deleted) == 'number' and deleted > 0 then
       removed = removed + 1
-      others = others or gone == 2
+      others = others or deleted == 2
     end
   end
   if others then
-    local all, more = fields_of(key)
+    local fields, has_more = fields_of(key)
     local now = clock()
-    local most, owners, ends = 0, 0, 0
-    for i = 1, all.err and 0 or #all, 2 do
-      if string.sub(all[i], -1) ~= '!' then
+    local latest, owners, ends = 0, 0, 0
+    for i = 1, fields.err and 0 or #fields, 2 do
+      if string.sub(fields[i], -1) ~= '!' then
         owners = owners + 1
       else
-        local till = read_end(all[i + 1])
-        ends = ends + (till and 1 or 0)
-        if not till then
-          redis.call('HDEL', key, all[i])
-        elseif expired(till, now) then
-          redis.call('HDEL', key, all[i], string.sub(all[i], 1, -2))
-        elseif till > most then
-          most = till
+        local ends_at = read_end(fields[i + 1])
+        ends = ends + (ends_at and 1 or 0)
+        if not ends_at then
+          redis.call('HDEL', key, fields[i])
+        elseif expired(ends_at, now) then
+          redis.call('HDEL', key, fields[i], string.sub(fields[i], 1, -2))
+        elseif ends_at > latest then
+          latest = ends_at
         end
       end
     end
-    if most > 0 and ends >= owners and not more then
-      redis.call('PEXPIRE', key, ttl_until(most, now))
+    if latest > 0 and ends >= owners and not has_more then
+      redis.call('PEXPIRE', key, ttl_until(latest, now))
     end
   end
   return removed

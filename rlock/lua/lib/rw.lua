@@ -14,22 +14,22 @@ local function is_writer_field(field)
 end
 
 -- Enter an end, and have the set last as long. An end is only ever raised.
-local function raise_end(ends, member, till, now)
+local function raise_end(ends, member, ends_at, now)
   local score = redis.call('ZSCORE', ends, member)
-  if not score or tonumber(score) < till then
-    redis.call('ZADD', ends, digits(till), member)
+  if not score or tonumber(score) < ends_at then
+    redis.call('ZADD', ends, digits(ends_at), member)
   end
-  if redis.call('PTTL', ends) < till - now then
-    redis.call('PEXPIRE', ends, digits(till - now))
+  if redis.call('PTTL', ends) < ends_at - now then
+    redis.call('PEXPIRE', ends, digits(ends_at - now))
   end
 end
 
 -- Renew a hold of a lock by the lock alone, or by its ends alone: so while their slot is being migrated. always: the hold has
 -- an end of its own in any case. Returns the reply.
 local function renew_lock(lock, field, lease, now)
-  local there = redis.pcall('HEXISTS', lock, field)
-  if there ~= 1 then
-    return there == 0 and 0 or failed_reply(there)
+  local existing = redis.pcall('HEXISTS', lock, field)
+  if existing ~= 1 then
+    return existing == 0 and 0 or failed_reply(existing)
   end
   local reply = renewal_reply(lease, raise_expiry(lock, lease), nil, now)
   redis.call('HEXISTS', lock, field)
@@ -37,27 +37,27 @@ local function renew_lock(lock, field, lease, now)
 end
 
 local function renew_end(ends, field, lease, now, always)
-  local till = redis.pcall('ZSCORE', ends, field)
-  if type(till) == 'table' then
-    return failed_reply(till)
-  elseif till and expired(till, now) then
+  local ends_at = redis.pcall('ZSCORE', ends, field)
+  if type(ends_at) == 'table' then
+    return failed_reply(ends_at)
+  elseif ends_at and expired(ends_at, now) then
     return 0
-  elseif lease > 0 and (till or always) then
+  elseif lease > 0 and (ends_at or always) then
     redis.call('ZREM', ends, '')
     raise_end(ends, field, now + lease, now)
   end
-  return renewal_reply(lease, -1, till and tonumber(till), now)
+  return renewal_reply(lease, -1, ends_at and tonumber(ends_at), now)
 end
 
 -- Whether a hold is there to be renewed: nil and its own end, if it has one; or the reply if it is not.
 local function hold_ended(lock, ends, field, now)
-  local there, till = redis.pcall('HEXISTS', lock, field), redis.pcall('ZSCORE', ends, field)
-  if type(there) == 'table' or type(till) == 'table' then
-    return failed_reply(type(there) == 'table' and there or till)
-  elseif there == 0 or till and expired(till, now) then
+  local existing, ends_at = redis.pcall('HEXISTS', lock, field), redis.pcall('ZSCORE', ends, field)
+  if type(existing) == 'table' or type(ends_at) == 'table' then
+    return failed_reply(type(existing) == 'table' and existing or ends_at)
+  elseif existing == 0 or ends_at and expired(ends_at, now) then
     return 0
   end
-  return nil, till and tonumber(till)
+  return nil, ends_at and tonumber(ends_at)
 end
 
 -- Take out the ends of a lock that is gone, 1,000 at most: more are there only if another program has deleted the lock. Of others that
@@ -137,36 +137,36 @@ local MAX_TRIMMED = 64
 
 local function trim(lock, ends, now, known)
   local left = redis.call('PTTL', lock)
-  local last = redis.pcall('ZRANGE', ends, 0, 0, 'REV', 'WITHSCORES')
-  if last.err then
+  local last_end = redis.pcall('ZRANGE', ends, 0, 0, 'REV', 'WITHSCORES')
+  if last_end.err then
     return false
   end
-  local till = math.max(tonumber(last[2] or 0) - now, 1) -- see ttl_until
-  if left <= till + 5 or redis.call('HLEN', lock) > MAX_TRIMMED then -- both count whole ms, not from the same instant
+  local ends_at = math.max(tonumber(last_end[2] or 0) - now, 1) -- see ttl_until
+  if left <= ends_at + 5 or redis.call('HLEN', lock) > MAX_TRIMMED then -- both count whole ms, not from the same instant
     return false
   end
-  local all, dead, look = redis.call('HGETALL', lock), {}, false
-  for i = 1, #all, 2 do
-    local field = all[i]
+  local fields, dead, has_unknown_ends = redis.call('HGETALL', lock), {}, false
+  for i = 1, #fields, 2 do
+    local field = fields[i]
     if field ~= 'mode' and not redis.call('ZSCORE', ends, field) then
       if is_ours(field) or is_writer_field(field) then
         return false
       end
-      local reader, most = known and known[field], 0
-      if not reader or reader.count ~= all[i + 1] then
-        look = true
+      local reader, latest = known and known[field], 0
+      if not reader or reader.count ~= fields[i + 1] then
+        has_unknown_ends = true
       else
         for k = reader.first, reader.last do
-          most = math.max(most, redis.call('PTTL', KEYS[k]))
+          latest = math.max(latest, redis.call('PTTL', KEYS[k]))
         end
-        if most == 0 then
+        if latest == 0 then
           dead[#dead + 1] = field
         end
-        till = math.max(till, most)
+        ends_at = math.max(ends_at, latest)
       end
     end
   end
-  if look then
+  if has_unknown_ends then
     return false, true
   end
   if #dead > 0 then
@@ -175,8 +175,8 @@ local function trim(lock, ends, now, known)
       return true
     end
   end
-  if till < left then
-    redis.call('PEXPIRE', lock, digits(till))
+  if ends_at < left then
+    redis.call('PEXPIRE', lock, digits(ends_at))
   end
   return false
 end

@@ -47,29 +47,29 @@ end
 -- Returns the living ones of the first readers in the queue, {entry, score, ...}, and whether there may be more
 -- readers. Dead readers are removed.
 local function live_readers(q, me)
-  local all = redis.call('ZRANGE', q.key, '(0', '(' .. digits(WRITERS), 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MAX_READERS)
-  local there, gone = {}, {}
-  for i = 1, #all, 2 do
-    local waiter = read_entry(all[i])
-    if all[i] == me or waiter and is_alive(q, waiter, tonumber(all[i + 1])) then
-      there[#there + 1] = all[i]
-      there[#there + 1] = tonumber(all[i + 1])
+  local list = redis.call('ZRANGE', q.key, '(0', '(' .. digits(WRITERS), 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MAX_READERS)
+  local alive, dropped = {}, {}
+  for i = 1, #list, 2 do
+    local waiter = read_entry(list[i])
+    if list[i] == me or waiter and is_alive(q, waiter, tonumber(list[i + 1])) then
+      alive[#alive + 1] = list[i]
+      alive[#alive + 1] = tonumber(list[i + 1])
     else
-      gone[#gone + 1], gone[#gone + 2] = all[i], stamp_name(q, waiter)
+      dropped[#dropped + 1], dropped[#dropped + 2] = list[i], stamp_name(q, waiter)
     end
   end
-  if #gone > 0 then
-    redis.call('ZREM', q.key, unpack(gone))
+  if #dropped > 0 then
+    redis.call('ZREM', q.key, unpack(dropped))
   end
-  return there, #all == 2 * MAX_READERS
+  return alive, #list == 2 * MAX_READERS
 end
 
 -- Returns the ms at which readers may next join the reading ones, while a writer with that score and entry waits. alien
 -- says that all reading owners are Redisson's. Redisson's new readers do not wait for our writers, so only our readers
 -- would be kept out.
-local function next_refill_at(q, writer, score, alien)
+local function next_refill_at(q, writer, score, only_redisson)
   local since, filled = score % WRITERS / 1000, get_field(q, 'filled') or 0
-  if alien then
+  if only_redisson then
     return math.min(math.max(filled, get_field(q, 'readfrom') or 0), q.now) + REFILL_PAUSE
   end
   local poll = writer.stale * 2 / 5
@@ -84,8 +84,8 @@ local function count_redissons(lock, ends, now)
 end
 
 local function only_redissons(lock, ends, now)
-  local alien, all = count_redissons(lock, ends, now)
-  return alien == all
+  local redissons, owners = count_redissons(lock, ends, now)
+  return redissons == owners
 end
 
 -- Makes the waiter of an entry a reading holder, like acquire does, but with the entry's short lease. It does not
@@ -102,15 +102,15 @@ local function admit_reader(lock, ends, entry, now)
 end
 
 -- Admits readers. Returns whether a reader could not be notified, and so is still queued.
-local function serve_readers(lock, ends, q, there, more, me)
+local function serve_readers(lock, ends, q, readers, has_more, me)
   local unnotified = false
-  for i = 1, #there, 2 do
-    admit_reader(lock, ends, there[i], q.now)
+  for i = 1, #readers, 2 do
+    admit_reader(lock, ends, readers[i], q.now)
   end
-  for i = 1, #there, 2 do
-    local waiter = read_entry(there[i])
-    if there[i] == me or notify(q, waiter, there[i + 1], waiter.first) then
-      dequeue(q, there[i])
+  for i = 1, #readers, 2 do
+    local waiter = read_entry(readers[i])
+    if readers[i] == me or notify(q, waiter, readers[i + 1], waiter.first) then
+      dequeue(q, readers[i])
     else
       redis.call('HDEL', lock, waiter.owner)
       redis.call('ZREM', ends, waiter.owner)
@@ -121,7 +121,7 @@ local function serve_readers(lock, ends, q, there, more, me)
     redis.call('DEL', lock)
   end
   set_field(q, 'writes', 0)
-  if more then
+  if has_more then
     set_instant(q, 'rest', q.now)
   else
     redis.call('ZREM', q.key, '!rest')
@@ -131,18 +131,18 @@ end
 
 -- Counts a writer that follows another writer, and removes its entry, if it has one. The count is written first: if
 -- removing the entry is_missing the set, a later write would make the set anew, without an expiry.
-local function count_writer(q, entry, had)
-  if had == 0 then
+local function count_writer(q, entry, writes)
+  if writes == 0 then
     set_instant(q, 'phase', q.now)
   end
-  set_field(q, 'writes', had + 1)
+  set_field(q, 'writes', writes + 1)
   if entry then
     dequeue(q, entry)
   end
 end
 
 -- Makes the first writer the holder of a free lock. Returns whether the writer could not be notified.
-local function serve_writer(lock, q, entry, score, had, me)
+local function serve_writer(lock, q, entry, score, writes, me)
   local waiter = read_entry(entry)
   redis.call('HSET', lock, 'mode', 'write', waiter.owner .. ':write', 1)
   set_expiry(lock, waiter.first)
@@ -150,7 +150,7 @@ local function serve_writer(lock, q, entry, score, had, me)
     redis.call('DEL', lock)
     return true
   end
-  count_writer(q, entry, had)
+  count_writer(q, entry, writes)
   return false
 end
 
@@ -182,57 +182,57 @@ local function next_writer(q, me)
   return next_waiter(q, digits(WRITERS), me)
 end
 
--- Serve the next in a line that exists. me: the caller's entry, or nil; it hears of it in the reply. turned: the writer has
+-- Serve the next in a line that exists. me: the caller's entry, or nil; it hears of it in the reply. has_turned: the writer has
 -- become a reader, so that a readers' phase begins. Returns true if one could not be notified, and nil if nothing was tried: a
 -- writer holds the lock, or it is reserved. Then whether readers of Redisson's alone keep the first in line waiting.
-local function serve_phases(lock, ends, q, channel, me, turned)
+local function serve_phases(lock, ends, q, channel, me, has_turned)
   local mode, now = redis.call('HGET', lock, 'mode'), q.now
   if reservation_left(q, 'open') or mode == 'write' or not mode and redis.call('EXISTS', lock) == 1 then
     return nil
   end
   local entry, score, writer = next_writer(q, me)
   if mode then
-    local due, alone = turned, false
-    if turned then
+    local is_due, only_redisson = has_turned, false
+    if has_turned then
       set_instant(q, 'readfrom', now)
     elseif entry then
-      alone = only_redissons(lock, ends, now)
-      due = get_field(q, 'rest') or next_refill_at(q, writer, score, alone) <= now
+      only_redisson = only_redissons(lock, ends, now)
+      is_due = get_field(q, 'rest') or next_refill_at(q, writer, score, only_redisson) <= now
     elseif is_closed_to_readers(q, channel) then
-      alone = only_redissons(lock, ends, now)
+      only_redisson = only_redissons(lock, ends, now)
     else
-      due = true
+      is_due = true
     end
-    if due then
-      local there, more = live_readers(q, me)
-      if #there > 0 then
-        if not turned then
+    if is_due then
+      local readers, has_more = live_readers(q, me)
+      if #readers > 0 then
+        if not has_turned then
           set_instant(q, 'filled', now)
         end
-        return serve_readers(lock, ends, q, there, more, me)
+        return serve_readers(lock, ends, q, readers, has_more, me)
       end
     end
-    return false, alone
+    return false, only_redisson
   end
   remove_ends(ends) -- the ends of a lock that was deleted
   end_reading(q, get_field(q, 'readfrom'))
-  local had = get_field(q, 'writes') or 0
-  local spent = had >= MAX_WRITES or had > 0 and now - (get_field(q, 'phase') or 0) >= math.min(get_field(q, 'lastread') or 0, MAX_PHASE)
-  if entry and not spent then
-    return serve_writer(lock, q, entry, score, had, me)
+  local writes = get_field(q, 'writes') or 0
+  local is_spent = writes >= MAX_WRITES or writes > 0 and now - (get_field(q, 'phase') or 0) >= math.min(get_field(q, 'lastread') or 0, MAX_PHASE)
+  if entry and not is_spent then
+    return serve_writer(lock, q, entry, score, writes, me)
   end
-  local there, more = live_readers(q, me)
-  if #there > 0 then
+  local readers, has_more = live_readers(q, me)
+  if #readers > 0 then
     set_instant(q, 'readfrom', now)
-    local unnotified = serve_readers(lock, ends, q, there, more, me)
+    local unnotified = serve_readers(lock, ends, q, readers, has_more, me)
     if (count_listeners(q.publish, channel) or 0) > 0 then -- Redisson's waiting readers can acquire now
       send(q.publish, channel, '1')
     end
     return unnotified
   elseif entry then
-    return serve_writer(lock, q, entry, score, had, me)
+    return serve_writer(lock, q, entry, score, writes, me)
   end
-  if more or score == 'unseen' then -- very many waiters are gone: the next request is granted the lock, see hand_over
+  if has_more or score == 'unseen' then -- very many waiters are gone: the next request is granted the lock, see hand_over
     hint(q, nil, LAST_WAITERS)
     return true
   end
@@ -270,7 +270,7 @@ end
 -- Serves the queue of a lock that has lost a hold, or of a queue that has lost a waiter. left is the score of that
 -- waiter, if no hold was lost, and math.huge if neither was lost. Returns whether the release must be published: no
 -- waiter is queued, or a waiter could not be notified.
-local function serve_queue(lock, ends, q, channel, released, turned, left)
+local function serve_queue(lock, ends, q, channel, released, has_turned, left)
   if type(redis.pcall('EXISTS', lock, ends, q.key)) ~= 'number' or redis.call('EXISTS', q.key) == 0 then -- or see is_missing
     return true
   elseif type(redis.pcall('ZCARD', q.key)) ~= 'number' or type(redis.pcall('ZCARD', ends)) ~= 'number' then
@@ -284,11 +284,11 @@ local function serve_queue(lock, ends, q, channel, released, turned, left)
       return false
     end
   end
-  local unnotified, alien = serve_phases(lock, ends, q, channel, nil, turned)
+  local unnotified, only_redisson = serve_phases(lock, ends, q, channel, nil, has_turned)
   if unnotified == nil then -- a writer holds the lock, or it is left to others for a moment
-    alien = redis.call('HGET', lock, 'mode') ~= 'write' or held_by_other_program(lock)
+    only_redisson = redis.call('HGET', lock, 'mode') ~= 'write' or held_by_other_program(lock)
   end
-  if alien and left ~= math.huge then
+  if only_redisson and left ~= math.huge then
     hint_rw(q, left)
   end
   return unnotified or is_missing(lock)

@@ -34,12 +34,12 @@ end
 
 -- Writes n permits of a base, with a label if there is one. The lease of a held permit is only ever raised. Returns how
 -- many permits were not held before.
-local function write_permits(permits, notes, base, n, till, label)
+local function write_permits(permits, notes, base, n, ends_at, label)
   local new = 0
   for first = 0, n - 1, 1000 do
     local add, say = {}, {}
     for _, id in ipairs(ids_of(base, n, first)) do
-      add[#add + 1] = digits(till)
+      add[#add + 1] = digits(ends_at)
       add[#add + 1] = id
       say[#say + 1] = id
       say[#say + 1] = label
@@ -132,9 +132,9 @@ local function extend_keys(count, permits, notes, now, ms)
   if ours >= 0 and ours < need then
     redis.call('PEXPIRE', permits, need)
   elseif ours == -1 and left >= 0 then -- just made; or the count is younger, and held permits may last longer
-    local till = tonumber(redis.call('ZRANGE', permits, -1, -1, 'WITHSCORES')[2])
-    if till < FOREVER then
-      redis.call('PEXPIRE', permits, math.max(need, till - now + 1))
+    local ends_at = tonumber(redis.call('ZRANGE', permits, -1, -1, 'WITHSCORES')[2])
+    if ends_at < FOREVER then
+      redis.call('PEXPIRE', permits, math.max(need, ends_at - now + 1))
     end
   end
   if noted ~= -2 and noted < ms then
@@ -227,9 +227,9 @@ local function ids_store(now, count, permits, notes, shared)
 
   -- An acquisition may be held in part: if its reply was lost, some ids may have been released by themselves. So put
   -- counts only the permits that were not held, and not n.
-  function store.put(base, n, till, label)
+  function store.put(base, n, ends_at, label)
     store.check()
-    store.available = store.available - write_permits(permits, notes, base, n, till, label)
+    store.available = store.available - write_permits(permits, notes, base, n, ends_at, label)
   end
 
   function store.take(base, n)
@@ -240,26 +240,26 @@ local function ids_store(now, count, permits, notes, shared)
     return redis.call('ZSCORE', permits, id_of(base, 0)) and true
   end
 
-  function store.raise(base, n, till, label)
-    local there, lower = 0, false
+  function store.raise(base, n, ends_at, label)
+    local existing, lower = 0, false
     for _, score in ipairs(redis.call('ZMSCORE', permits, unpack(ids_of(base, n)))) do
       if score then
-        there, lower = there + 1, lower or tonumber(score) < till
+        existing, lower = existing + 1, lower or tonumber(score) < ends_at
       end
     end
-    if there < n then -- a part was released: they are taken anew, all or none
+    if existing < n then -- a part was released: they are taken anew, all or none
       store.check()
       store.take(base, n)
     elseif lower or label ~= '' then
-      write_permits(permits, notes, base, n, till, label)
+      write_permits(permits, notes, base, n, ends_at, label)
     end
-    return there == n
+    return existing == n
   end
 
   function store.ends(n, free)
     local nth = redis.call('ZRANGE', permits, n - free - 1, n - free - 1, 'WITHSCORES')
-    local till = tonumber(nth[2] or FOREVER)
-    return till < FOREVER and math.max(1, till - now) or -1
+    local ends_at = tonumber(nth[2] or FOREVER)
+    return ends_at < FOREVER and math.max(1, ends_at - now) or -1
   end
 
   function store.members(owner) return ids_of(read_owner(owner)) end
@@ -268,11 +268,11 @@ local function ids_store(now, count, permits, notes, shared)
   function store.give_back(ids, asked, kept, lined)
     local available = stored_count(count) -- before anything is written
     local held, gone, over = 0, {}, {}
-    for i, till in ipairs(redis.call('ZMSCORE', permits, unpack(ids))) do
-      if till then
+    for i, ends_at in ipairs(redis.call('ZMSCORE', permits, unpack(ids))) do
+      if ends_at then
         gone[#gone + 1] = ids[i]
         over[2 * #gone - 1], over[2 * #gone] = digits(now), ids[i]
-        if i <= asked and not expired(till, now) then
+        if i <= asked and not expired(ends_at, now) then
           held = held + 1
         end
       end

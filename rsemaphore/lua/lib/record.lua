@@ -31,8 +31,8 @@ end
 -- Reports whether the TTL of a latch whose count is gone ran out, by the "until" of its record. In the last millisecond of its TTL it counts
 -- as run out: what opens a latch here takes "until" away, so at worst a latch that Redisson opened in that millisecond is said to have
 -- expired. The other mistake would let its waiters go.
-local function has_run_out(till)
-  return till and till ~= '0' and begun(till, (clock()))
+local function has_run_out(ends_at)
+  return ends_at and ends_at ~= '0' and begun(ends_at, (clock()))
 end
 
 -- Removes participants of latches before the last two, among some of the record: about n from a cursor on, so that a script is short however

@@ -12,8 +12,8 @@
 --   check()                ends the script if the user could not finish a put
 --   resize(capacity)       sets the capacity
 --   known(base)            reports whether the first id of an acquisition is held
---   raise(base, n, till, label)  makes a known acquisition last until till, or longer. False: only a part of it was held, and was taken back
---   put(base, n, till, label)    writes an acquisition that is granted
+--   raise(base, n, ends_at, label)  makes a known acquisition last until ends_at, or longer. False: only a part of it was held, and was taken back
+--   put(base, n, ends_at, label)    writes an acquisition that is granted
 --   take(base, n)                undoes put
 --   ends(n, free)                ms until n permits are free, if free of them are free now; -1: not known
 --   members(owner), member(id)   the members of the leases for an owner "<13 bytes><number>", and for an id of 16 bytes
@@ -227,11 +227,11 @@ local function extend(leases)
   local keep = require_integer(redis.call('HGET', leases.record, 'keep'), 'time of a semaphore') or 0
   for i = 2, #ARGV do
     members[i - 1] = leases.member(ARGV[i])
-    local till, recorded = redis.call('ZSCORE', leases.key, members[i - 1]), leases.recorded(members[i - 1])
+    local ends_at, recorded = redis.call('ZSCORE', leases.key, members[i - 1]), leases.recorded(members[i - 1])
     if type(recorded) == 'table' then
       return recorded
     end
-    if not till or expired(till, now) or recorded == 0 then
+    if not ends_at or expired(ends_at, now) or recorded == 0 then
       return 0
     end
   end
@@ -253,11 +253,11 @@ local function renew(leases, owner, lease)
   if scores.err or type(recorded) == 'table' then
     return failed_reply(scores.err and scores or recorded), false
   end
-  for _, till in ipairs(scores) do
-    if not till or expired(till, now) or recorded == 0 then
+  for _, ends_at in ipairs(scores) do
+    if not ends_at or expired(ends_at, now) or recorded == 0 then
       return 0, false
     end
-    lowest = math.min(lowest, tonumber(till))
+    lowest = math.min(lowest, tonumber(ends_at))
   end
   local raised = lease > 0 and lowest < now + lease
   if raised then
@@ -312,8 +312,8 @@ end
 local function inspect(view)
   local capacity, used = view.look()
   local reply = {digits(view.now), capacity and digits(capacity) or '', digits(used)}
-  local function add(id, till, text)
-    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = id, digits(till), text
+  local function add(id, ends_at, text)
+    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = id, digits(ends_at), text
   end
   if ARGV[1] ~= '0' then
     local out = redis.call('ZRANGE', view.key, digits(view.now), '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1], 'WITHSCORES')

@@ -169,8 +169,8 @@ local function weights_store(now, main, leases)
   end
 
   -- If HSET is refused, the lease without a weight counts as nothing. A weight without a lease would be held for ever.
-  function store.put(base, n, till, label)
-    redis.call('ZADD', leases, 'GT', digits(till), base)
+  function store.put(base, n, ends_at, label)
+    redis.call('ZADD', leases, 'GT', digits(ends_at), base)
     redis.call('HSET', main, base, digits(n) .. ' ' .. label)
     store.available = store.available - n
   end
@@ -186,8 +186,8 @@ local function weights_store(now, main, leases)
   end
 
   -- The weight stays as it is: a part of it may have been released since.
-  function store.raise(base, _, till)
-    redis.call('ZADD', leases, 'GT', digits(till), base)
+  function store.raise(base, _, ends_at)
+    redis.call('ZADD', leases, 'GT', digits(ends_at), base)
     return true
   end
 
@@ -212,8 +212,8 @@ local function weights_store(now, main, leases)
     local held, count = 0, 0
     for i = 1, asked do
       local n = weight_of(main, bases[i])
-      local till = n and redis.call('ZSCORE', leases, bases[i])
-      if till and not expired(till, now) then
+      local ends_at = n and redis.call('ZSCORE', leases, bases[i])
+      if ends_at and not expired(ends_at, now) then
         held, count = held + n, count + 1
       end
     end
