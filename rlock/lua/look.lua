@@ -1,11 +1,13 @@
--- Notify waiters of a lock that was kept until the end of a lease (see keep.lua), because it may end earlier than they expect.
+-- Notify waiters of a lock that was kept until the end of a lease (see keep.lua), because it may end earlier than they
+-- expect.
 -- uses: entry, queue, send
 -- KEYS[1] the lock's queue, of any kind
 -- ARGV[1] PUBLISH or SPUBLISH  ARGV[2] channel of releases  ARGV[3] grant channels, without the connection id
 -- Reply: the number of waiters that were notified by name
 -- Twice: the waiters send one more request.
--- The script notifies the first waiter in the queue; for a read-write lock the first reader and the first writer. The release of that
--- waiter notifies the next. Waiters without an entry (Redisson's, and ours that receive no grants) get the message of a release.
+-- The script notifies the first waiter in the queue; for a read-write lock the first reader and the first writer. The
+-- release of that waiter notifies the next. Waiters without an entry (Redisson's, and ours that receive no grants) get
+-- the message of a release.
 local publish, channel, grants = ARGV[1], ARGV[2], ARGV[3]
 local notified = 0
 

@@ -3,8 +3,8 @@
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4…] their timeout keys; the lock alone (a slot is being
 --   migrated) does
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] fields
--- Reply: the number of removed holds. It is negative if the caller should also read the ends of Redisson's readers that are left: see
---   rw_trim.lua
+-- Reply: the number of removed holds. It is negative if the caller should also read the ends of Redisson's readers that
+--   are left: see rw_trim.lua
 -- Twice: owners are never used again, so a second run removes no later owner.
 local lock, ends, queue, removed, writer, has_unknown_ends = KEYS[1], KEYS[2], KEYS[3], 0, false, false
 for i = 4, #ARGV do

@@ -1,6 +1,7 @@
 -- End a hold of a read-write lock, and keep its field until the end of a lease that counts from now: see keep.lua.
 -- uses: owners, rw, clock
--- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] the reader's timeout key; for a writer the lock again  KEYS[4] optional: see keep.lua
+-- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] the reader's timeout key; for a writer the lock again  KEYS[4] optional:
+--   see keep.lua
 -- ARGV[1] field  ARGV[2] lease, ms  ARGV[3] optional: see keep.lua
 -- Reply: 1 done; 2 done, and the caller should read the ends of Redisson's readers that are left: see rw_trim.lua;
 --   0 the owner holds nothing

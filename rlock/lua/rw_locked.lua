@@ -1,7 +1,8 @@
 -- Count the holders of one side of a read-write lock, without holders whose end has passed.
 -- uses: clock, rw
 -- KEYS[1] the lock  KEYS[2] its ends  ARGV[1] the side, read or write
--- Reply: the number of holders. At most GONE expired holders are left out; further ones count until the next requests remove them.
+-- Reply: the number of holders. At most MAX_EXPIRED expired holders are left out; further ones count until the next
+--   requests remove them.
 -- Twice: reads only.
 local lock, ends, of_writer, now = KEYS[1], KEYS[2], ARGV[1] == 'write', clock()
 local mode = redis.call('HGET', lock, 'mode')

@@ -1,20 +1,23 @@
--- Become a reader, or stand in line: see rwqueue.
+-- Become a reader, or queue: see rwqueue.
 -- uses: owners, raise, rw, rwqueue, queue, clock, entry, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] this owner's timeout key
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
--- ARGV[4] channel  ARGV[5] the owner of a write hold under which it reads, or ''
--- ARGV[6] an owner of the same process that reads, whose hold would do as well, or ''
--- ARGV[7] PUBLISH or SPUBLISH  ARGV[8] grant channels, without the connection id  ARGV[9] entry to queue with, or '' or none
---   The last three may not be sent: see acquire
--- ARGV[10…] other owners of the same process, each with its lease, that are to read beside the first; KEYS[4…] are their timeout keys
---   then. The first holds the lock already, and is not raised
--- Reply: server ms, one integer: it was free, the queue is empty, and it is granted with the lease in full. Otherwise
---   {status, ms, server ms, …}:
---   1 granted, or 5 the other owner's hold does and this owner has nothing, each with 1 if no writer waits; 0 there is a
---   writer, or others come first, ms left of that (-1 without end), ticket in the queue (0: none), 1 if a holder is not one
---   of ours, and 2 more as in acquire; 2 too late, nothing done; 3 the owner under which it reads, or beside which
---   others are to, holds nothing
--- Twice: an owner that reads is granted that again, ends are only ever raised, and an owner in line keeps its ticket.
+-- ARGV[4] channel  ARGV[5] the owner of a write hold under which this owner reads, or ''
+-- ARGV[6] a reading owner of the same process whose hold this reader can share, or ''
+-- ARGV[7] PUBLISH or SPUBLISH  ARGV[8] grant channels, without the connection id  ARGV[9] entry to queue with, '' or
+--   none The last three may be missing: see acquire
+-- ARGV[10…] other owners of the same process, each with its lease, that become readers beside the first owner. Their
+--   timeout keys are KEYS[4…]. The first owner holds the lock already, and its lease is not raised
+-- Reply: server ms, one integer: the lock was free, the queue is empty, and the lock is granted with the full lease.
+--   Otherwise {status, ms, server ms, …}:
+--   1  granted, and 1 if no writer waits
+--   5  the reader shares the hold of ARGV[6], and its own owner holds nothing; 1, because no writer waits
+--   0  a writer holds the lock, or other waiters are first; ms left (-1: no end), ticket in the queue (0: none), and
+--   the
+--      holder: 1 if a holder is of another program, 2 and 3 as in acquire
+--   2  too late; nothing is done
+--   3  the owner under which, or beside which, others are to read holds nothing
+-- Twice: a reader is granted the lock again, ends are only raised, and an owner in the queue keeps its ticket.
 local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- The common case makes no function: see acquire.
@@ -48,14 +51,14 @@ local joined = ARGV[6] ~= '' and ARGV[6] or nil
 local channel, q = ARGV[4], queue_of(queue, ARGV[7], ARGV[8], now, us)
 local entry = ARGV[9] ~= '' and ARGV[9] or nil
 
--- Have the end that Redisson looks for be so many ms from now at least.
+-- Makes the timeout key, in which Redisson looks for the reader's end, last for at least ms.
 local function extend_timeout(ms)
   if redis.call('PTTL', timeout) < ms then
     redis.call('SET', timeout, '1', 'PX', digits(ms))
   end
 end
 
--- The reply to one that cannot read now; or nil, it can or does, and the mode.
+-- Returns the reply to an owner that cannot read now. Otherwise returns nil and the mode: the owner can read, or reads.
 local function refuse_reader(mode)
   local is_free, any_expired, only_redisson
   if mode then
@@ -65,14 +68,14 @@ local function refuse_reader(mode)
     send(q.publish, channel, '1')
     mode = redis.call('HGET', lock, 'mode')
   end
-  if not mode and redis.call('EXISTS', lock) == 1 then -- it is another kind's
+  if not mode and redis.call('EXISTS', lock) == 1 then -- the key is a lock of another kind
     return {0, redis.call('PTTL', lock), now, 0, 0}
   end
   local has_queue = redis.call('EXISTS', queue) == 1
   local first = has_queue and next_writer(q, entry)
   local is_closed = mode == 'read' and (first or is_closed_to_readers(q, channel))
   if joined and mode == 'read' and not is_closed and redis.call('HEXISTS', lock, joined) == 1 and
-      not (any_expired and hold_ended(lock, ends, joined, now)) then -- forget may have left it
+      not (any_expired and hold_ended(lock, ends, joined, now)) then -- remove_expired may have left it
     if entry then
       dequeue(q, entry)
       redis.call('DEL', timeout)
@@ -92,7 +95,7 @@ local function refuse_reader(mode)
   end
   if has_queue then
     unnotified, only_redisson = serve_phases(lock, ends, q, channel, entry)
-    if any_expired and only_redisson then -- the holds that are over were the last of ours: see serve_queue
+    if any_expired and only_redisson then -- the expired holds were the last of this library: see serve_queue
       hint_rw(q)
     end
   end
@@ -106,7 +109,8 @@ local function refuse_reader(mode)
   return nil, mode
 end
 
--- Others may read wherever one of their process does: a writer that is queued waits for that one.
+-- Other owners may read while a reader of their process does, because a queued writer waits for that reader in any
+-- case.
 if ARGV[10] then
   for i = 10, #ARGV, 2 do
     local refusal = validation_error(ARGV[i], tonumber(ARGV[i + 1]))
@@ -120,7 +124,7 @@ if ARGV[10] then
   end
   for i = 10, #ARGV, 2 do
     local ms = tonumber(ARGV[i + 1])
-    redis.call('HSET', lock, ARGV[i], '1') -- the first write, which memory that is full refuses
+    redis.call('HSET', lock, ARGV[i], '1') -- the first write: the server refuses it if its memory is full
     raise_expiry(lock, ms)
     raise_end(ends, ARGV[i], now + ms, now)
     if redis.call('PTTL', KEYS[i / 2 - 1]) < ms then
@@ -143,7 +147,7 @@ if writer and not is_held then
     return {3, 0, now}
   end
   local left = redis.call('PTTL', lock)
-  if not ends_at and left >= 0 then -- until now the writer's end was the lock's
+  if not ends_at and left >= 0 then -- until now the expiry of the lock was the writer's end
     raise_end(ends, writer, now + left, now)
   end
 elseif not is_held then
@@ -153,15 +157,15 @@ elseif not is_held then
     return reply
   end
 end
--- A key of another type has to refuse the script while nothing has changed. HSET is the first write, which memory that is full
--- refuses.
+-- ZCARD ends the script at a key of another type before anything is written. HSET is the first write: the server
+-- refuses it if its memory is full.
 local has_queue = redis.call('ZCARD', queue) > 0
 redis.call('ZCARD', ends)
 if not mode then
   redis.call('HSET', lock, 'mode', 'read', owner, '1')
   set_expiry(lock, lease)
-  remove_ends(ends) -- of a lock that was deleted
-  if has_queue then -- the last phase may have ended without a word: Java's reader was the last, or a lease has ended
+  remove_ends(ends) -- the ends of a lock that was deleted
+  if has_queue then -- no script has seen the end of the last phase if a reader of Redisson's was the last, or a lease ended
     set_instant(q, 'readfrom', now)
   end
 else

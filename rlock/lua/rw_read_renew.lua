@@ -1,15 +1,14 @@
 -- Renew the leases of many read holds; one call of the watchdog.
 -- uses: rw, raise, renewal, clock
 -- KEYS for each: its timeout key, the lock, the lock's ends
--- ARGV owner, lease in ms for each; lease 0: only look, -1: and say for how long
--- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV owner, lease, which: see package lease. What is put
---   back for a hold that is being released ends by itself.
+-- ARGV owner, lease in ms for each; lease 0: only look; -1: only look, and reply how long it lasts
+-- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV owner, lease, the number of the key: see package
+--   lease. A key that is made anew for a hold that is being released expires
 -- Reply, for each: see renewal
--- Twice: an end is raised to what is asked, never shortened. Nothing but a hold that is there is ever renewed, and none
---   but its owner's.
--- Where the server tells of changes it is of the timeout key, which no other script writes: its last access is a read (see
--- renew.lua). Memory that is full refuses ZADD and SET only as the first write of a script,
--- so another goes first.
+-- Twice: an end is raised to the wanted end, never lowered. Only a hold that exists is renewed, and only its owner's.
+-- The watchdog tracks the timeout key, which only its owner's scripts write: the last access to the key is a read (see
+--   renew.lua). If memory is full, the server refuses ZADD and SET as the first write of a script. So ZREM, which
+--   removes nothing, is the first.
 local replies, now = {}, clock()
 
 local function raise_timeout(timeout, lease)

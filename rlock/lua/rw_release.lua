@@ -1,23 +1,25 @@
--- End the hold of a reader or of the writer; then serve the line, or wake the waiters that can acquire the lock now.
+-- End the hold of a reader or of the writer. Then serve the queue, or wake the waiters that can acquire the lock now.
 -- uses: owners, rw, rwqueue, queue, clock, send
--- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] a reader's timeout key; the lock alone (a slot is being
---   migrated) does: the others are left to their expiry, and no one is served
--- ARGV[1] field  ARGV[2] channel  ARGV[3] 1: it is the writer's, 0: a reader's, which is Redisson's message too
--- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] entry of this owner that may be in line,
---   or '' or none. The last three may not be sent: see acquire
--- Reply: 1 released; 2 released, and readers of Redisson's are left whose ends are to be looked at: see trim; 0 the owner held nothing
--- Twice: a second removal finds nothing and says 0. An owner is never used again, so a late second run cannot find a newer
---   hold.
+-- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] a reader's timeout key. While a slot is being
+--   migrated,
+--   KEYS[1] alone: the other keys expire, and no waiter is served
+-- ARGV[1] field  ARGV[2] channel  ARGV[3] 1: the writer's hold, 0: a reader's; this is also Redisson's message
+-- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] entry of this owner that may
+--   be in the queue, '' or none. The last three may be missing: see acquire
+-- Reply: 1 released; 2 released, and the caller should read the ends of Redisson's readers that are left: see trim; 0
+--   the owner held nothing
+-- Twice: a second removal finds nothing, and replies 0. An owner is never used again, so a late second run cannot find
+--   a newer hold.
 local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local field, channel, side, publish = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or 'PUBLISH'
 if field == '' then -- see validation_error; the common case makes no function
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
 local released = redis.call('HDEL', lock, field)
-if timeout then -- of a reader, which has an end always
+if timeout then -- a reader always has an end
   redis.pcall('ZREM', ends, field)
 end
--- The common case: no hold but this one was there, and the queue is empty.
+-- The common case: the lock had no other hold, and the queue is empty.
 if released == 1 and ends and redis.pcall('HLEN', lock) == 1 and redis.pcall('EXISTS', ends, queue) == 0 then
   redis.call('DEL', lock, timeout or lock)
   if publish == 'SPUBLISH' then
@@ -35,7 +37,7 @@ elseif ends then
 end
 local now, us = clock()
 local q, entry = queue_of(queue, publish, ARGV[5], now, us), ARGV[6] or ''
-local left_score -- see serve_queue
+local left_score -- the score of an entry that is removed: see serve_queue
 if released == 0 then
   left_score = ends and entry ~= '' and tonumber((redis.pcall('ZSCORE', queue, entry))) or math.huge
 end
@@ -56,10 +58,10 @@ if released == 1 then
     end
   end
 elseif is_missing(lock) then
-  must_publish = true -- it ended otherwise (expiry, DEL, failover), and no message was sent
+  must_publish = true -- after an expiry, DEL or failover no message was sent
 end
 if ends and not serve_queue(lock, ends, q, channel, released == 1, downgraded, left_score) then
-  must_publish = downgraded -- a lock that is handed on is not free, but Redisson's readers can come in
+  must_publish = downgraded -- a lock that was handed over is not free; but Redisson's readers can acquire a downgraded one
 end
 -- A user without rights on the channel can still release: waiters then poll.
 if must_publish then

@@ -1,10 +1,12 @@
--- Set the expiry of a read-write lock with readers of Redisson's to the end of its last hold; if no hold is left, serve the queue.
+-- Set the expiry of a read-write lock with readers of Redisson's to the end of its last hold; if no hold is left, serve
+-- the queue.
 -- uses: rw, rwqueue, queue, clock, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4…] for each of these readers: the keys of its ends
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id
 -- ARGV[4…] for each of these readers: its field, its count in the hash, and the number of its keys
 -- Reply: 1 done; 0 nothing is done: the hash has other readers, or other counts
--- Twice: the second run finds the expiry that the first has set, or a later state of the lock. trim reads the state at that time.
+-- Twice: the second run finds the expiry that the first has set, or a later state of the lock. trim reads the state at
+--   that time.
 local lock, ends, queue, known, at = KEYS[1], KEYS[2], KEYS[3], {}, 4
 for i = 4, #ARGV, 3 do
   known[ARGV[i]] = {count = ARGV[i + 1], first = at, last = at + ARGV[i + 2] - 1}

@@ -1,19 +1,23 @@
--- Become the writer, or stand in line: see rwqueue.
+-- Become the writer, or queue: see rwqueue.
 -- uses: owners, raise, rw, rwqueue, queue, send
--- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue; the lock alone (a slot is being migrated) does: then the dead are
---   not distinguished from the living, and no one queues
+-- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue. While a slot is being migrated, KEYS[1] alone: expired holds
+--   are not removed, and no waiter queues
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
--- ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or '' or none
---   The last three may not be sent: see acquire
--- ARGV[8] an owner of the same process whose hold this one takes over, or none; then nothing else is done: see transfer_hold in lib/acquire
--- Reply: server ms, one integer: it was free, the queue is empty, and it is granted with the lease in full. Otherwise
---   {status, ms, server ms, …}:
---   1 granted, 1 if the queue is empty; 0 held by others, or others come first, ms left (-1 without end), ticket in the queue (0:
---   none), 1 if a holder is not one of ours, and 2 more as in acquire; 2 too late, nothing done; 3 what was to be taken over is
---   not held; 6 it is, and its holder reads, too, or the ends cannot be reached
--- Twice: an owner that writes is granted that again; leases are only ever raised, and never add up; an owner in line keeps
---   its ticket.
+-- ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, '' or none
+--   The last three may be missing: see acquire
+-- ARGV[8] an owner of the same process whose hold is transferred to this owner, or none. Then nothing else is done: see
+--   transfer_hold in lib/acquire.lua
+-- Reply: server ms, one integer: the lock was free, the queue is empty, and the lock is granted with the full lease.
+--   Otherwise {status, ms, server ms, …}:
+--   1  granted, and 1 if the queue is empty
+--   0  held, or other waiters are first; ms left (-1: no end), ticket in the queue (0: none), and the holder: 1 if a
+--      holder is of another program, 2 and 3 as in acquire
+--   2  too late; nothing is done
+--   3  the owner of ARGV[8] does not hold the lock
+--   6  the owner of ARGV[8] also reads, or the ends cannot be reached
+-- Twice: a writer is granted the lock again. Leases are only raised, and never add up. An owner in the queue keeps its
+--   ticket.
 local lock, ends, queue = KEYS[1], KEYS[2], KEYS[3]
 local owner, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- The common case makes no function: see acquire.
@@ -40,7 +44,7 @@ local us = time[1] * 1000000 + time[2]
 local channel, q = ARGV[4], queue_of(queue, ARGV[5], ARGV[6], now, us)
 local entry = queue and ARGV[7] ~= '' and ARGV[7] or nil
 
--- Raise a hold that is there, or was given just now with its short lease.
+-- Raises the lease of a hold that exists, or was just handed over with its short lease. Returns the reply.
 local function raise_write_hold()
   local ends_at = ends and redis.call('ZSCORE', ends, field)
   raise_expiry(lock, lease)
@@ -54,10 +58,10 @@ local function raise_write_hold()
 end
 
 if ends then
-  redis.call('ZCARD', ends) -- a key of another type has to refuse the script while nothing has changed
+  redis.call('ZCARD', ends) -- ends the script at a key of another type before anything is written
 end
 local held = redis.pcall('HMGET', lock, 'mode', field)
-if held.err then -- not a hash: see acquire. It stands in no line, which a lock that is a string does not serve
+if held.err then -- not a hash: see acquire. The owner does not queue, because a lock that is a string does not serve this queue
   local left = redis.call('PTTL', lock)
   return {0, left, now, 0, string_holder(lock, left) or redis.call('HMGET', lock, 'mode', field)}
 end
@@ -69,10 +73,10 @@ if ARGV[8] then
   local from = ARGV[8] .. ':write'
   if redis.call('HEXISTS', lock, from) == 0 then
     return {3, 0, now}
-  elseif not ends or redis.call('HLEN', lock) ~= 2 then -- its mode, and the writer
+  elseif not ends or redis.call('HLEN', lock) ~= 2 then -- the fields of the mode and of the writer
     return {6, 0, now}
   end
-  redis.call('HSET', lock, field, '1') -- the first write, which memory that is full refuses
+  redis.call('HSET', lock, field, '1') -- the first write: the server refuses it if its memory is full
   local set = redis.pcall('PEXPIRE', lock, lease)
   redis.call('HDEL', lock, type(set) == 'table' and field or from)
   redis.call('ZREM', ends, from)
@@ -86,7 +90,7 @@ if is_free then
   send(q.publish, channel, '1')
   mode = redis.call('HGET', lock, 'mode')
 end
-is_free = not mode and redis.call('EXISTS', lock) == 0 -- or it is another kind's
+is_free = not mode and redis.call('EXISTS', lock) == 0 -- otherwise the key is a lock of another kind
 local has_queue = queue and redis.call('EXISTS', queue) == 1
 local rest = has_queue and reservation_left(q, 'open')
 if not is_free or rest or has_queue and others_queued(q, entry) then
@@ -97,7 +101,7 @@ if not is_free or rest or has_queue and others_queued(q, entry) then
   end
   if has_queue then
     unnotified, only_redisson = serve_phases(lock, ends, q, channel, entry)
-    if any_expired and only_redisson then -- the holds that are over were the last of ours: see serve_queue
+    if any_expired and only_redisson then -- the expired holds were the last of this library: see serve_queue
       hint_rw(q)
     end
   end
@@ -109,10 +113,10 @@ if not is_free or rest or has_queue and others_queued(q, entry) then
     return {0, rest or redis.call('PTTL', lock), now, ticket, queue and mode and foreign_flag(lock, ends, mode, now) or 0}
   end
 end
-redis.call('HSET', lock, 'mode', 'write', field, '1') -- the first write, which memory that is full refuses
+redis.call('HSET', lock, 'mode', 'write', field, '1') -- the first write: the server refuses it if its memory is full
 set_expiry(lock, lease)
 if ends then
-  remove_ends(ends) -- of a lock that was deleted
+  remove_ends(ends) -- the ends of a lock that was deleted
 end
 if has_queue then
   count_writer(q, entry, get_field(q, 'writes') or 0)

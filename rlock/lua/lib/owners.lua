@@ -7,8 +7,8 @@
 -- for a whole lease, and after UnlockAfter even ForceUnlock could not free it (TestJoin_HoldOfAnyKind_LeavesNothing,
 -- TestForceUnlock_KeptByUnlockAfter_IsFree).
 
--- Whether an owner is of this library (TestOwners_InLuaAndGo_AreRecognizedAlike): its connection id is a UUID of
--- version 8, a number follows, and perhaps a label. The function checks the whole shape, like lease.Ours, because an
+-- Reports whether an owner is of this library (TestOwners_InLuaAndGo_AreRecognizedAlike): its connection id is a UUID
+-- of version 8, a number follows, and perhaps a label. The function checks the whole shape, like lease.Ours, because an
 -- owner of another program may be any text.
 local function is_ours(owner)
   local label = string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d+(.*)$')
@@ -25,7 +25,7 @@ local function fields_of(key)
   return page[2], page[1] ~= '0'
 end
 
--- Whether an owner in a hash is of another program, whose release hands nothing over.
+-- Reports whether an owner in a hash is of another program, whose release hands nothing over.
 local function held_by_other_program(key)
   local fields = fields_of(key)
   for i = 1, fields.err and 0 or #fields, 2 do
@@ -68,10 +68,10 @@ local function hash_holder(key, left)
   return kind
 end
 
--- Whether a client may send the owner and the lease in ms. No client of this library sends others. If they came all the
--- same, they would leave a lock without an expiry (PEXPIRE refuses the lease after HSET), or a lock that no process can
--- release. So a script refuses them before it writes. LONGEST: up to it a double counts single ms, even after the
--- clock's ms are added.
+-- Reports whether a client may send the owner and the lease in ms. No client of this library sends others. If they came
+-- all the same, they would leave a lock without an expiry (PEXPIRE refuses the lease after HSET), or a lock that no
+-- process can release. So a script refuses them before it writes. Up to MAX_LEASE a double counts single ms, even after
+-- the clock's ms are added.
 local MAX_LEASE = 4503599627370496
 local function is_valid(owner, lease)
   return owner ~= nil and owner ~= '' and lease ~= nil and lease >= 1 and lease <= MAX_LEASE and lease % 1 == 0
@@ -98,8 +98,8 @@ local function check_request(owner, lease, notafter)
   return nil, now, us
 end
 
--- Whether a key is missing, perhaps because this script removed its last field. While its slot is being migrated, the
--- script may not even read such a key any more.
+-- Reports whether a key is missing, perhaps because this script removed its last field. While its slot is being
+-- migrated, the script may not even read such a key any more.
 local function is_missing(key)
   return redis.pcall('EXISTS', key) ~= 1
 end
@@ -117,7 +117,7 @@ end
 -- stays. If there are more than 1,000 owners, some are checked, and the lock keeps its end. Returns the number of
 -- removed owners.
 --
--- While the lock's slot is being migrated, the script may not touch a key that it has is_missing: hence pcall after the
+-- While the lock's slot is being migrated, the script may not touch a key that it has emptied: hence pcall after the
 -- first removal. The first refusal (the key is of another type) goes to the caller.
 local function remove_owners(key, list, first, last, others)
   local removed = 0

@@ -1,7 +1,7 @@
--- The ends of keys that a renewal moves.
+-- Raising the expiry of a key.
 
--- Have a key last for the lease, if it does not last longer or without end; 0 or less asks for nothing. It is a write in any
--- case: see grant. Returns what was left.
+-- Raises the expiry of a key to the lease, if the lease is above 0. A longer expiry, and a key without one, stay as
+-- they are. The expiry is written even if it does not change: see grant. Returns the ms that were left.
 local function raise_expiry(key, lease)
   local left = redis.call('PTTL', key)
   if left >= 0 and lease > 0 then

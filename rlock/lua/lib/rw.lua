@@ -1,19 +1,19 @@
--- A read-write lock on Redisson's layout, and a sorted set of the ends of its holds.
+-- A read-write lock in Redisson's layout, and a sorted set with the ends of its holds.
 --
 -- The lock is a hash: mode -> read or write; "<owner>" -> count of a reader; "<owner>:write" -> count of the writer. It
--- lasts as long as the last of its holds. Redisson looks for the end of a read hold in a key of its own, the timeout key
--- "{n}:<owner>:rwlock_timeout:<k>", k from 1 to the count; a reader of ours has the first, whatever its count.
+-- lasts as long as its last hold. Redisson looks for the end of a read hold in a key of its own, the timeout key
+-- "{n}:<owner>:rwlock_timeout:<k>", k from 1 to the count. A reader of this library has the first of these keys only.
 --
--- The ends are a sorted set of ours, so that no script goes through all readers: field of the hash -> end, server ms;
--- of a writer only once it reads too, before that it is the lock's.
+-- The set of ends is ours, so that no script has to read all readers: field of the hash -> end, server ms. A writer is
+-- in the set only once it reads, too. Before that its end is the expiry of the lock.
 -- uses: owners, raise, renewal, clock
 
--- Whether a field of the hash is the writer's.
+-- Reports whether a field of the hash is the writer's.
 local function is_writer_field(field)
   return string.sub(field, -6) == ':write'
 end
 
--- Enter an end, and have the set last as long. An end is only ever raised.
+-- Writes the end of a hold, and makes the set last as long. An end is only raised.
 local function raise_end(ends, member, ends_at, now)
   local score = redis.call('ZSCORE', ends, member)
   if not score or tonumber(score) < ends_at then
@@ -24,8 +24,7 @@ local function raise_end(ends, member, ends_at, now)
   end
 end
 
--- Renew a hold of a lock by the lock alone, or by its ends alone: so while their slot is being migrated. always: the hold has
--- an end of its own in any case. Returns the reply.
+-- Renews a hold of a lock by the lock alone. Used while the slot is being migrated. Returns the reply: see renewal.lua.
 local function renew_lock(lock, field, lease, now)
   local existing = redis.pcall('HEXISTS', lock, field)
   if existing ~= 1 then
@@ -36,6 +35,7 @@ local function renew_lock(lock, field, lease, now)
   return reply
 end
 
+-- Renews a hold by the set of ends alone. always: the hold has an end in the set, even if the end is missing now.
 local function renew_end(ends, field, lease, now, always)
   local ends_at = redis.pcall('ZSCORE', ends, field)
   if type(ends_at) == 'table' then
@@ -49,7 +49,8 @@ local function renew_end(ends, field, lease, now, always)
   return renewal_reply(lease, -1, ends_at and tonumber(ends_at), now)
 end
 
--- Whether a hold is there to be renewed: nil and its own end, if it has one; or the reply if it is not.
+-- Returns nil and the hold's own end, if it has one, while a hold lasts. Otherwise returns the reply to its renewal,
+-- which is never nil.
 local function hold_ended(lock, ends, field, now)
   local existing, ends_at = redis.pcall('HEXISTS', lock, field), redis.pcall('ZSCORE', ends, field)
   if type(existing) == 'table' or type(ends_at) == 'table' then
@@ -60,8 +61,8 @@ local function hold_ended(lock, ends, field, now)
   return nil, ends_at and tonumber(ends_at)
 end
 
--- Take out the ends of a lock that is gone, 1,000 at most: more are there only if another program has deleted the lock. Of others that
--- are left, whose owners hold nothing, the lock's next end may be late.
+-- Removes the ends of a lock that does not exist, 1,000 at most. There are more only if another program has deleted the
+-- lock. An end that remains belongs to no holder, and the next end of the lock may be late because of it.
 local function remove_ends(ends)
   local left = redis.pcall('ZRANGE', ends, 0, 999)
   if not left.err and #left > 0 then
@@ -69,10 +70,10 @@ local function remove_ends(ends)
   end
 end
 
--- See to a lock that has lost holds: without any it is gone, without its writer it is its readers'. Returns whether
--- a waiter can acquire it now that could not before.
+-- Deletes a lock that has lost its last hold, and gives a lock that has lost its writer to its readers. Returns whether
+-- a waiter can acquire the lock now that could not before.
 --
--- Here and in what follows a caller may have is_missing the ends, hence pcall: see is_missing.
+-- Here and in the functions below pcall is needed, because the caller may have emptied the set of ends: see is_missing.
 local function settle_removal(lock, ends, writer)
   if redis.call('HLEN', lock) <= 1 then
     redis.call('DEL', lock)
@@ -87,23 +88,24 @@ local function settle_removal(lock, ends, writer)
   return writer
 end
 
--- Take out the holds whose own end has passed, which keep no one out any more though others keep the key; GONE of them at most, so
--- that no call is long. Returns what settle_removal does, and whether there were any.
+-- Removes the holds whose own end has passed, although other holds keep the key. It removes MAX_EXPIRED at most, so
+-- that no call is long. Returns the result of settle_removal, and whether there were any expired holds.
 --
--- A process has one hold for all its readers, and each release and each request that has to wait looks. So there are more only if very many
--- processes died at once. Each dead field that is left counts as a reader of Redisson's, whose end is not known, so the first in line
--- is told to ask, as it is when readers of Redisson's alone are left (hint_rw), and goes on:
+-- A process has one hold for all its readers, and each release and each request that has to wait calls this function.
+-- So there are more expired holds only if very many processes died at once. Each dead field that is left counts as a
+-- reader of Redisson's, whose end is not known. So the first waiter is notified to send a request, as it is when only
+-- readers of Redisson's are left (hint_rw), and the request removes more:
 --
 --   600 readers die; reader A     server                                    writer W
---                                 line: W <-------------------------------- asks: read by A
---   A releases ---------------->  256 are taken out; "0 0 W" to W ---------->
---                                 256 are taken out; "0 0 W" to W <-------- asks: others read
---                                 88 are taken out; granted <-------------- asks
+--                                 queue: W <------------------------------- requests: read by A
+--   A releases ---------------->  256 are removed; "0 0 W" to W ----------->
+--                                 256 are removed; "0 0 W" to W <---------- requests: others read
+--                                 88 are removed; granted <---------------- requests
 --
--- * A is not the last that is alive: that one's release is the one to tell W.
--- * A message is lost: W polls, and goes on.
--- * A try of W that does not wait is refused. It has taken 256 out, and one of the next tries is granted.
--- * A reader that would join a dead hold of its own process: see kept_out in rw_read.lua.
+-- * A is not the last living reader: the release of the last one notifies W.
+-- * A message is lost: W polls.
+-- * W does not wait, and is refused. Its request has removed 256, and one of the next requests is granted.
+-- * A reader that would join a dead hold of its own process: see refuse_reader in rw_read.lua.
 local MAX_EXPIRED = 256
 
 local function remove_expired(lock, ends, now)
@@ -119,20 +121,24 @@ local function remove_expired(lock, ends, now)
   return settle_removal(lock, ends, writer), true
 end
 
--- Give the lock the end of the last of its holds. It never ends before a hold whose end is not known. Redisson's readers have
--- their ends in keys that only the hash names, and a script may look at no key but those that it is given:
+-- Sets the expiry of the lock to the end of its last hold. The lock never ends before a hold whose end is not known.
+-- The ends of Redisson's readers are in keys whose names follow from the hash, and a script may read only the keys that
+-- it is given:
 --
 --   client                                          server
---   rw_release ---------------------------------->  a reader of Redisson's is left, and its end is not known: the lock keeps its end
---   <-------------------- 2: released, look at them
+--   rw_release ---------------------------------->  a reader of Redisson's is left, its end is not known: the lock
+--   keeps its expiry <------------ 2: released, read the other ends
 --   inspect ------------------------------------->
 --   <---------- their fields and counts in the hash
---   rw_trim, with the keys that follow from these ->  known: all readers have the counts of then, or nothing is done
+--   rw_trim, with the keys that follow from these ->  the readers have the same counts: their ends are known. Otherwise
+--   nothing is done
 --
--- One that comes in between, or reads once more, has set the lock's end itself; one that leaves gives it that of the others. If the client is
--- cut off before rw_trim, or they are too many, the lock's end is late: dead readers of Redisson's keep the lock until then, and ours only
--- until their own ends. known: of a reader of Redisson's the count, and the numbers of the first and the last of its KEYS.
--- Returns what settle_removal does, and whether Redisson's readers are to be looked at.
+-- * A reader that comes meanwhile, or reads once more, sets the lock's expiry itself. A reader that leaves calls trim.
+-- * The client is cut off before rw_trim, or the readers are too many: the lock ends late. Dead readers of Redisson's
+--   keep the lock until then, and dead readers of this library until their own ends.
+--
+-- known: field of a reader of Redisson's -> its count, and the numbers of the first and the last of its KEYS. Returns
+-- the result of settle_removal, and whether the caller should read the ends of Redisson's readers.
 local MAX_TRIMMED = 64
 
 local function trim(lock, ends, now, known)
@@ -142,7 +148,7 @@ local function trim(lock, ends, now, known)
     return false
   end
   local ends_at = math.max(tonumber(last_end[2] or 0) - now, 1) -- see ttl_until
-  if left <= ends_at + 5 or redis.call('HLEN', lock) > MAX_TRIMMED then -- both count whole ms, not from the same instant
+  if left <= ends_at + 5 or redis.call('HLEN', lock) > MAX_TRIMMED then -- both are whole ms, read at different instants
     return false
   end
   local fields, dead, has_unknown_ends = redis.call('HGETALL', lock), {}, false

@@ -64,9 +64,9 @@ local function live_readers(q, me)
   return alive, #list == 2 * MAX_READERS
 end
 
--- Returns the ms at which readers may next join the reading ones, while a writer with that score and entry waits. alien
--- says that all reading owners are Redisson's. Redisson's new readers do not wait for our writers, so only our readers
--- would be kept out.
+-- Returns the ms at which readers may next join the reading ones, while a writer with that score and entry waits. If
+-- only_redisson is set, all reading owners are Redisson's. Redisson's new readers do not wait for our writers, so a
+-- long pause would keep out only the readers of this library.
 local function next_refill_at(q, writer, score, only_redisson)
   local since, filled = score % WRITERS / 1000, get_field(q, 'filled') or 0
   if only_redisson then
@@ -130,7 +130,7 @@ local function serve_readers(lock, ends, q, readers, has_more, me)
 end
 
 -- Counts a writer that follows another writer, and removes its entry, if it has one. The count is written first: if
--- removing the entry is_missing the set, a later write would make the set anew, without an expiry.
+-- removing the entry emptied the set, a later write would make the set anew, without an expiry.
 local function count_writer(q, entry, writes)
   if writes == 0 then
     set_instant(q, 'phase', q.now)
@@ -162,8 +162,9 @@ local function end_reading(q, from)
   end
 end
 
--- Whether readers are to stay out though no writer of ours waits: readers have been in for long, and a waiter of Redisson's
--- waits, who could not get in as long as others of ours come.
+-- Reports whether new readers are refused although no writer of this library waits: readers have held the lock for
+-- READERS_TURN, and a waiter of Redisson's waits. It could not acquire the lock while readers of this library keep
+-- coming.
 local function is_closed_to_readers(q, channel)
   if not java_waits(q.publish, channel) then
     return false
@@ -177,14 +178,15 @@ local function is_closed_to_readers(q, channel)
   return q.now - from >= READERS_TURN
 end
 
--- The first writer in line that is there, its score, and what it says; or nil, and why: see next_waiter.
+-- Returns the first living writer in the queue, as next_waiter does.
 local function next_writer(q, me)
   return next_waiter(q, digits(WRITERS), me)
 end
 
--- Serve the next in a line that exists. me: the caller's entry, or nil; it hears of it in the reply. has_turned: the writer has
--- become a reader, so that a readers' phase begins. Returns true if one could not be notified, and nil if nothing was tried: a
--- writer holds the lock, or it is reserved. Then whether readers of Redisson's alone keep the first in line waiting.
+-- Serves the next waiters of a queue that exists. me: the entry of the request's sender, or nil; the reply tells the
+-- sender of its grant. has_turned: the writer has become a reader, so a readers' phase begins. Returns true if a waiter
+-- could not be notified, and nil if no waiter can be served: a writer holds the lock, or the lock is reserved. The
+-- second result reports whether the first waiter waits for readers of Redisson's only.
 local function serve_phases(lock, ends, q, channel, me, has_turned)
   local mode, now = redis.call('HGET', lock, 'mode'), q.now
   if reservation_left(q, 'open') or mode == 'write' or not mode and redis.call('EXISTS', lock) == 1 then
@@ -240,7 +242,7 @@ local function serve_phases(lock, ends, q, channel, me, has_turned)
   return false
 end
 
--- Returns 1 if a holder is not of this library, otherwise 0.
+-- Returns 1 if a holder is of another program, otherwise 0.
 local function foreign_flag(lock, ends, mode, now)
   if mode == 'read' then
     return count_redissons(lock, ends, now) > 0 and 1 or 0
@@ -285,7 +287,7 @@ local function serve_queue(lock, ends, q, channel, released, has_turned, left)
     end
   end
   local unnotified, only_redisson = serve_phases(lock, ends, q, channel, nil, has_turned)
-  if unnotified == nil then -- a writer holds the lock, or it is left to others for a moment
+  if unnotified == nil then -- a writer holds the lock, or the lock is reserved
     only_redisson = redis.call('HGET', lock, 'mode') ~= 'write' or held_by_other_program(lock)
   end
   if only_redisson and left ~= math.huge then
