@@ -1,21 +1,22 @@
--- The server's clock, the only one that requests and leases are compared with.
+-- The server's clock: all instants of requests and leases are compared with it only.
 --
--- Instants are whole milliseconds, but what they are compared with goes on within them. The millisecond that an instant names belongs to
--- what lasts until then: a lease, a reservation, a request that may run until then. It is expired only when that millisecond is over. The
--- server does the same with the end of a key. So no two scripts differ about an instant, and nothing is given away before the instant
--- that its holder computes:
+-- Instants are whole milliseconds, and time passes within a millisecond. The millisecond of an instant belongs to the
+-- lease, the reservation or the request that lasts until then. It is expired only when that millisecond is over. The
+-- server treats the expiry of a key in the same way. So no two scripts differ about an instant, and no lease is given
+-- away before the instant that its holder computes:
 --
 --   its holder                                   server
 --   sends, at 10.7 ms
 --                                                10.9 ms, which is 10: a lease of 5 ms, until 15
 --   counts 5 ms from the send: until 15.7 ms
---                                                15.2 ms, which is 15: not expired; it was once, half a millisecond too soon
+--                                                15.2 ms, which is 15: not expired; once it was, half a millisecond too
+--                                                soon
 --                                                16.0 ms, which is 16: expired
 --
--- A request is refused in the same way, so one that may run until 15 still runs at 15.9 ms. Its client, which wants to know when none
--- of its requests runs any more, adds that millisecond itself (script.LastRun).
+-- A request is refused in the same way: with a not-after of 15 it still runs at 15.9 ms. Its client computes when none
+-- of its requests can run any more, and adds that millisecond itself (script.LastRun).
 --
--- Every script compares instants by these functions, or says the same where it makes no function
+-- Each script compares instants with these functions, or repeats their code where it makes no function
 -- (TestScripts_Instants_AreComparedByTheLibrary).
 
 -- Returns the server's time in ms and in µs.
@@ -25,34 +26,36 @@ local function clock()
   return s * 1000 + (us - us % 1000) / 1000, s * 1000000 + us
 end
 
--- Reports whether an instant, server ms, is over.
+-- Reports whether the millisecond of an instant is over.
 local function expired(instant, now)
   return now > instant + 0
 end
 
--- Reports whether the time has begun that follows an instant at which no one loses anything: the sale from its start on, and what comes
--- after its end. That millisecond is its first, so a sale that is to end now sells nothing more.
+-- Reports whether the millisecond of an instant has begun. It is for instants that take nothing from a holder, such as
+-- the start and the end of a sale: a sale that ends now sells nothing more.
 local function begun(instant, now)
   return now >= instant + 0
 end
 
--- The scores of a sorted set of instants: those that are expired lie between -inf and this.
+-- Returns the limit of expired scores in a sorted set of instants: they lie between -inf and this limit.
 local function elapsed(now)
   return string.format('(%.0f', now)
 end
 
--- A TTL, ms, for a key that is to last until an instant. It is never 0, with which the server deletes the key at once.
+-- Returns the TTL, ms, of a key that lasts until an instant. It is never 0, because with 0 the server deletes the key
+-- at once.
 local function ttl_until(instant, now)
   return string.format('%.0f', math.max(1, instant - now))
 end
 
--- Reports whether a request comes too late: its caller has given up at notafter, server ms (0: it waits for any time).
+-- Reports whether a request comes too late: its caller gave up at notafter, server ms (0: the caller waits for any
+-- time).
 local function late(notafter, now)
   notafter = notafter + 0
   return notafter > 0 and now > notafter
 end
 
--- A number as decimal digits: the server writes a double of 15 digits and more as 1e+15.
+-- Returns a number as decimal digits, because the server writes a double of 15 digits and more as 1e+15.
 local function digits(n)
   return string.format('%.0f', n)
 end

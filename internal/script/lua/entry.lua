@@ -1,8 +1,10 @@
--- The entry of a waiter: a member of its queue. All our queues have this layout. Package wait writes and reads entries in Go.
+-- The entry of a waiter: a member of its queue. All our queues have this layout. Package wait writes and reads entries
+-- in Go.
 --
 --   <version> <mode> <amount> <first> <stale> <leaves> <process> <owners> <rest>
 --
---   version  1. A script drops an entry of another version like any text that it cannot read: the waiter's next poll adds a new entry
+--   version  1. A script drops an entry of another version like any unreadable text: the waiter's next poll adds a new
+--            entry
 --   mode     x a lock that is a hash, p a lock that is a string, r a reader, w a writer, n permits
 --   amount   the number of permits; 1 for a lock
 --   first    the lease that a hand-over writes, ms; for mode p how long a free lock is reserved for the waiter
@@ -10,10 +12,12 @@
 --   leaves   the server's ms from which on the waiter is handed nothing, because its caller gives up; 0: not known
 --   process  the id of the process, which is also the end of its channel of grants
 --   owners   room for the owners that the waiter's context carries; - for none
---   rest     any bytes: the end of the owner, after the process; for permits their base, which is their owner, of 13 bytes, then the label
+--   rest     any bytes: the end of the owner, after the process; for permits their base of 13 bytes, which is their
+--            owner, then the label
 
--- Returns the fields of an entry; nil if the text is no entry, or if a number in it is too long for Lua's arithmetic. No program of ours
--- writes such a text. Each release would fail at it, so the caller drops it like the entry of a dead waiter.
+-- Returns the fields of an entry; nil if the text is no entry, or if a number in it is too long for Lua's arithmetic.
+-- No program of ours writes such a text. Each release would fail at it, so the caller drops it like the entry of a dead
+-- waiter.
 local function read_entry(text)
   local mode, amount, first, stale, leaves, process, rest = string.match(text, '^1 (%l) (%d+) ([1-9]%d*) (%d+) (%d+) (%S+) %S+ (.*)$')
   if mode and #amount < 17 and math.max(#first, #stale, #leaves) < 16 then

@@ -1,6 +1,6 @@
--- Tells the kinds apart whose key is a number under the name itself, as Redisson has it. A semaphore has a set of permits while
--- any permit is out. A latch that was set or counted down here has "until" in its record until it is over. If the key is of
--- another kind, these functions end the script before anything is written.
+-- Distinguishes the kinds of objects whose key is a number under the name itself, as in Redisson. A semaphore has a set
+-- of permits while any permit is held. A latch that this library set or counted down has "until" in its record until it
+-- is over. If the key is of another kind, these functions end the script before anything is written.
 
 local function refuse_semaphore(permits, kind)
   if redis.call('EXISTS', permits) == 1 then
@@ -19,7 +19,7 @@ local function refuse_all_but_counting(permits, record)
   refuse_latch(record, 'CountingSemaphore')
 end
 
--- A latch that has an end was set here, and has ends_at, the "until" of its record.
+-- ends_at: the "until" of the latch's record. Only latches of this library have an expiry, and these have a record.
 local function refuse_all_but_latch(key, permits, exists, ends_at)
   refuse_semaphore(permits, 'CountDownLatch')
   if exists and not ends_at and redis.call('PTTL', key) >= 0 then

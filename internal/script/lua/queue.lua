@@ -1,16 +1,18 @@
--- The queue of the waiters for a lock or for permits: a sorted set, which expires as one key. The policy of each package serves the waiters:
--- handover.lua (first and plain), rwqueue.lua (phases), serve.lua (permits).
+-- The queue of the waiters for a lock or for permits: a sorted set, which expires as one key. The policy of each
+-- package serves the waiters: handover.lua (first and plain), rwqueue.lua (phases), serve.lua (permits).
 --
 --   member               score
---   an entry (entry.lua) its ticket: the server's µs when it was entered, and more than the last ticket of its range. A writer's score is
---                        WRITERS higher, so the first reader and the first writer are each found in O(log n)
+--   an entry (entry.lua) its ticket: the server's µs when it was added, and more than the last ticket of its range. A
+--                        writer's score is WRITERS higher, so the first reader and the first writer are each found in
+--                        O(log n)
 --   "!<name>"            above -10^11: a number of the policy, negated
 --                        down to -4*10^12: a stamp, -ms of the last request of an owner, or, for permits, of a process
 --                        below: an instant of the policy, -INSTANT - ms
 --
--- The stamp of a process stays when its entries go, so the first entry of each second removes old stamps. The ranges of scores keep numbers
--- and instants from being removed as old stamps: a reading phase that began two minutes ago has to keep its beginning. The stamp of an owner
--- goes with the owner's entry. Otherwise the queue would exist after its last waiter, and the next requests would not take their short path.
+-- The stamp of a process stays when its entries go, so the first entry of each second removes old stamps. The ranges of
+-- scores keep numbers and instants from being removed as old stamps: a reading phase that began two minutes ago has to
+-- keep its beginning. The stamp of an owner goes with the owner's entry. Otherwise the queue would exist after its last
+-- waiter, and the next requests would not take their short path.
 --
 -- A waiter's turn, whatever the policy:
 --
@@ -24,19 +26,22 @@
 --   checks that T is the ticket of its last "held" reply: B holds the lock
 --   after a third of the short lease the watchdog raises it to the full lease
 --
--- * A grant is written before it is published, because a process that acts on the message must find its hold. For the same reason no published
---   grant is taken back. A message without receivers on this server may have receivers elsewhere, because the server passes it on to its
---   replicas. If the primary took the grant back and served another waiter, both would hold
---   (TestHolders_PrimaryAndReplicaSwap_ExcludeEachOther). So the script checks before the grant whether the waiter's process listens. Only a
---   grant whose PUBLISH is refused, and so reached no process, is undone: the entry gets the same ticket again.
--- * The entry of a process that is gone is dropped. So is an entry without a request for long, whose process is stopped or cut off. A wrong
---   decision costs time only: a dropped waiter makes a request and gets a new entry, and a waiter that misses its grant finds its hold by its
---   next request.
--- * A text that is no entry is dropped like the entry of a process that is gone, because no process can be notified of it.
+-- * A grant is written before it is published, because a process that acts on the message must find its hold. For the
+--   same reason no published grant is taken back. A message without receivers on this server may have receivers
+--   elsewhere, because the server passes it on to its replicas. If the primary took the grant back and served another
+--   waiter, both would hold (TestHolders_PrimaryAndReplicaSwap_ExcludeEachOther). So the script checks before the grant
+--   whether the waiter's process listens. Only a grant whose PUBLISH is refused, and so reached no process, is undone:
+--   the entry gets the same ticket again.
+-- * The entry of a process that is gone is dropped. So is an entry without a request for long, whose process is stopped
+--   or cut off. A wrong decision costs time only: a dropped waiter makes a request and gets a new entry, and a waiter
+--   that misses its grant finds its hold by its next request.
+-- * A text that is no entry is dropped like the entry of a process that is gone, because no process can be notified of
+--   it.
 -- * Twice: a waiter keeps its ticket, and a granted entry is no longer in the queue.
 --
--- The queue of a run is q = {key, publish, grants, now, us}: the key; PUBLISH or SPUBLISH; the prefix of the channels of grants; the server's
--- ms and µs. If a process has many entries, and the reply names its grants, q has conn: the process that makes the call.
+-- The queue of a run is q = {key, publish, grants, now, us}: the key; PUBLISH or SPUBLISH; the prefix of the channels
+-- of grants; the server's ms and µs. If a process has many entries, and the reply names its grants, q has conn: the
+-- process that makes the call.
 -- uses: clock, entry, listeners, send
 
 local QUEUE_TTL = 60000 -- more than twice the longest "stale" of an entry
@@ -73,8 +78,8 @@ local function stamp_name(q, waiter)
   return '!' .. (waiter and (q.conn and waiter.process or waiter.owner) or '')
 end
 
--- Adds an entry to the queue, or stamps the existing entry. Returns the entry's score, whether the entry is new, and whether it is the first
--- entry of its second. from: 0, or WRITERS for a writer.
+-- Adds an entry to the queue, or stamps the existing entry. Returns the entry's score, whether the entry is new, and
+-- whether it is the first entry of its second. from: 0, or WRITERS for a writer.
 local function enqueue(q, entry, from)
   local score = from + q.us
   if redis.call('ZADD', q.key, 'NX', digits(score), entry) == 0 then
@@ -102,7 +107,8 @@ local function dequeue(q, entry, ...)
   redis.call('ZREM', q.key, entry, not q.conn and stamp_name(q, read_entry(entry)) or entry, ...)
 end
 
--- Puts an entry back whose grant could not be published. PEXPIRE is needed because removing the last entry has deleted the queue.
+-- Puts an entry back whose grant could not be published. PEXPIRE is needed because removing the last entry has deleted
+-- the queue.
 local function requeue(q, entry, score)
   redis.call('ZADD', q.key, digits(score), entry, -q.now, stamp_name(q, read_entry(entry)))
   redis.call('PEXPIRE', q.key, QUEUE_TTL)
@@ -118,8 +124,8 @@ local function others_queued(q, me)
   return false
 end
 
--- Reports whether a process listens to its channel of grants on this server. It is taken to listen if the user has no right to ask. Each
--- process is checked once in a run.
+-- Reports whether a process listens to its channel of grants on this server. It is taken to listen if the user has no
+-- right to ask. Each process is checked once in a run.
 local function is_listening(q, process)
   q.heard = q.heard or {}
   if process ~= q.conn and q.heard[process] == nil then
@@ -128,8 +134,9 @@ local function is_listening(q, process)
   return process == q.conn or q.heard[process]
 end
 
--- Reports whether a waiter is alive: it has made a request of late, and its process listens. An instant far ahead of now was written before
--- the server's clock stepped back, so it counts as old. No waiter of ours has a score of twice WRITERS.
+-- Reports whether a waiter is alive: it has sent a request of late, and its process listens. An instant far ahead of
+-- now was written before the server's clock stepped back, so it counts as old. No waiter of ours has a score of twice
+-- WRITERS.
 local function is_alive(q, waiter, score)
   if score >= 2 * WRITERS then
     return false
@@ -144,20 +151,21 @@ local function is_alive(q, waiter, score)
   return is_listening(q, waiter.process)
 end
 
--- Reports whether the caller of a waiter is about to give up. A grant would not reach the caller in time, and its release would cost a round
--- trip. Among callers with little patience that is common, because the first waiters of the queue have waited longest.
+-- Reports whether the caller of a waiter is about to give up. A grant would not reach the caller in time, and its
+-- release would cost a round trip. Among callers with little patience that is common, because the first waiters of the
+-- queue have waited longest.
 local function is_leaving(q, waiter)
   return waiter.leaves > 0 and begun(waiter.leaves, q.now)
 end
 
--- Returns the first live waiter from a score on: its text, its score, and its parsed entry. "me" makes this request, so it is alive. Two kinds
--- of entries before it are dropped, and with them the reservation of their waiter:
+-- Returns the first live waiter from a score on: its text, its score, and its parsed entry. "me" makes this request, so
+-- it is alive. Two kinds of entries before it are dropped, and with them the reservation of their waiter:
 --
 -- * entries of waiters that are not alive
--- * entries of "over", a released owner, which were left when a script could not reach the queue
+-- * entries of the owner "released", which were left when a script could not reach the queue
 --
--- Without a live waiter returns nil and the reason: the queue is 'empty' or 'unreadable', or MAX_DROPPED entries were dropped and the others are
--- 'unseen'.
+-- Without a live waiter returns nil and the reason: the queue is 'empty' or 'unreadable', or MAX_DROPPED entries were
+-- dropped and the others are 'unseen'.
 local function next_waiter(q, from, me, released)
   for _ = 1, MAX_DROPPED do
     -- A queue of another type does not prevent a release: the owner is out of the lock already.
@@ -175,30 +183,32 @@ local function next_waiter(q, from, me, released)
   return nil, 'unseen'
 end
 
--- Publishes to a waiter's process that the waiter was granted, or, with ms 0, that it is to make a request. Returns false if publishing is
--- denied.
+-- Publishes to a waiter's process that the waiter was granted, or, with ms 0, that it is to make a request. Returns
+-- false if publishing is denied.
 local function notify(q, waiter, ticket, ms)
   return type(send(q.publish, q.grants .. waiter.process, digits(ticket) .. ' ' .. digits(ms) .. ' ' .. waiter.owner)) ~= 'table'
 end
 
--- Returns the first waiter whose process listens, and its score. It searches LOOK entries from a score on, or, with LATE, the last LOOK entries.
+-- Returns the first waiter whose process listens, and its score. It searches MAX_SEARCHED entries from a score on, or,
+-- with LAST_WAITERS, the last MAX_SEARCHED entries.
 local function first_listening(q, from)
-  local tail
+  local found
   if from == LAST_WAITERS then
-    tail = redis.pcall('ZRANGE', q.key, '+inf', '(0', 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, MAX_SEARCHED)
+    found = redis.pcall('ZRANGE', q.key, '+inf', '(0', 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, MAX_SEARCHED)
   else
-    tail = redis.pcall('ZRANGE', q.key, from, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MAX_SEARCHED)
+    found = redis.pcall('ZRANGE', q.key, from, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MAX_SEARCHED)
   end
-  for i = 1, tail.err and 0 or #tail, 2 do
-    local waiter = read_entry(tail[i])
+  for i = 1, found.err and 0 or #found, 2 do
+    local waiter = read_entry(found[i])
     if waiter and is_listening(q, waiter.process) then
-      return waiter, tonumber(tail[i + 1])
+      return waiter, tonumber(found[i + 1])
     end
   end
 end
 
--- Returns for how many ms from now a free lock or permit is reserved; nil if it is not. name is "open" for Redisson's waiters, or "told" for the
--- first waiter of the queue, which was notified. A mark further ahead than MAX_RESERVATION was written before the server's clock stepped back.
+-- Returns for how many ms from now a free lock or permit is reserved; nil if it is not. name is "open" for Redisson's
+-- waiters, or "told" for the first waiter of the queue, which was notified. A reservation for more than
+-- MAX_RESERVATION was written before the server's clock stepped back.
 local function reservation_left(q, name)
   local reserved_until = get_field(q, name)
   if reserved_until and not expired(reserved_until, q.now) and reserved_until - q.now <= MAX_RESERVATION then
@@ -206,14 +216,15 @@ local function reservation_left(q, name)
   end
 end
 
--- Reports whether a release is left to Redisson's clients, which race for a published release. If each release were handed over, they would
--- never get a lock. If any of them listens, they get one release in JAVA_SHARE. A hold that several callers of a process had in turn counts
--- once for each turn. Otherwise Redisson would get a lock less often the more callers a process has.
+-- Reports whether a release is left to Redisson's clients, which race for a published release. If each release were
+-- handed over, they would never get a lock. If any of them listens, they get one release in JAVA_SHARE. A hold that
+-- several callers of a process had in turn counts once for each turn. Otherwise Redisson would get a lock less often
+-- the more callers a process has.
 local function is_javas_turn(q, channel, turns)
   return q.us % JAVA_SHARE < turns and java_waits(q.publish, channel)
 end
 
--- Publishes a release, and reserves the free lock or permit for Redisson's waiters for OPEN ms.
+-- Publishes a release, and reserves the free lock or permit for Redisson's waiters for JAVA_RESERVATION ms.
 local function release_to_java(q, channel, message)
   set_instant(q, 'open', q.now + JAVA_RESERVATION)
   send(q.publish, channel, message)

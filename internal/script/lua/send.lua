@@ -1,6 +1,7 @@
--- Publishing. A proxy that reads scripts wants the name of each command as it is, so there is a call for each of the two.
+-- Publishing. A proxy that reads scripts needs the name of each command as a literal, so each command has its own call.
 
--- Publishes a message. publish is PUBLISH or SPUBLISH. Returns to how many connections of this server it went, or the error.
+-- Publishes a message. publish is PUBLISH or SPUBLISH. Returns the number of connections of this server that received
+-- the message, or the error.
 local function send(publish, channel, message)
   if publish == 'SPUBLISH' then
     return redis.pcall('SPUBLISH', channel, message)

@@ -8,7 +8,7 @@ local function wake(publish, channel, message)
   end
 end
 
--- Wakes waiters for permits. Redisson's waiters take the payload for a number of permits, and fail on a negative one.
+-- Wakes waiters for permits. Redisson's waiters read the message as a number of permits, and fail at a negative number.
 local function wake_for_permits(publish, channel, available)
   if available > 0 then
     wake(publish, channel, digits(available))

@@ -73,7 +73,7 @@
 -- * B's process has died: C is the first waiter that listens, and B's entry is removed when it is stale. If B dies
 --   after its hint, C polls.
 -- * The script runs twice: C sends two requests, or the second run finds B gone, and publishes nothing.
--- from is LATE to search among the last waiters only. Returns whether there is such a waiter.
+-- from is LAST_WAITERS to search the last waiters only. Returns whether there is such a waiter.
 local function hint(q, left, from)
   local waiter, score = first_listening(q, from or '(0')
   if waiter and not (left and score <= left) then
