@@ -1,11 +1,11 @@
--- The verbs of a party at a barrier, except the renewal of its lease: arrive, look, trip, leave. Any client may read the state. They
--- are one script because each must first check whether a party's lease has ended.
+-- The verbs of a party at a barrier, except the renewal of its lease: arrive, look, trip, leave. Any client may read
+-- the state. They are one script because each must first check whether a party's lease has ended.
 --
 -- KEYS[1] a hash: id (of this life of the key), gen (the generation that gathers), parties, n (the number of arrivals),
 --   act (the last arriver, while it acts), lease (the longest lease of a party, ms), soon (no lease ends before this),
 --   m:<party> (in gen) -> end of its lease, with "?" until the party has shown that it knows of its arrival,
---   r:<party> -> "<ends_at> <generation>": it arrived in that generation, which is over, and may not know of its arrival,
---   b:<generation> -> ends_at: that generation broke. A generation that is over without this mark has tripped.
+--   r:<party> -> "<ends_at> <generation>": it arrived in that generation, which is over, and may not know of its
+--   arrival, b:<generation> -> ends_at: that generation broke. A generation that is over without this mark has tripped.
 -- ARGV[1] verb  ARGV[2] party  ARGV[3] id, '' if not known  ARGV[4] generation  ARGV[5] parties  ARGV[6] lease, ms
 -- ARGV[7] not after, server ms (0: any time)  ARGV[8] how long an idle barrier is kept, ms  ARGV[9] channel
 -- ARGV[10] PUBLISH or SPUBLISH  ARGV[11] 1: a request of this party to arrive may still come
@@ -15,8 +15,8 @@
 --   last, acts now; 2 too late, nothing done; 3 full, the last arriver acts; 4 waits for another number of parties;
 --   5 the generation tripped; 6 it broke; 7 the party or the barrier is not known
 -- Twice: an arrival is known by its party, during its generation (m:) and, if its reply may have been lost, after it
---   (r:). A generation that is over stays as it ended, so a second trip or leave does nothing. Marks are kept for one lease:
---   a party that has not renewed for a lease gives up by its own clock and does not ask any more.
+--   (r:). A generation that is over stays as it ended, so a second trip or leave does nothing. Marks are kept for one
+--   lease: a party that has not renewed for a lease gives up by its own clock and does not ask any more.
 --   The marks of a party stay as long as a request of it to arrive may come (ARGV[11]); the last leave removes them:
 --     arrive, no reply; arrive again, as the last; trip      B, C of three parties arrive in the next generation
 --     the first arrive comes: without its r: it would be the third there, and B and C would go
@@ -29,47 +29,48 @@ local now = clock()
 if late(notafter, now) then
   return {2, '', 0, 0, 0, now, 0}
 end
-local h = redis.call('HMGET', key, 'id', 'gen', 'parties', 'n', 'act', 'lease', 'soon')
-local hid, hgen, hparties, n, act = h[1] or '', tonumber(h[2]) or 0, tonumber(h[3]) or 0, tonumber(h[4]) or 0, h[5]
-local longest, soon = tonumber(h[6]) or 0, tonumber(h[7]) or 0
+local state = redis.call('HMGET', key, 'id', 'gen', 'parties', 'n', 'act', 'lease', 'soon')
+local barrier_id, barrier_gen, barrier_parties, arrived, acting = state[1] or '', tonumber(state[2]) or 0, tonumber(state[3]) or 0, tonumber(state[4]) or 0, state[5]
+local longest, soon = tonumber(state[6]) or 0, tonumber(state[7]) or 0
 
 local function reply(status)
-  return {status, hid, hgen, n, math.max(0, soon - now), now, hparties}
+  return {status, barrier_id, barrier_gen, arrived, math.max(0, soon - now), now, barrier_parties}
 end
 
--- end_generation ends the generation. broke: it broke; otherwise it tripped. What may be written alone comes first: that the key lasts, and
--- that soon is not known, so that the next call looks at all leases. Both are refused to a user without the right, before the generation is
--- half over. Neither is refused by a server without memory, nor are the writes that follow in the script.
+-- end_generation ends the generation. broke: it broke; otherwise it tripped. What may be written alone comes first:
+-- that the key lasts, and that soon is not known, so that the next call looks at all leases. Both are refused to a user
+-- without the right, before the generation is half over. Neither is refused by a server without memory, nor are the
+-- writes that follow in the script.
 local function end_generation(broke)
   local ends_at = digits(now + longest)
-  local all = redis.call('HGETALL', key)
-  local set, gone = {'gen', digits(hgen + 1)}, {'n', 'act', 'lease'}
+  local fields = redis.call('HGETALL', key)
+  local new_fields, old_fields = {'gen', digits(barrier_gen + 1)}, {'n', 'act', 'lease'}
   if broke then
-    set[3], set[4] = 'b:' .. digits(hgen), ends_at
+    new_fields[3], new_fields[4] = 'b:' .. digits(barrier_gen), ends_at
   end
-  for i = 1, #all, 2 do
-    local field, value = all[i], all[i + 1]
+  for i = 1, #fields, 2 do
+    local field, value = fields[i], fields[i + 1]
     local kind = string.sub(field, 1, 2)
     if kind == 'm:' then
-      gone[#gone + 1] = field
+      old_fields[#old_fields + 1] = field
       if string.sub(value, -1) == '?' then
-        set[#set + 1] = 'r:' .. string.sub(field, 3)
-        set[#set + 1] = ends_at .. ' ' .. digits(hgen)
+        new_fields[#new_fields + 1] = 'r:' .. string.sub(field, 3)
+        new_fields[#new_fields + 1] = ends_at .. ' ' .. digits(barrier_gen)
       end
     elseif (kind == 'r:' or kind == 'b:') and expired(string.match(value, '^%d+'), now) then
-      gone[#gone + 1] = field
+      old_fields[#old_fields + 1] = field
     end
   end
   redis.call('PEXPIRE', key, idle + longest)
   redis.call('HDEL', key, 'soon')
-  for i = 1, #set, 1000 do
-    redis.call('HSET', key, unpack(set, i, math.min(i + 999, #set)))
+  for i = 1, #new_fields, 1000 do
+    redis.call('HSET', key, unpack(new_fields, i, math.min(i + 999, #new_fields)))
   end
-  for i = 1, #gone, 1000 do
-    redis.call('HDEL', key, unpack(gone, i, math.min(i + 999, #gone)))
+  for i = 1, #old_fields, 1000 do
+    redis.call('HDEL', key, unpack(old_fields, i, math.min(i + 999, #old_fields)))
   end
-  send(publish, channel, hid .. ' ' .. digits(hgen) .. (broke and ' broken' or ' tripped'))
-  hgen, n, act, longest, soon = hgen + 1, 0, nil, 0, 0
+  send(publish, channel, barrier_id .. ' ' .. digits(barrier_gen) .. (broke and ' broken' or ' tripped'))
+  barrier_gen, arrived, acting, longest, soon = barrier_gen + 1, 0, nil, 0, 0
 end
 
 -- ended is what became of a generation that is over.
@@ -77,24 +78,24 @@ local function reply_ended()
   if not pending then
     redis.call('HDEL', key, 'r:' .. party)
   end
-  hgen = gen
+  barrier_gen = gen
   return reply(redis.call('HEXISTS', key, 'b:' .. digits(gen)) == 1 and 6 or 5)
 end
 
-if n > 0 and (expired(soon, now) or soon > now + longest) then
-  -- soon is only a lower bound, because renewals do not move it. So look at all leases, and find a better bound. No lease ends
-  -- later than the longest lease from now, unless the server's clock was set back. Then the lease of a dead party would hold
-  -- all others until the clock has caught up, so it is cut to the longest that it can be. A living party relies on less: on
-  -- its lease from before its last renewal was sent.
-  local all = redis.call('HGETALL', key)
+if arrived > 0 and (expired(soon, now) or soon > now + longest) then
+  -- soon is only a lower bound, because renewals do not move it. So look at all leases, and find a better bound. No
+  -- lease ends later than the longest lease from now, unless the server's clock was set back. Then the lease of a dead
+  -- party would hold all others until the clock has caught up, so it is cut to the longest that it can be. A living
+  -- party relies on less: on its lease from before its last renewal was sent.
+  local fields = redis.call('HGETALL', key)
   local first = now + longest
-  for i = 1, #all, 2 do
-    if string.sub(all[i], 1, 2) == 'm:' then
-      local ends, mark = string.match(all[i + 1], '^(%d+)(%??)')
+  for i = 1, #fields, 2 do
+    if string.sub(fields[i], 1, 2) == 'm:' then
+      local ends, mark = string.match(fields[i + 1], '^(%d+)(%??)')
       ends = tonumber(ends)
       if ends > now + longest then
         ends = now + longest
-        redis.pcall('HSET', key, all[i], digits(ends) .. mark)
+        redis.pcall('HSET', key, fields[i], digits(ends) .. mark)
       end
       first = math.min(first, ends)
     end
@@ -108,50 +109,50 @@ if n > 0 and (expired(soon, now) or soon > now + longest) then
 end
 
 if verb == 'state' then
-  return reply(act and 1 or 0)
+  return reply(acting and 1 or 0)
 end
 
 if verb == 'arrive' then
   if redis.call('HEXISTS', key, 'm:' .. party) == 1 then
-    return reply(act == party and 1 or 0)
+    return reply(acting == party and 1 or 0)
   end
-  local past = redis.call('HGET', key, 'r:' .. party)
-  if past then
-    hgen = tonumber(string.match(past, ' (%d+)$'))
+  local past_arrival = redis.call('HGET', key, 'r:' .. party)
+  if past_arrival then
+    barrier_gen = tonumber(string.match(past_arrival, ' (%d+)$'))
     return reply(0)
   end
-  if n > 0 and parties ~= hparties then
+  if arrived > 0 and parties ~= barrier_parties then
     return reply(4)
   end
-  if act then
+  if acting then
     return reply(3)
   end
   local ends_at = now + lease
-  local new = hid == ''
-  if n == 0 then
-    if new then -- a new life: no party's id is ever used again
-      hid, hgen = party, 1
+  local is_new = barrier_id == ''
+  if arrived == 0 then
+    if is_new then -- a new life: no party's id is ever used again
+      barrier_id, barrier_gen = party, 1
     end
-    soon, hparties = ends_at, parties
+    soon, barrier_parties = ends_at, parties
   end
-  n, longest, soon = n + 1, math.max(longest, lease), math.min(soon, ends_at)
-  if not new then -- before the party, which a user without the right to it must not leave behind
+  arrived, longest, soon = arrived + 1, math.max(longest, lease), math.min(soon, ends_at)
+  if not is_new then -- before the party, which a user without the right to it must not leave behind
     redis.call('PEXPIRE', key, idle + longest)
   end
-  redis.call('HSET', key, 'id', hid, 'gen', digits(hgen), 'parties', digits(parties), 'n', digits(n), 'lease', digits(longest),
+  redis.call('HSET', key, 'id', barrier_id, 'gen', digits(barrier_gen), 'parties', digits(parties), 'n', digits(arrived), 'lease', digits(longest),
     'soon', digits(soon), 'm:' .. party, digits(ends_at) .. '?')
-  if new then
+  if is_new then
     local ends = redis.pcall('PEXPIRE', key, idle + longest)
     if type(ends) == 'table' then
       redis.call('DEL', key)
       return ends
     end
   end
-  if n == parties then
-    act = party
+  if arrived == parties then
+    acting = party
     redis.call('HSET', key, 'act', party)
   end
-  return reply(act and 1 or 0)
+  return reply(acting and 1 or 0)
 end
 
 if verb == 'leave' and id == '' then -- the party does not know whether it arrived
@@ -165,10 +166,10 @@ if verb == 'leave' and id == '' then -- the party does not know whether it arriv
   return reply(7)
 end
 
-if hid ~= id or gen > hgen then
+if barrier_id ~= id or gen > barrier_gen then
   return reply(7)
 end
-if gen < hgen then
+if gen < barrier_gen then
   return reply_ended()
 end
 local mark = redis.call('HGET', key, 'm:' .. party)
@@ -176,7 +177,7 @@ if not mark then
   return reply(7)
 end
 if verb == 'trip' then
-  if act ~= party then
+  if acting ~= party then
     return reply(7)
   end
   end_generation(false)

@@ -1,142 +1,143 @@
--- The common case of acquire and release, for one permit each of many semaphores of one server in one call. In any other case a request
--- has to be sent alone, and nothing has been done for it. A key that cannot be read (another type, no right) is another case, too: the
--- single call returns the error.
+-- The common case of acquire and release, for one permit each of many semaphores of one server in one call. In any
+-- other case a request has to be sent alone, and nothing has been done for it. A key that cannot be read (another type,
+-- no right) is another case, too: the single call returns the error.
 -- KEYS of each semaphore, five: count, permits, notes, the record of a latch of that name, queue
--- ARGV[1] PUBLISH or SPUBLISH, then for each permit: its semaphore, from 0; base of 13 bytes, and its label; lease in ms or '' to release;
---   not after in server ms (0: any time) or the channel of a release; the capacity, then a colon and its revision if it has one, and a star
---   before it if that of the server counts (shared with Redisson)
+-- ARGV[1] PUBLISH or SPUBLISH, then for each permit: its semaphore, from 0; base of 13 bytes, and its label; lease in
+--   ms or '' to release; not after in server ms (0: any time) or the channel of a release; the capacity, then a colon
+--   and its revision if it has one, and a star before it if that of the server counts (shared with Redisson)
 -- Reply {server ms, and for each 1 done, 0 to be sent alone}
--- Twice: the second run replies 0 for a permit that is held already, or released already. The single call is a script that may run twice.
+-- Twice: the second run replies 0 for a permit that is held already, or released already. The single call is a script
+--   that may run twice.
 -- uses: clock, integer, send
 local now = clock()
-local out, known, texts, described = {now}, {}, {}, {}
+local outcomes, semaphores, number_texts, terms_of = {now}, {}, {}, {}
 local function number_text(n) -- most permits of a call have the same lease
   local key = n + 0.5 -- a fraction, so that the Lua of a test's server makes no array of that size
-  if not texts[key] then
-    texts[key] = string.format('%.0f', n)
+  if not number_texts[key] then
+    number_texts[key] = string.format('%.0f', n)
   end
-  return texts[key]
+  return number_texts[key]
 end
-local function describe(capacity)
+local function read_terms(capacity)
   local star, wanted, revision = string.match(capacity, '^(%*?)(%d+):?(%d*)$')
   return {shared = star ~= '', wanted = wanted, revision = revision ~= '' and revision or nil}
 end
 
 -- Reports whether the capacity is the caller's, or the server's counts, as in acquire.lua.
-local function fits(s, d)
-  if s.revised == nil then -- no notes
-    return not d.revision and (d.shared or s.available + s.out == tonumber(d.wanted))
+local function fits(sem, terms)
+  if sem.revised == nil then -- no notes
+    return not terms.revision and (terms.shared or sem.available + sem.held_count == tonumber(terms.wanted))
   end
-  local known, of = string.match(s.revised or '', '^(%d+) (%d+)$')
-  if d.revision and not (known and (known == d.revision and of == d.wanted or tonumber(d.revision) < tonumber(known))) then
+  local known_revision, known_capacity = string.match(sem.revised or '', '^(%d+) (%d+)$')
+  if terms.revision and not (known_revision and (known_revision == terms.revision and known_capacity == terms.wanted or tonumber(terms.revision) < tonumber(known_revision))) then
     return false
   end
-  if s.resized then
-    return s.left == -1 or s.available + s.out == s.resized
+  if sem.resized then
+    return sem.count_left == -1 or sem.available + sem.held_count == sem.resized
   end
-  return not d.revision and (d.shared or s.available + s.out == tonumber(d.wanted))
+  return not terms.revision and (terms.shared or sem.available + sem.held_count == tonumber(terms.wanted))
 end
 for a = 2, #ARGV, 5 do
-  local at, id, label, lease, last, capacity = tonumber(ARGV[a]) * 5, string.sub(ARGV[a + 1], 1, 13) .. '\0\0\0', string.sub(ARGV[a + 1], 14), ARGV[a + 2], ARGV[a + 3], ARGV[a + 4]
-  local count, permits, notes, latch, queue = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5]
-  local s, done = known[at], 0
-  if not s then -- each semaphore is read once, because nothing else runs meanwhile
-    s = {}
-    known[at] = s
+  local first_key, id, label, lease, last, capacity = tonumber(ARGV[a]) * 5, string.sub(ARGV[a + 1], 1, 13) .. '\0\0\0', string.sub(ARGV[a + 1], 14), ARGV[a + 2], ARGV[a + 3], ARGV[a + 4]
+  local count, permits, notes, latch, queue = KEYS[first_key + 1], KEYS[first_key + 2], KEYS[first_key + 3], KEYS[first_key + 4], KEYS[first_key + 5]
+  local sem, done = semaphores[first_key], 0
+  if not sem then -- each semaphore is read once, because nothing else runs meanwhile
+    sem = {}
+    semaphores[first_key] = sem
     if lease ~= '' then
       local existing = redis.pcall('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
-      s.plain = type(existing) == 'number' and existing % 3 == 0
-      if s.plain then
-        s.noted = existing % 2 == 1
-        s.out = existing < 6 and 0 or nil
+      sem.is_simple = type(existing) == 'number' and existing % 3 == 0
+      if sem.is_simple then
+        sem.has_notes = existing % 2 == 1
+        sem.held_count = existing < 6 and 0 or nil
       end
     else
       local existing = redis.pcall('EXISTS', count, count, count, count, count, count, notes, notes, notes, latch, queue)
-      s.plain = existing == 6 or existing == 9
-      s.counted, s.noted = s.plain, existing == 9
+      sem.is_simple = existing == 6 or existing == 9
+      sem.has_count, sem.has_notes = sem.is_simple, existing == 9
     end
-    if s.plain and s.out ~= 0 then
-      local over = redis.pcall('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1)
-      s.plain = not over.err and not over[1]
+    if sem.is_simple and sem.held_count ~= 0 then
+      local expired_ids = redis.pcall('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1)
+      sem.is_simple = not expired_ids.err and not expired_ids[1]
     end
   end
-  if s.plain and lease ~= '' and not s.left then
+  if sem.is_simple and lease ~= '' and not sem.count_left then
     local number = redis.pcall('GET', count)
-    s.left, s.available, s.out = redis.pcall('PTTL', count), type(number) == 'string' and is_integer(number) and tonumber(number), s.out or redis.pcall('ZCARD', permits)
-    s.ours = s.out == 0 and -2 or redis.pcall('PTTL', permits)
-    s.plain = s.available and type(s.left) == 'number' and type(s.out) == 'number' and type(s.ours) == 'number'
-    if s.plain and s.noted then
+    sem.count_left, sem.available, sem.held_count = redis.pcall('PTTL', count), type(number) == 'string' and is_integer(number) and tonumber(number), sem.held_count or redis.pcall('ZCARD', permits)
+    sem.permits_left = sem.held_count == 0 and -2 or redis.pcall('PTTL', permits)
+    sem.is_simple = sem.available and type(sem.count_left) == 'number' and type(sem.held_count) == 'number' and type(sem.permits_left) == 'number'
+    if sem.is_simple and sem.has_notes then
       local noted, last, least = redis.pcall('HMGET', notes, 'keep', 'capacity', 'revised'), redis.pcall('PTTL', notes), nil
       if not noted.err and type(last) == 'number' and is_integer(noted[1] or '0') and is_integer(noted[2] or '0') and #(noted[2] or '') < 11 then
         least = tonumber(noted[1] or '0') - 60000
-        s.last = last
-        s.resized = tonumber(noted[2] or '')
-        s.revised = noted[3]
+        sem.notes_left = last
+        sem.resized = tonumber(noted[2] or '')
+        sem.revised = noted[3]
       end
-      s.plain = least and last >= least and (s.left == -1 or s.left >= least)
+      sem.is_simple = least and last >= least and (sem.count_left == -1 or sem.count_left >= least)
     end
-    s.counted = s.plain
+    sem.has_count = sem.is_simple
   end
-  if s.plain and lease ~= '' then
-    local ms, d = tonumber(lease), described[capacity] or describe(capacity)
-    described[capacity] = d
+  if sem.is_simple and lease ~= '' then
+    local ms, terms = tonumber(lease), terms_of[capacity] or read_terms(capacity)
+    terms_of[capacity] = terms
     -- Either both keys have an end, or none has: see extend_keys.
-    if not late(last, now) and s.available > 0 and fits(s, d) and
-        (s.left == -1 and s.ours < 0 or not d.shared and s.left >= 0 and s.ours ~= -1) and
+    if not late(last, now) and sem.available > 0 and fits(sem, terms) and
+        (sem.count_left == -1 and sem.permits_left < 0 or not terms.shared and sem.count_left >= 0 and sem.permits_left ~= -1) and
         redis.pcall('ZADD', permits, 'NX', number_text(now + ms), id) == 1 then
-      local need, fine = math.max(s.left, ms + 1), nil
-      if s.left >= 0 and s.left < need then
-        fine = not redis.pcall('SET', count, number_text(s.available - 1), 'PX', number_text(need)).err
-        s.left = fine and need or s.left
+      local need, is_counted = math.max(sem.count_left, ms + 1), nil
+      if sem.count_left >= 0 and sem.count_left < need then
+        is_counted = not redis.pcall('SET', count, number_text(sem.available - 1), 'PX', number_text(need)).err
+        sem.count_left = is_counted and need or sem.count_left
       else
-        fine = redis.pcall('INCRBY', count, '-1') == s.available - 1
+        is_counted = redis.pcall('INCRBY', count, '-1') == sem.available - 1
       end
-      if fine and s.left >= 0 and s.ours < need then
-        fine, s.ours = redis.pcall('PEXPIRE', permits, number_text(need)) == 1, need
-        if not fine then
+      if is_counted and sem.count_left >= 0 and sem.permits_left < need then
+        is_counted, sem.permits_left = redis.pcall('PEXPIRE', permits, number_text(need)) == 1, need
+        if not is_counted then
           redis.pcall('INCRBY', count, '1')
         end
       end
-      if fine then
-        done, s.available, s.out = 1, s.available - 1, s.out + 1
+      if is_counted then
+        done, sem.available, sem.held_count = 1, sem.available - 1, sem.held_count + 1
         if label ~= '' then
           redis.pcall('HSET', notes, id, label)
-          s.noted, s.revised, s.last = true, s.revised or false, s.last or -1
+          sem.has_notes, sem.revised, sem.notes_left = true, sem.revised or false, sem.notes_left or -1
         end
-        if (s.last or math.huge) <= ms then
+        if (sem.notes_left or math.huge) <= ms then
           redis.pcall('PEXPIRE', notes, number_text(ms + 1))
-          s.last = ms + 1
+          sem.notes_left = ms + 1
         end
       else -- no right, or not a number
         redis.pcall('ZREM', permits, id)
-        s.plain = false
+        sem.is_simple = false
       end
     end
-  elseif s.plain and s.counted then
+  elseif sem.is_simple and sem.has_count then
     -- The count comes first: if it is refused, nothing of the release has been done.
     local available = redis.pcall('INCRBY', count, '1')
     if type(available) ~= 'number' then
-      s.plain = false
+      sem.is_simple = false
     elseif redis.pcall('ZREM', permits, id) == 1 then
-      done, s.channel, s.available = 1, last, available
-      if s.noted then
+      done, sem.channel, sem.available = 1, last, available
+      if sem.has_notes then
         redis.pcall('HDEL', notes, id)
       end
-      s.out = s.out and s.out - 1
-      if s.out == 0 then
-        s.ours = -2
+      sem.held_count = sem.held_count and sem.held_count - 1
+      if sem.held_count == 0 then
+        sem.permits_left = -2
       end
     else
       redis.pcall('INCRBY', count, '-1')
     end
   end
-  out[#out + 1] = done
+  outcomes[#outcomes + 1] = done
 end
 if ARGV[1] ~= '' then
-  for _, s in pairs(known) do
-    if s.channel and s.available > 0 then
-      send(ARGV[1], s.channel, number_text(s.available))
+  for _, sem in pairs(semaphores) do
+    if sem.channel and sem.available > 0 then
+      send(ARGV[1], sem.channel, number_text(sem.available))
     end
   end
 end
-return out
+return outcomes

@@ -1,5 +1,6 @@
 -- Count a latch down by one: Redisson's countDown, or once for each participant.
--- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see lib/kind.lua)
+-- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see
+--   lib/kind.lua)
 -- ARGV[1] participant, '' for none  ARGV[2] id of this call  ARGV[3] how long a participant is remembered, ms
 -- ARGV[4] how long the record of an open latch is kept at most, ms  ARGV[5] channel
 -- ARGV[6] PUBLISH or SPUBLISH, '' to publish nothing
@@ -10,8 +11,8 @@
 -- A user who lacks a right counts nothing, and leaves a valid record:
 --   * The commands that prolong the record, or sweep it, come before the count.
 --   * If the participant is refused by the record, the count is raised again.
---   * The rights to open the latch are tried on the key of the permits, which does not exist (see lib/kind.lua). An open latch cannot
---     get its count back, and a count of 0 that stays could not be set again.
+--   * The rights to open the latch are tried on the key of the permits, which does not exist (see lib/kind.lua). An
+--     open latch cannot get its count back, and a count of 0 that stays could not be set again.
 -- uses: integer, kind, record, wake
 local key, record, permits = KEYS[1], KEYS[2], KEYS[3]
 local participant, call, keep, rest, channel, publish = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
@@ -21,8 +22,8 @@ local gen, ends_at, mark, opens = held[1] or '0', held[2], held[3], held[4]
 refuse_all_but_latch(key, permits, value, ends_at)
 next_generation(gen) -- one that is no number ends the script before anything is written
 if value and ends_at and ends_at ~= '0' and redis.call('PTTL', key) == -1 then
-  -- The latch that was set with a TTL is gone. A process that does not know the record has set this one. A record that has lost the message
-  -- alone is still that of the latch before, so the next call finds the same.
+  -- The latch that was set with a TTL is gone. A process that does not know the record has set this one. A record that
+  -- has lost the message alone is still that of the latch before, so the next call finds the same.
   gen, ends_at, opens = next_generation(gen), '0', nil
   redis.call('HDEL', record, 'opens')
   redis.call('HSET', record, 'gen', gen, 'until', ends_at)

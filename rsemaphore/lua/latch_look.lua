@@ -1,11 +1,14 @@
 -- Look at a latch.
--- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see lib/kind.lua)
--- ARGV[1] the mark in the reply to the caller's last look; '-' for a first look  ARGV[2] how long the record is kept, ms
--- Reply {status, count, ms, mark, opens}: 0 open; 1 closed, with ms left of its TTL (-1 none), and the message that will say
---   that it has opened, '' if it is not known; 3 the key holds no integer; 4 expired. Since the caller's last look, by which the latch was closed, and whatever it is now: 5 deleted; 6 opened;
---   7 expired; 8 over, and it is not known how
--- Twice: the writes record that a latch is open which another program has opened, and keep the record of a latch without a TTL
---   for as long as there are waiters. A second run finds both done.
+-- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see
+--   lib/kind.lua)
+-- ARGV[1] the mark in the reply to the caller's last look; '-' for a first look  ARGV[2] how long the record is kept,
+--   ms
+-- Reply {status, count, ms, mark, opens}: 0 open; 1 closed, with ms left of its TTL (-1 none), and the message that
+--   will say that it has opened, '' if it is not known; 3 the key holds no integer; 4 expired. Since the caller's last
+--   look, by which the latch was closed, and whatever it is now: 5 deleted; 6 opened; 7 expired; 8 over, and it is not
+--   known how
+-- Twice: the writes record that a latch is open which another program has opened, and keep the record of a latch
+--   without a TTL for as long as there are waiters. A second run finds both done.
 -- uses: integer, kind, record
 local key, record, permits, last, keep = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
 local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set', 'before', 'gone', 'opens')

@@ -3,16 +3,19 @@
 --   over, server ms, 0: none, not there once the latch is known to be over; set, the call that set it; before, how the
 --   one before ended and which that was, "open <set>" or "expired <set>"; opens, the message of its opening, there and
 --   gone with until; deleted, the last deletion, and gone, which
---   latch that was; p:<participant>, "<gen> <call>"; swept, the cursor from which on those of earlier latches are still to be removed
+--   latch that was; p:<participant>, "<gen> <call>"; swept, the cursor from which on those of earlier latches are still
+--   to be removed
 -- KEYS[3] the permits of a Semaphore of that name (see lib/kind.lua)
 -- ARGV[1] count  ARGV[2] TTL, ms (0: none)  ARGV[3] id of this call  ARGV[4] how long the record is kept, ms, with
 --   a TTL for that and as long again, if that is longer
--- ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH, '' to publish nothing  ARGV[7] the message of its opening, never used again
+-- ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH, '' to publish nothing  ARGV[7] the message of its opening, never used
+--   again
 -- Reply: 1 set; 0 the key is there, nothing done
 -- Twice: a second run of the same call finds its id in the record, says 1 again and sets nothing, also if the latch has
 --   been opened since.
--- A user who lacks a right sets nothing. What may be written before the count is as good without it: what is swept, and how long the record
--- is kept. If the record is refused, the count goes again. A count without its record would be Redisson's latch, which never expires.
+-- A user who lacks a right sets nothing. What may be written before the count is as good without it: what is swept, and
+-- how long the record is kept. If the record is refused, the count goes again. A count without its record would be
+-- Redisson's latch, which never expires.
 -- uses: clock, kind, record, wake
 local key, record, permits = KEYS[1], KEYS[2], KEYS[3]
 local count, ttl, call, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
@@ -35,11 +38,11 @@ if ttl > 0 then
   keep = ttl + math.max(ttl, keep) -- so that a waiter that comes too late learns that it expired
 end
 if held[1] then
-  local at, parts = held[4] or '0', 0
+  local cursor, parts = held[4] or '0', 0
   repeat
-    at, parts = sweep(record, gen, at, 250), parts + 1
-  until at == '0' or parts == 3
-  note_sweep(record, held[4], at)
+    cursor, parts = sweep(record, gen, cursor, 250), parts + 1
+  until cursor == '0' or parts == 3
+  note_sweep(record, held[4], cursor)
   redis.call('PEXPIRE', record, keep)
 end
 if ttl > 0 then

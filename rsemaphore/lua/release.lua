@@ -1,24 +1,26 @@
--- Give permits back, and hand them over to waiters.
+-- Release permits, and hand them over to waiters.
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] queue
--- ARGV[1] an owner; or ids, 16 bytes each without anything between  ARGV[2] 0: of an owner; -1: ids, only if all are held  ARGV[3] channel
--- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channels of grants, without the process  ARGV[6] the process
+-- ARGV[1] an owner; or ids, 16 bytes each without a separator  ARGV[2] 0: of an owner; -1: ids, only if all are held
+-- ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channels of grants, without the process  ARGV[6] the process
 -- ARGV[7] the owner's entry, if it may be in the queue; or ''
--- ARGV[8…] owner and entry of other callers that leave: each may have been granted its permits, or be queued, or neither. The reply
---   does not count their permits. Callers that leave a queue together share a call, so that none of them is served meanwhile
--- Reply: 1, one integer: the only permit was held, and the queue is empty. Otherwise {the number of permits that were held, with leases
---   that are not over (-1: not all, nothing given back), ms after which to send a request for the first in the queue (-1: another
---   process does), lease and base of waiters of this process that were served}
--- Twice: an id that is not held is not given back. Ids are never used again. Waiters of this process that the first run served find
---   their permits when they poll.
+-- ARGV[8…] owner and entry of other callers that leave: each may have been granted its permits, or be queued, or
+--   neither. The reply does not count their permits. Callers that leave a queue together share a call, so that none of
+--   them is served meanwhile
+-- Reply: 1, one integer: the only permit was held, and the queue is empty. Otherwise {the number of permits that were
+--   held, with leases that are not over (-1: not all, and nothing is released), ms after which to send a request for
+--   the first in the queue (-1: another process does), lease and base of waiters of this process that were served}
+-- Twice: an id that is not held is not released again. Ids are never used again. Waiters of this process that the first
+--   run served find their permits when they poll.
 -- uses: ids, queue, verbs
 local count, permits, notes, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
--- The common case: one permit, where no lease is over and the queue is empty. It makes no function, so it says itself what clock, elapsed,
--- wake, remove_permits and stored say. A second run finds no permit, and goes on to what follows.
+-- The common case: one permit, no expired lease, and an empty queue. It makes no function, so it repeats the code of
+-- clock, elapsed, wake, remove_permits and stored_count. A second run finds no permit, and continues with the code
+-- below.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local existing = redis.call('EXISTS', count, count, count, count, notes, notes, queue)
 if #ARGV[1] == 14 and ARGV[2] == '0' and ARGV[7] == '' and #ARGV == 7 and string.sub(ARGV[1], 14) == '1' and
-    existing % 2 == 0 and existing >= 4 and -- the count, and not the queue
+    existing % 2 == 0 and existing >= 4 and -- the count exists, and the queue does not
     not redis.call('ZRANGE', permits, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', 0, 1)[1] and
     redis.call('ZREM', permits, string.sub(ARGV[1], 1, 13) .. '\0\0\0') == 1 then
   if existing == 6 then
@@ -29,7 +31,8 @@ if #ARGV[1] == 14 and ARGV[2] == '0' and ARGV[7] == '' and #ARGV == 7 and string
     if string.find(available.err, 'not an integer', 1, true) then
       return redis.error_reply('WRONGTYPE the count of a semaphore is not an integer')
     end
-    -- No right to it: the permit is out again, its lease is over, and a user who has the right prunes it.
+    -- No right to the count: the permit is put back with an expired lease. The next script of a user with the right
+    -- gives it back.
     redis.call('ZADD', permits, string.format('%.0f', now), string.sub(ARGV[1], 1, 13) .. '\0\0\0')
     return available
   end

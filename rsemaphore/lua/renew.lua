@@ -1,11 +1,13 @@
 -- Renew the leases of many permits; one call of the watchdog.
 -- KEYS count, permits, notes of each
 -- ARGV its owner, and lease in ms; lease 0: only look; -1: only look, and reply how long it lasts
--- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV owner, lease, which: see renew_part. The count is left to
---   its end then, because one that outlasted the permits would miss those: an acquisition that finds no count counts them.
--- Reply, for each: 1 renewed, or 1 + ms left; 0 it is not held, or not all of its ids are; -1 not known (memory is full); -3 they may not be read; -2 they are no
---   permits
--- Twice: a lease is raised to what is asked, never shortened, and only that of an id that is still out and not over:
---   a renewal that comes after the release does nothing.
+-- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV owner, lease, the number of the key: see
+-- renew_part.
+--   The count then keeps its expiry. If it outlasted the permits, it would miss them; an acquisition that finds no
+--   count computes it from the permits
+-- Reply, for each: 1 renewed, or 1 + ms left; 0 not held, or not all of its ids; -1 not known, because memory is full;
+--   -3 the user may not read the key; -2 the key does not hold permits
+-- Twice: a lease is raised to the wanted lease, never shortened, and only of an id that is held and not over. So a
+--   renewal that comes after the release does nothing.
 -- uses: clock, ids, verbs
 return renew_all((clock()), 3, ids_leases, '1')

@@ -1,16 +1,18 @@
--- Take weights for several waiters of one process, for each all or nothing; and serve those that wait.
+-- Acquire weights for several waiters of one process, for each all or none, and serve the queue.
 -- KEYS[1] main  KEYS[2] leases  KEYS[3] queue
--- ARGV as of acquire.lua; ARGV[5] is not used, because nothing here is Redisson's
+-- ARGV as of acquire.lua; ARGV[5] is not used, because Redisson has no weights
 -- Reply as of acquire.lua
--- Twice: what is out already is not taken again, its lease is only ever raised, and its weight stays as it is: a part of it may have
---   been released since. An entry keeps its ticket. What a run served for others of the process is found by those when they ask.
+-- Twice: a weight that is held already is not taken again. Its lease is only raised, and the weight stays as it is,
+--   because a part of it may have been released meanwhile. An entry keeps its ticket. Other waiters of the process that
+--   a run served find their weights when they poll.
 -- uses: clock, queue, verbs, weights
 local main, leases, queue, notafter = KEYS[1], KEYS[2], KEYS[3], ARGV[2]
 local now, us = clock()
 if late(notafter, now) then
   return {2, now, 0, -1, -1, 0}
 end
--- As in acquire: the first call of a client tries the commands of the release. ZADD, which adds nothing, is refused where memory is full.
+-- As in acquire.lua: the first call of a client tries the commands of the release. The server refuses ZADD, which adds
+-- nothing here, if its memory is full.
 if notafter == '0' then
   redis.call('ZADD', leases, 'XX', 0, '')
   redis.call('ZREM', leases, '')

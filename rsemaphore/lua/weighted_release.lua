@@ -1,9 +1,9 @@
--- Give acquisitions back, or a part of one, and hand that to those that wait.
+-- Release acquisitions, or a part of one, and hand the weight over to waiters.
 -- KEYS[1] main  KEYS[2] leases  KEYS[3] queue
--- ARGV as of release.lua; ARGV[2] of an owner what is kept (0: all is given back)
--- Reply as of release.lua; of an owner the weight that was held, its lease not over
--- Twice: what is kept is said, not what is given back, so the second run finds nothing more to give. What the first run served for
---   this process is found by those when they ask.
+-- ARGV as of release.lua; ARGV[2] for an owner: the weight that it keeps (0: all is released)
+-- Reply as of release.lua; for an owner the weight that was held with a lease that is not over
+-- Twice: the request has the weight that is kept, not the released weight, so the second run releases nothing more.
+--   Waiters of this process that the first run served find their weights when they poll.
 -- uses: clock, queue, verbs, weights
 local main, leases, queue = KEYS[1], KEYS[2], KEYS[3]
 local now, us = clock()

@@ -1,6 +1,6 @@
--- Set the capacity, whatever it was, and serve those that wait.
+-- Set the capacity, whatever it was, and serve waiters.
 -- KEYS[1] main  KEYS[2] leases  KEYS[3] queue
--- ARGV as of resize.lua; ARGV[7] is not used, because nothing here is Redisson's
+-- ARGV as of resize.lua; ARGV[7] is not used, because Redisson has no weights
 -- Reply as of resize.lua
 -- Twice: as resize.lua.
 -- uses: clock, queue, verbs, weights

@@ -37,16 +37,16 @@ end
 local function write_permits(permits, notes, base, n, ends_at, label)
   local new = 0
   for first = 0, n - 1, 1000 do
-    local add, say = {}, {}
+    local lease_args, label_args = {}, {}
     for _, id in ipairs(ids_of(base, n, first)) do
-      add[#add + 1] = digits(ends_at)
-      add[#add + 1] = id
-      say[#say + 1] = id
-      say[#say + 1] = label
+      lease_args[#lease_args + 1] = digits(ends_at)
+      lease_args[#lease_args + 1] = id
+      label_args[#label_args + 1] = id
+      label_args[#label_args + 1] = label
     end
-    new = new + redis.call('ZADD', permits, 'GT', unpack(add))
+    new = new + redis.call('ZADD', permits, 'GT', unpack(lease_args))
     if label ~= '' then
-      redis.pcall('HSET', notes, unpack(say))
+      redis.pcall('HSET', notes, unpack(label_args))
     end
   end
   return new
@@ -83,25 +83,25 @@ end
 -- permits a dead process leaves. No request is for more than 1,000. The others count as held until the next script, and
 -- a waiter for them is told to send it at once: ends_for finds ends that have passed.
 local function give_back_expired(count, permits, notes, now)
-  local dead = redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
-  if #dead == 0 then
+  local expired_ids = redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
+  if #expired_ids == 0 then
     return 0
   end
   -- The count comes first: if a user without the right to it removed permits, they would be gone, and not free. If the removal is refused
   -- instead, the count is set back.
   local counted = redis.call('EXISTS', count) == 1
   if counted then
-    redis.call('INCRBY', count, #dead)
+    redis.call('INCRBY', count, #expired_ids)
   end
-  local gone = redis.pcall('ZREM', permits, unpack(dead))
+  local gone = redis.pcall('ZREM', permits, unpack(expired_ids))
   if type(gone) == 'table' then
     if counted then
-      redis.call('INCRBY', count, -#dead)
+      redis.call('INCRBY', count, -#expired_ids)
     end
     error(gone)
   end
-  redis.pcall('HDEL', notes, unpack(dead))
-  return #dead
+  redis.pcall('HDEL', notes, unpack(expired_ids))
+  return #expired_ids
 end
 
 -- Returns by how much the count of a resized semaphore is less than the capacity in the notes requires; negative if it
@@ -114,30 +114,30 @@ end
 -- The holders whose permits were deleted learn of it at their next renewal, which finds no id. Their release after the
 -- correction of the count removes no id and adds nothing. A second run of their acquisition takes permits anew, if
 -- enough are free. Redisson's own scripts change count and set in one step, so no script sees only one of the changes.
-local function missing_from_count(count, resized, available, out)
+local function missing_from_count(count, resized, available, held_count)
   if not resized or redis.call('PTTL', count) < 0 then
     return 0
   end
-  return resized - out - available
+  return resized - held_count - available
 end
 
 -- Makes the keys last for at least ms. A count without an end was made by Redisson, or for use with it, and keeps no
 -- end. The notes always have an end.
 local function extend_keys(count, permits, notes, now, ms)
-  local left, ours, noted = redis.call('PTTL', count), redis.call('PTTL', permits), redis.call('PTTL', notes)
-  if left >= 0 and left < ms then
+  local count_left, permits_left, notes_left = redis.call('PTTL', count), redis.call('PTTL', permits), redis.call('PTTL', notes)
+  if count_left >= 0 and count_left < ms then
     redis.call('PEXPIRE', count, ms)
   end
-  local need = math.max(left, ms)
-  if ours >= 0 and ours < need then
+  local need = math.max(count_left, ms)
+  if permits_left >= 0 and permits_left < need then
     redis.call('PEXPIRE', permits, need)
-  elseif ours == -1 and left >= 0 then -- just made; or the count is younger, and held permits may last longer
+  elseif permits_left == -1 and count_left >= 0 then -- just made; or the count is younger, and held permits may last longer
     local ends_at = tonumber(redis.call('ZRANGE', permits, -1, -1, 'WITHSCORES')[2])
     if ends_at < FOREVER then
       redis.call('PEXPIRE', permits, math.max(need, ends_at - now + 1))
     end
   end
-  if noted ~= -2 and noted < ms then
+  if notes_left ~= -2 and notes_left < ms then
     redis.call('PEXPIRE', notes, ms)
   end
 end
@@ -150,12 +150,12 @@ local function ids_view(now, count, permits, notes)
   -- over.
   function view.look()
     local available = stored_count(count)
-    local over, out = redis.call('ZCOUNT', permits, '-inf', elapsed(now)), redis.call('ZCARD', permits)
+    local over, held_count = redis.call('ZCOUNT', permits, '-inf', elapsed(now)), redis.call('ZCARD', permits)
     local capacity = require_integer(redis.call('HGET', notes, 'capacity'), 'capacity in the notes of a semaphore')
     if available then
-      capacity = available + missing_from_count(count, capacity, available, out) + out
+      capacity = available + missing_from_count(count, capacity, available, held_count) + held_count
     end
-    return capacity, out - over
+    return capacity, held_count - over
   end
 
   -- Each permit is in the leases by its id, and counts 1.
@@ -179,47 +179,47 @@ end
 -- The store. shared: used with Redisson, so the capacity on the server counts, and the keys have no end.
 local function ids_store(now, count, permits, notes, shared)
   local store = {now = now, record = notes, resized = shared, keep = 0, largest = 2147483647, most = 1000}
-  local written -- the stored count; nil: there is none
-  local out     -- the number of held permits, including permits that are over and not pruned yet
-  local sure = false -- whether the user is known to have the right to change the count
+  local stored -- the stored count; nil: there is none
+  local held_count -- the number of held permits, including permits that are over and not pruned yet
+  local may_count = false -- whether the user is known to have the right to change the count
 
   function store.open(capacity)
-    written = stored_count(count)
+    stored = stored_count(count)
     store.freed = give_back_expired(count, permits, notes, now)
-    out = redis.call('ZCARD', permits)
+    held_count = redis.call('ZCARD', permits)
     local noted = redis.call('HMGET', notes, 'keep', 'capacity')
     local resized = require_integer(noted[2], 'capacity in the notes of a semaphore')
     store.keep = require_integer(noted[1], 'time in the notes of a semaphore') or 0
     store.resized = shared or resized ~= nil
-    if written then
-      written, sure = written + store.freed, store.freed > 0
-      local lacks = missing_from_count(count, resized, written, out)
-      if lacks ~= 0 then
-        written = redis.call('INCRBY', count, digits(lacks))
-        store.freed = store.freed + math.max(0, lacks) -- waiters are notified of these, too
+    if stored then
+      stored, may_count = stored + store.freed, store.freed > 0
+      local missing = missing_from_count(count, resized, stored, held_count)
+      if missing ~= 0 then
+        stored = redis.call('INCRBY', count, digits(missing))
+        store.freed = store.freed + math.max(0, missing) -- waiters are notified of these, too
       end
     end
     -- Without a count the semaphore was never used, or expired, or was deleted: held permits stay held.
-    store.available = written or (resized or capacity) - out
-    store.total = store.available + out
+    store.available = stored or (resized or capacity) - held_count
+    store.total = store.available + held_count
   end
 
   -- Ends the script if the user may not change the count. The count is written after permits were granted: they would
   -- be held and not counted. INCRBY without a number writes nothing, and fails only after the server has checked the
   -- right.
   function store.check()
-    local counts = written and not sure and redis.pcall('INCRBY', count, '')
+    local counts = stored and not may_count and redis.pcall('INCRBY', count, '')
     if type(counts) == 'table' and not string.find(counts.err, 'integer', 1, true) then
       error(counts)
     end
-    sure = true
+    may_count = true
   end
 
   function store.resize(capacity)
     local more = capacity - store.total
-    if written then
+    if stored then
       redis.call('INCRBY', count, digits(more))
-      written = written + more
+      stored = stored + more
     end
     store.total, store.available, store.resized = capacity, store.available + more, true
     store.freed = store.freed + math.max(0, more)
@@ -265,7 +265,7 @@ local function ids_store(now, count, permits, notes, shared)
   function store.members(owner) return ids_of(read_owner(owner)) end
   function store.member(id) return id end
 
-  function store.give_back(ids, asked, kept, lined)
+  function store.give_back(ids, asked, kept, has_queue)
     local available = stored_count(count) -- before anything is written
     local held, gone, over = 0, {}, {}
     for i, ends_at in ipairs(redis.call('ZMSCORE', permits, unpack(ids))) do
@@ -290,11 +290,11 @@ local function ids_store(now, count, permits, notes, shared)
     end
     store.back, store.freed = back, back + give_back_expired(count, permits, notes, now)
     if available then
-      written, sure = available + store.freed - back, store.freed > 0
-      store.total = lined and written + redis.call('ZCARD', permits)
+      stored, may_count = available + store.freed - back, store.freed > 0
+      store.total = has_queue and stored + redis.call('ZCARD', permits)
     end
     -- A missing count is made by the next acquisition: made here it would have no end, and be too small.
-    store.available = written or store.freed
+    store.available = stored or store.freed
     return held
   end
 
@@ -304,9 +304,9 @@ local function ids_store(now, count, permits, notes, shared)
   end
 
   function store.save(ms, least)
-    if written and store.available ~= written then
-      redis.call('INCRBY', count, digits(store.available - written))
-    elseif not written and ms + least > 0 then
+    if stored and store.available ~= stored then
+      redis.call('INCRBY', count, digits(store.available - stored))
+    elseif not stored and ms + least > 0 then
       redis.call('SET', count, digits(store.available), 'PX', digits(math.max(redis.call('PTTL', permits), ms, least)))
     end
     if ms > 0 then

@@ -40,24 +40,24 @@ end
 -- generations: one while it is set, one when it is over. Returns the cursor of the next part, '0' if all was looked at. A participant that
 -- stays for longer counts nothing: its generation is over. On a replica that takes over, a cursor stands for other participants; those that
 -- are missed then are found when the next latch is set.
-local function sweep(record, gen, at, n)
-  local part = redis.call('HSCAN', record, at, 'MATCH', 'p:*', 'COUNT', n)
-  local gone = {}
-  for i = 1, #part[2], 2 do
-    if (tonumber(string.match(part[2][i + 1], '^%d+') or '') or 0) < tonumber(gen) - 4 then
-      gone[#gone + 1] = part[2][i]
+local function sweep(record, gen, cursor, n)
+  local page = redis.call('HSCAN', record, cursor, 'MATCH', 'p:*', 'COUNT', n)
+  local outdated = {}
+  for i = 1, #page[2], 2 do
+    if (tonumber(string.match(page[2][i + 1], '^%d+') or '') or 0) < tonumber(gen) - 4 then
+      outdated[#outdated + 1] = page[2][i]
     end
   end
-  for i = 1, #gone, 500 do
-    redis.call('HDEL', record, unpack(gone, i, math.min(i + 499, #gone)))
+  for i = 1, #outdated, 500 do
+    redis.call('HDEL', record, unpack(outdated, i, math.min(i + 499, #outdated)))
   end
-  return part[1]
+  return page[1]
 end
 
 -- Writes down where the next script is to go on, if there is more to sweep.
-local function note_sweep(record, before, at)
-  if at ~= '0' then
-    redis.call('HSET', record, 'swept', at)
+local function note_sweep(record, before, cursor)
+  if cursor ~= '0' then
+    redis.call('HSET', record, 'swept', cursor)
   elseif before then
     redis.call('HDEL', record, 'swept')
   end

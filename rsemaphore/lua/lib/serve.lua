@@ -33,7 +33,7 @@
 --   Any poll goes on likewise, so a lost message costs a poll.
 -- uses: clock, entry, queue, send
 
-local MAX_PASSED, MAX_SERVED, MOST_DROPPED = 4, 128, 512
+local MAX_PASSED, MAX_SERVED, MAX_DROPS = 4, 128, 512
 local UNREADABLE = {owner = '', amount = 0, first = 0, leaves = 1, process = ''} -- in place of a text that is no entry: its caller has left
 
 -- The label of a waiter's permits.
@@ -57,11 +57,11 @@ local function permits_reserved(q)
 end
 
 -- Leaves n permits to Redisson's waiters for a moment, if any waits and it is their turn: they are notified of them with the others.
-local function reserve_for_java(q, channel, n)
-  if n < 1 or not is_javas_turn(q, channel, 1) then
+local function reserve_for_java(q, channel, amount)
+  if amount < 1 or not is_javas_turn(q, channel, 1) then
     return false
   end
-  redis.call('ZADD', q.key, digits(-INSTANT - q.now - JAVA_RESERVATION), '!open', -(permits_reserved(q) + n), '!jn')
+  redis.call('ZADD', q.key, digits(-INSTANT - q.now - JAVA_RESERVATION), '!open', -(permits_reserved(q) + amount), '!jn')
   return true
 end
 
@@ -70,89 +70,89 @@ end
 -- Returns the grants of the caller's own process: lease and base, one after the other (lease 0: it is to ask); the ms after which the
 -- caller's process is to look, -1: it is not; the first in line, nil: there is none; and the longest lease that was written.
 local function serve_queue(q, store)
-  local own, words, granted = {}, {}, {}
-  local held = permits_reserved(q)
-  local spare, head, passed, was, full = store.available - held, nil, 0, 0, false
-  local served, given, longest = 0, 0, 0
-  local looked, enough = 0, false -- those that stay, the first in line and who is behind it: the lowest in the queue
+  local own_grants, messages, granted = {}, {}, {}
+  local reserved = permits_reserved(q)
+  local free, first, passed, passed_before, is_full = store.available - reserved, nil, 0, 0, false
+  local served, granted_permits, longest = 0, 0, 0
+  local kept, is_done = 0, false -- those that stay, the first in line and who is behind it: the lowest in the queue
   local dropped = 0
   repeat
     -- No more at first than may be served, and the next in line: to read 17 costs more than all the rest.
-    local list = redis.call('ZRANGE', q.key, '(0', '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', looked, head and MAX_SEARCHED + 1 - looked or math.max(dropped > 0 and MAX_SERVED or 1, math.min(spare, MAX_SEARCHED)) + 1)
-    local drop = {}
+    local list = redis.call('ZRANGE', q.key, '(0', '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', kept, first and MAX_SEARCHED + 1 - kept or math.max(dropped > 0 and MAX_SERVED or 1, math.min(free, MAX_SEARCHED)) + 1)
+    local dropped_members = {}
     for i = 1, #list, 2 do
       local entry, ticket = list[i], tonumber(list[i + 1])
-      local waiter, word = read_entry(entry) or UNREADABLE, nil
-      local n, base, who, lease, channel = waiter.amount, waiter.owner, waiter.process, waiter.first, q.grants .. waiter.process
-      local left = is_leaving(q, waiter)
-      local gone = not left and not is_alive(q, waiter, ticket)
-      if left or gone or n > store.total then
+      local waiter, part = read_entry(entry) or UNREADABLE, nil
+      local amount, base, process, lease, channel = waiter.amount, waiter.owner, waiter.process, waiter.first, q.grants .. waiter.process
+      local has_left = is_leaving(q, waiter)
+      local is_dead = not has_left and not is_alive(q, waiter, ticket)
+      if has_left or is_dead or amount > store.total then
         dropped = dropped + 1
-        drop[#drop + 1], drop[#drop + 2], drop[#drop + 3] = entry, '!p' .. base, gone and '!' .. who or nil
-        if not left and not gone then
-          word, lease = '0 0 13 ', 0
+        dropped_members[#dropped_members + 1], dropped_members[#dropped_members + 2], dropped_members[#dropped_members + 3] = entry, '!p' .. base, is_dead and '!' .. process or nil
+        if not has_left and not is_dead then
+          part, lease = '0 0 13 ', 0
         end
-      elseif n > spare then
-        looked = looked + 1
-        if not head then
-          was = math.floor((get_field(q, 'p' .. base) or 0) * n + .5)
-          head, passed = waiter, was
+      elseif amount > free then
+        kept = kept + 1
+        if not first then
+          passed_before = math.floor((get_field(q, 'p' .. base) or 0) * amount + .5)
+          first, passed = waiter, passed_before
         end
-      elseif head and passed + n > MAX_PASSED * head.amount then
-        enough = true
+      elseif first and passed + amount > MAX_PASSED * first.amount then
+        is_done = true
         break
-      elseif not head and served > 0 and (served >= MAX_SERVED or given + n > store.most) then
-        head, full, enough = waiter, true, true
+      elseif not first and served > 0 and (served >= MAX_SERVED or granted_permits + amount > store.most) then
+        first, is_full, is_done = waiter, true, true
         break
       else
-        store.put(base, n, q.now + lease, label_of(waiter))
+        store.put(base, amount, q.now + lease, label_of(waiter))
         redis.call('ZREM', q.key, entry, '!p' .. base)
-        spare, served, given, longest = store.available - held, served + 1, given + n, math.max(longest, lease)
-        if head then
-          passed = passed + n
+        free, served, granted_permits, longest = store.available - reserved, served + 1, granted_permits + amount, math.max(longest, lease)
+        if first then
+          passed = passed + amount
         end
-        word = digits(ticket) .. ' ' .. digits(lease) .. ' 13 '
-        if who ~= q.conn then
+        part = digits(ticket) .. ' ' .. digits(lease) .. ' 13 '
+        if process ~= q.conn then
           granted[channel] = granted[channel] or {}
-          table.insert(granted[channel], {base, n, entry, ticket})
+          table.insert(granted[channel], {base, amount, entry, ticket})
         end
       end
-      if word and who == q.conn then
-        own[#own + 1] = digits(lease)
-        own[#own + 1] = base
-      elseif word then
-        words[channel] = (words[channel] or '*') .. word .. base
+      if part and process == q.conn then
+        own_grants[#own_grants + 1] = digits(lease)
+        own_grants[#own_grants + 1] = base
+      elseif part then
+        messages[channel] = (messages[channel] or '*') .. part .. base
       end
-      if head and (spare < 1 or passed >= MAX_PASSED * head.amount or looked > MAX_SEARCHED) then
-        enough = true
+      if first and (free < 1 or passed >= MAX_PASSED * first.amount or kept > MAX_SEARCHED) then
+        is_done = true
         break
       end
     end
-    if #drop > 0 then
-      redis.call('ZREM', q.key, unpack(drop))
+    if #dropped_members > 0 then
+      redis.call('ZREM', q.key, unpack(dropped_members))
     end
-    if dropped >= MOST_DROPPED then
-      head, enough = head or first_listening(q, LAST_WAITERS), true
+    if dropped >= MAX_DROPS then
+      first, is_done = first or first_listening(q, LAST_WAITERS), true
     end
-  until enough or looked > MAX_SEARCHED or #list == 0
-  if head and passed ~= was and not full then
-    redis.call('ZADD', q.key, -passed / head.amount, '!p' .. head.owner)
+  until is_done or kept > MAX_SEARCHED or #list == 0
+  if first and passed ~= passed_before and not is_full then
+    redis.call('ZADD', q.key, -passed / first.amount, '!p' .. first.owner)
   end
-  local look = -1
-  if head then
-    look = (full or dropped >= MOST_DROPPED) and 0 or store.ends(head.amount, math.min(store.available, head.amount - 1))
-    if held > 0 then
-      look = look < 0 and JAVA_RESERVATION + 1 or math.min(look, JAVA_RESERVATION + 1)
+  local look_in = -1
+  if first then
+    look_in = (is_full or dropped >= MAX_DROPS) and 0 or store.ends(first.amount, math.min(store.available, first.amount - 1))
+    if reserved > 0 then
+      look_in = look_in < 0 and JAVA_RESERVATION + 1 or math.min(look_in, JAVA_RESERVATION + 1)
     end
-    if head.process ~= q.conn then
-      local channel = q.grants .. head.process
-      if look >= 0 and look < head.stale * 2 / 5 then -- before it asks by itself: an entry is stale after two and a half of its polls
-        words[channel] = (words[channel] or '*') .. '0 ' .. digits(math.max(1, look)) .. ' 13 ' .. head.owner
+    if first.process ~= q.conn then
+      local channel = q.grants .. first.process
+      if look_in >= 0 and look_in < first.stale * 2 / 5 then -- before it asks by itself: an entry is stale after two and a half of its polls
+        messages[channel] = (messages[channel] or '*') .. '0 ' .. digits(math.max(1, look_in)) .. ' 13 ' .. first.owner
       end
-      look = -1
+      look_in = -1
     end
   end
-  for channel, text in pairs(words) do
+  for channel, text in pairs(messages) do
     if type(send(q.publish, channel, text)) == 'table' then -- no right: no one was notified
       for _, g in ipairs(granted[channel] or {}) do
         store.take(g[1], g[2])
@@ -160,10 +160,10 @@ local function serve_queue(q, store)
       end
     end
   end
-  if not head and not others_queued(q) then
+  if not first and not others_queued(q) then
     redis.pcall('DEL', q.key) -- stamps without entries, for which nothing breaks off
   end
-  return own, look, head, longest
+  return own_grants, look_in, first, longest
 end
 
 -- Stamps the process as alive, if it waits already: who only releases does not wait.

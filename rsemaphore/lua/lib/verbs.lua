@@ -17,9 +17,9 @@
 --   take(base, n)                undoes put
 --   ends(n, free)                ms until n permits are free, if free of them are free now; -1: not known
 --   members(owner), member(id)   the members of the leases for an owner "<13 bytes><number>", and for an id of 16 bytes
---   give_back(members, asked, kept, lined)  gives members back. kept -1: only if the first asked members are all held; more than 0: all
+--   give_back(members, asked, kept, has_queue)  gives members back. kept -1: only if the first asked members are all held; more than 0: all
 --                          but kept of the first. Returns how many permits of the first asked members were held (-1: not all, nothing
---                          was given back), or 0 and an error. It reads the keys itself. lined: others are in the queue, so it sets total
+--                          was given back), or 0 and an error. It reads the keys itself. has_queue: others are in the queue, so it sets total
 --   back                   how many permits give_back returned, for Redisson's share of them; nil: Redisson has none
 --   save(ms, least)        writes the available number, and makes the keys last for ms, unless that is 0. A new count lasts for least ms
 --   foreign()              reports whether Redisson may give permits back, of which no script learns
@@ -45,32 +45,32 @@ end
 --
 --   run 1: gives 2 back, serves B of this process; its reply is lost      run 2: gives nothing back, serves the next one only if permits are free
 --   B is held, and its process does not know it: it polls for all of its waiters (wait.Waiters.PollAll), and finds B held under its base
-local function finish(store, q, channel, reply, lined, ms)
-  local own, look, head, longest, java = {}, -1, nil, 0, false
-  if lined and store.total then
+local function finish(store, q, channel, reply, has_queue, ms)
+  local own_grants, look_in, first, longest, is_reserved = {}, -1, nil, 0, false
+  if has_queue and store.total then
     stamp_process(q)
-    java = store.back and others_queued(q) and reserve_for_java(q, channel, store.back)
-    own, look, head, longest = serve_queue(q, store)
+    is_reserved = store.back and others_queued(q) and reserve_for_java(q, channel, store.back)
+    own_grants, look_in, first, longest = serve_queue(q, store)
   end
   store.save(longest > 0 and math.max(longest + 1, store.keep) or ms, 0)
-  if store.freed > 0 and (java or not head) then
+  if store.freed > 0 and (is_reserved or not first) then
     wake_unqueued(store, q, channel)
   end
-  reply[#reply + 1] = look
-  for _, word in ipairs(own) do
+  reply[#reply + 1] = look_in
+  for _, word in ipairs(own_grants) do
     reply[#reply + 1] = word
   end
   return reply
 end
 
--- See acquire.lua. lined: others may be in the queue.
+-- See acquire.lua. has_queue: others may be in the queue.
 --
 --   run 1: puts A; refuses B, which gets ticket 7; its reply is lost     run 2: A is known, its lease is only raised: -1
 --                                                                        B: enter finds the entry, and replies ticket 7 again
 --   between the runs A was released, by id or as a whole                 run 2: A is not known. It is put again if enough is free. Its owner has
 --                                                                        a pending release that follows, because its request got no reply
-local function acquire(store, q, lined)
-  local now, channel, place = store.now, ARGV[3], ARGV[8] == '1'
+local function acquire(store, q, has_queue)
+  local now, channel, may_queue = store.now, ARGV[3], ARGV[8] == '1'
   local wanted, revision = string.match(ARGV[1], '^(%d+):?(%d*)$')
   local capacity = tonumber(wanted)
   store.open(capacity)
@@ -88,67 +88,67 @@ local function acquire(store, q, lined)
   if total ~= capacity and not store.resized then
     return {3, now, total, -1, -1, 0}
   end
-  local own, look, head, longest = {}, -1, nil, 0
-  if lined and not place then -- a request that does not queue goes before no waiter that can be served
-    own, look, head, longest = serve_queue(q, store)
+  local own_grants, look_in, first, longest = {}, -1, nil, 0
+  if has_queue and not may_queue then -- a request that does not queue goes before no waiter that can be served
+    own_grants, look_in, first, longest = serve_queue(q, store)
   end
-  local others = lined and permits_reserved(q) or 0
-  local blocked = lined and others_queued(q)
-  local reply, left, refused, touched = {1, now, total, -1, -1, 0}, -1, false, 0
+  local for_java = has_queue and permits_reserved(q) or 0
+  local blocked = has_queue and others_queued(q)
+  local reply, free_in, refused, touched = {1, now, total, -1, -1, 0}, -1, false, 0
   for i = 9, #ARGV, 2 do
     local entry, lease = ARGV[i], tonumber(ARGV[i + 1])
     local waiter = read_entry(entry)
     local base, n, label = waiter.owner, waiter.amount, label_of(waiter)
-    local known, again = store.known(base), touched > 0 and touched + n > store.most
-    if known and not again then
+    local is_held, must_repeat = store.known(base), touched > 0 and touched + n > store.most
+    if is_held and not must_repeat then
       touched = touched + n
-      known = store.raise(base, n, now + lease, label)
+      is_held = store.raise(base, n, now + lease, label)
     end
-    if known and again then
+    if is_held and must_repeat then
       reply[#reply + 1] = -3
-    elseif known then
+    elseif is_held then
       reply[#reply + 1] = -1
       longest = math.max(longest, lease)
     elseif n > total then
       reply[#reply + 1] = -2
-    elseif not blocked and n <= store.available - others and (touched == 0 or touched + n <= store.most) then
+    elseif not blocked and n <= store.available - for_java and (touched == 0 or touched + n <= store.most) then
       store.put(base, n, now + lease, label)
       touched = touched + n
       reply[#reply + 1] = -1
       longest = math.max(longest, lease)
     else
       if not refused then
-        left = store.ends(n, math.min(store.available, n - 1))
+        free_in = store.ends(n, math.min(store.available, n - 1))
       end
       refused, blocked = true, true
-      reply[#reply + 1] = place and enqueue_permits(q, entry) or 0
+      reply[#reply + 1] = may_queue and enqueue_permits(q, entry) or 0
     end
   end
-  if place and (lined or refused) and others_queued(q) then
+  if may_queue and (has_queue or refused) and others_queued(q) then
     redis.call('ZADD', q.key, -now, '!' .. q.conn)
     store.most = store.most - touched
-    local most
-    own, look, head, most = serve_queue(q, store)
-    longest = math.max(longest, most)
+    local longest_served
+    own_grants, look_in, first, longest_served = serve_queue(q, store)
+    longest = math.max(longest, longest_served)
   end
-  store.save(longest > 0 and math.max(longest + 1, store.keep) or 0, refused and place and QUEUE_TTL or 0)
-  if store.freed > 0 and not head then
+  store.save(longest > 0 and math.max(longest + 1, store.keep) or 0, refused and may_queue and QUEUE_TTL or 0)
+  if store.freed > 0 and not first then
     wake_unqueued(store, q, channel)
   end
-  reply[4], reply[5] = left, look
+  reply[4], reply[5] = free_in, look_in
   if refused and store.foreign() then
     reply[6] = 1
   end
-  for _, word in ipairs(own) do
+  for _, word in ipairs(own_grants) do
     reply[#reply + 1] = word
   end
   return reply
 end
 
--- See release.lua. lined: others may be in the queue. A second run finds no member that the first gave back, so it
+-- See release.lua. has_queue: others may be in the queue. A second run finds no member that the first gave back, so it
 -- counts nothing: held is 0, and -1 if all had to be held. For a part, the second run finds that kept is not less than
 -- the held number.
-local function release(store, q, lined)
+local function release(store, q, has_queue)
   local kept, members = tonumber(ARGV[2]), nil
   if kept < 0 then
     members = {}
@@ -164,21 +164,21 @@ local function release(store, q, lined)
       members[#members + 1] = member
     end
   end
-  lined = lined and redis.pcall('ZCARD', q.key) -- a queue of another type prevents no release
-  lined = type(lined) == 'number' and lined > 0
-  for i = 7, lined and #ARGV or 0, 2 do
+  has_queue = has_queue and redis.pcall('ZCARD', q.key) -- a queue of another type prevents no release
+  has_queue = type(has_queue) == 'number' and has_queue > 0
+  for i = 7, has_queue and #ARGV or 0, 2 do
     if ARGV[i] ~= '' then
       redis.call('ZREM', q.key, ARGV[i], '!p' .. read_entry(ARGV[i]).owner)
     end
   end
-  local held, refused = store.give_back(members, asked, kept, lined)
+  local held, refused = store.give_back(members, asked, kept, has_queue)
   if refused then
     return refused
   end
   if held < 0 then
     return {-1, -1}
   end
-  return finish(store, q, ARGV[3], {held}, lined, 0)
+  return finish(store, q, ARGV[3], {held}, has_queue, 0)
 end
 
 -- See resize.lua. A second run finds its call in "before", or in "added" after another resize, and returns the first
@@ -187,22 +187,22 @@ local function resize(store, q)
   local now, capacity, keep, call, relative = store.now, tonumber(ARGV[1]), tonumber(ARGV[3]), ARGV[8], ARGV[9] == '1'
   local noted = redis.call('HMGET', store.record, 'added', 'before')
   local recent = {}
-  for id, was, at in string.gmatch(noted[1] or '', '(%S+) (%d+) (%d+);') do
+  for id, before_call, at_ms in string.gmatch(noted[1] or '', '(%S+) (%d+) (%d+);') do
     if id == call then
-      return {1, tonumber(was), now, -1}
+      return {1, tonumber(before_call), now, -1}
     end
-    if now - at < 60000 then
-      recent[#recent + 1] = id .. ' ' .. was .. ' ' .. at .. ';'
+    if now - at_ms < 60000 then
+      recent[#recent + 1] = id .. ' ' .. before_call .. ' ' .. at_ms .. ';'
     end
   end
-  local done, was = string.match(noted[2] or '', '^(%S+) (%d+)$')
+  local done, before_call = string.match(noted[2] or '', '^(%S+) (%d+)$')
   if done == call then
-    return {1, tonumber(was), now, -1}
+    return {1, tonumber(before_call), now, -1}
   end
   if late(ARGV[4], now) then
     return {2, 0, now, -1}
   end
-  local lined = redis.call('ZCARD', q.key) > 0 -- before anything is written
+  local has_queue = redis.call('ZCARD', q.key) > 0 -- before anything is written
   store.open(tonumber(ARGV[2]))
   store.check()
   local before = store.total
@@ -217,7 +217,7 @@ local function resize(store, q)
   redis.call('HSET', store.record, 'keep', digits(keep), 'capacity', digits(capacity), 'before', call .. ' ' .. digits(before))
   store.keep = keep
   store.resize(capacity)
-  return finish(store, q, ARGV[5], {1, before, now}, lined, keep)
+  return finish(store, q, ARGV[5], {1, before, now}, has_queue, keep)
 end
 
 -- See extend.lua. leases is the part of a store that raises leases. key is its sorted set, and recorded(member) is 1 if
@@ -270,9 +270,9 @@ local function renew(leases, owner, lease)
     redis.call('ZADD', leases.key, 'XX', 'GT', unpack(add))
   elseif lease > 0 then
     -- Even if it changes nothing: replicas only confirm writes of this connection.
-    local left = redis.call('PTTL', leases.key)
-    if left >= 0 then
-      redis.call('PEXPIRE', leases.key, left)
+    local key_left = redis.call('PTTL', leases.key)
+    if key_left >= 0 then
+      redis.call('PEXPIRE', leases.key, key_left)
     end
   end
   return renewal_reply(lease, -1, lowest < leases.forever and lowest or nil, now), raised
@@ -280,19 +280,19 @@ end
 
 -- Raises the lease of an owner at one key of its semaphore, while the slot is being migrated: see package lease. number
 -- is the number of that key; the second is that of the leases. but is the number of a key that keeps its end.
-local function renew_part(leases, owner, lease, number, but)
-  local said = number == '2' and renew(leases, owner, lease) or 1
-  local left = redis.call('PTTL', KEYS[1])
-  if said == 1 and number ~= but and lease > 0 and left >= 0 and left < lease + 1 then
+local function renew_part(leases, owner, lease, number, except)
+  local reply = number == '2' and renew(leases, owner, lease) or 1
+  local key_left = redis.call('PTTL', KEYS[1])
+  if reply == 1 and number ~= except and lease > 0 and key_left >= 0 and key_left < lease + 1 then
     redis.call('PEXPIRE', KEYS[1], lease + 1)
   end
-  return {said}
+  return {reply}
 end
 
 -- See renew.lua. of(now, …) makes the leases of one semaphore from its keys; each is the number of keys of a semaphore.
-local function renew_all(now, each, of, but)
+local function renew_all(now, each, of, except)
   if #KEYS == 1 then
-    return renew_part(of(now, nil, KEYS[1]), ARGV[1], tonumber(ARGV[2]), ARGV[3], but)
+    return renew_part(of(now, nil, KEYS[1]), ARGV[1], tonumber(ARGV[2]), ARGV[3], except)
   end
   local replies = {}
   for i = 1, #KEYS / each do
