@@ -1,25 +1,35 @@
 -- The verbs of a party at a barrier, except the renewal of its lease: arrive, look, trip, leave. Any client may read
 -- the state. They are one script because each must first check whether a party's lease has ended.
 --
--- KEYS[1] a hash: id (of this life of the key), gen (the generation that gathers), parties, n (the number of arrivals),
---   act (the last arriver, while it acts), lease (the longest lease of a party, ms), soon (no lease ends before this),
---   m:<party> (in gen) -> end of its lease, with "?" until the party has shown that it knows of its arrival,
---   r:<party> -> "<ends_at> <generation>": it arrived in that generation, which is over, and may not know of its
---   arrival, b:<generation> -> ends_at: that generation broke. A generation that is over without this mark has tripped.
+-- KEYS[1] a hash:
+--   id, gen, parties   of this life of the key: its id, the generation that gathers, and the number of parties
+--   n, act             the number of arrivals; the last arriver, while it acts
+--   lease, soon        the longest lease of a party, ms; an instant before which no lease ends
+--   m:<party>          an arrival in gen -> end of its lease, with "?" until the party has shown that it knows of its arrival
+--   r:<party>          -> "<ends at> <generation>": the party arrived in that generation, which is over, and may not know of
+--                      its arrival
+--   b:<generation>     -> end: that generation broke. A generation that is over without this mark has tripped
 -- ARGV[1] verb  ARGV[2] party  ARGV[3] id, '' if not known  ARGV[4] generation  ARGV[5] parties  ARGV[6] lease, ms
 -- ARGV[7] not after, server ms (0: any time)  ARGV[8] how long an idle barrier is kept, ms  ARGV[9] channel
 -- ARGV[10] PUBLISH or SPUBLISH  ARGV[11] 1: a request of this party to arrive may still come
--- The end of a generation is published as "<id> <generation> tripped", or broken. A generation ends once, and
---   no id is used again, so the message replaces a look.
--- Reply {status, id, generation, arrived, ms, server ms, parties}: 0 waiting, ms until a lease may end; 1 arrived
---   last, acts now; 2 too late, nothing done; 3 full, the last arriver acts; 4 waits for another number of parties;
---   5 the generation tripped; 6 it broke; 7 the party or the barrier is not known
+-- The end of a generation is published as "<id> <generation> tripped", or broken. A generation ends once, and no id is
+-- used again, so the message replaces a look.
+-- Reply {status, id, generation, arrived, ms, server ms, parties}. status:
+--   0  waiting; ms until a lease may end
+--   1  arrived last, acts now
+--   2  too late; nothing is done
+--   3  full, the last arriver acts
+--   4  waits for another number of parties
+--   5  the generation tripped
+--   6  the generation broke
+--   7  the party or the barrier is not known
 -- Twice: an arrival is known by its party, during its generation (m:) and, if its reply may have been lost, after it
 --   (r:). A generation that is over stays as it ended, so a second trip or leave does nothing. Marks are kept for one
---   lease: a party that has not renewed for a lease gives up by its own clock and does not ask any more.
---   The marks of a party stay as long as a request of it to arrive may come (ARGV[11]); the last leave removes them:
+--   lease: a party that has not renewed for a lease gives up by its own clock, and sends no more requests.
+--   The marks of a party stay as long as a request of the party to arrive may come (ARGV[11]). Its last leave removes
+--   them:
 --     arrive, no reply; arrive again, as the last; trip      B, C of three parties arrive in the next generation
---     the first arrive comes: without its r: it would be the third there, and B and C would go
+--     the first arrive comes: without its r: it would be the third arrival there, and B and C would continue
 --     (TestArrival_PartyGone_DoesNotCount)
 -- uses: clock, send
 local key, verb, party, id, gen = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -37,10 +47,10 @@ local function reply(status)
   return {status, barrier_id, barrier_gen, arrived, math.max(0, soon - now), now, barrier_parties}
 end
 
--- end_generation ends the generation. broke: it broke; otherwise it tripped. What may be written alone comes first:
--- that the key lasts, and that soon is not known, so that the next call looks at all leases. Both are refused to a user
--- without the right, before the generation is half over. Neither is refused by a server without memory, nor are the
--- writes that follow in the script.
+-- end_generation ends the generation, which broke if broke is set, and tripped otherwise. The first two writes are
+-- harmless alone: the expiry, and the removal of soon, after which the next call reads all leases. A user without the
+-- right is refused there, before the generation has half ended. A server without memory refuses neither of the two, nor
+-- the writes that follow them in the script.
 local function end_generation(broke)
   local ends_at = digits(now + longest)
   local fields = redis.call('HGETALL', key)
@@ -73,7 +83,7 @@ local function end_generation(broke)
   barrier_gen, arrived, acting, longest, soon = barrier_gen + 1, 0, nil, 0, 0
 end
 
--- ended is what became of a generation that is over.
+-- reply_ended replies how a generation that is over ended.
 local function reply_ended()
   if not pending then
     redis.call('HDEL', key, 'r:' .. party)
@@ -83,10 +93,10 @@ local function reply_ended()
 end
 
 if arrived > 0 and (expired(soon, now) or soon > now + longest) then
-  -- soon is only a lower bound, because renewals do not move it. So look at all leases, and find a better bound. No
-  -- lease ends later than the longest lease from now, unless the server's clock was set back. Then the lease of a dead
-  -- party would hold all others until the clock has caught up, so it is cut to the longest that it can be. A living
-  -- party relies on less: on its lease from before its last renewal was sent.
+  -- soon is only a lower bound, because renewals do not move it. So all leases are read, and a better bound is found.
+  -- No lease ends later than the longest lease from now, unless the server's clock was set back. Then the lease of a
+  -- dead party would keep the other parties waiting until the clock has caught up. So it is cut to the longest possible
+  -- lease. A living party relies on less: on its lease from before its last renewal was sent.
   local fields = redis.call('HGETALL', key)
   local first = now + longest
   for i = 1, #fields, 2 do
@@ -136,7 +146,7 @@ if verb == 'arrive' then
     soon, barrier_parties = ends_at, parties
   end
   arrived, longest, soon = arrived + 1, math.max(longest, lease), math.min(soon, ends_at)
-  if not is_new then -- before the party, which a user without the right to it must not leave behind
+  if not is_new then -- before the party is written: a user without the right must not leave a party behind
     redis.call('PEXPIRE', key, idle + longest)
   end
   redis.call('HSET', key, 'id', barrier_id, 'gen', digits(barrier_gen), 'parties', digits(parties), 'n', digits(arrived), 'lease', digits(longest),

@@ -1,12 +1,12 @@
 -- The common case of acquire and release, for one permit each of many semaphores of one server in one call. In any
--- other case a request has to be sent alone, and nothing has been done for it. A key that cannot be read (another type,
--- no right) is another case, too: the single call returns the error.
+-- other case the script does nothing for the request, and the caller sends a lone call. It does nothing either for keys
+-- that it cannot read (another type, no right): the lone call then returns the error.
 -- KEYS of each semaphore, five: count, permits, notes, the record of a latch of that name, queue
 -- ARGV[1] PUBLISH or SPUBLISH, then for each permit: its semaphore, from 0; base of 13 bytes, and its label; lease in
 --   ms or '' to release; not after in server ms (0: any time) or the channel of a release; the capacity, then a colon
---   and its revision if it has one, and a star before it if that of the server counts (shared with Redisson)
--- Reply {server ms, and for each 1 done, 0 to be sent alone}
--- Twice: the second run replies 0 for a permit that is held already, or released already. The single call is a script
+--   and its revision if it has one, and a star before it if the server's capacity counts (shared with Redisson)
+-- Reply {server ms, and for each request 1 done, 0 send a lone call}
+-- Twice: the second run replies 0 for a permit that is held already, or released already. The lone call is a script
 --   that may run twice.
 -- uses: clock, integer, send
 local now = clock()
@@ -23,7 +23,7 @@ local function read_terms(capacity)
   return {shared = star ~= '', wanted = wanted, revision = revision ~= '' and revision or nil}
 end
 
--- Reports whether the capacity is the caller's, or the server's counts, as in acquire.lua.
+-- Reports whether the capacity is the caller's, or the server's capacity counts, as in acquire.lua.
 local function fits(sem, terms)
   if sem.revised == nil then -- no notes
     return not terms.revision and (terms.shared or sem.available + sem.held_count == tonumber(terms.wanted))
@@ -108,7 +108,7 @@ for a = 2, #ARGV, 5 do
           redis.pcall('PEXPIRE', notes, number_text(ms + 1))
           sem.notes_left = ms + 1
         end
-      else -- no right, or not a number
+      else -- the user has no right, or the count is not a number
         redis.pcall('ZREM', permits, id)
         sem.is_simple = false
       end

@@ -1,12 +1,12 @@
 -- Remove a latch. Its waiters learn that it was deleted.
 -- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see
---   lib/kind.lua)
+--   kind.lua)
 -- ARGV[1] id of this call  ARGV[2] how long the record is kept, ms  ARGV[3] channel
 -- ARGV[4] PUBLISH or SPUBLISH, '' to publish nothing
--- Reply: 1 removed; 0 there was none
--- Twice: a second run of the same call finds its id in the record, says 1 again and removes nothing.
--- A user who lacks a right removes nothing: the rights are tried on the permits, which are not there (see
--- lib/kind.lua).
+-- Reply: 1 removed; 0 no latch existed
+-- Twice: a second run of the same call finds its id in the record, replies 1 again and removes nothing.
+-- A user who lacks a right removes nothing: the rights are tried on the key of the permits, which does not exist (see
+-- kind.lua).
 -- uses: kind, record, wake
 local key, record, permits = KEYS[1], KEYS[2], KEYS[3]
 local call, keep, channel, publish = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -17,7 +17,7 @@ end
 local existing = redis.call('EXISTS', key) == 1
 refuse_all_but_latch(key, permits, existing, held[2])
 if not existing then
-  if held[2] then -- a latch that expired is forgotten now
+  if held[2] then -- the latch has expired, and its record is closed
     close_record(record, held[1])
   end
   return 0

@@ -1,7 +1,8 @@
 -- The store of a Semaphore: an id for each permit that is held, in three keys. lib/verbs.lua describes stores.
---   count    the number of available permits: a string, Redisson's. Available and held permits add up to the capacity.
---   permits  the permits that are held: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's. FOREVER: no end.
---   notes    ours, often absent: a hash, "keep", "capacity" and "before" ("<call> <capacity>") after a resize, id -> label.
+--   count    the number of available permits: a string, Redisson's. Available and held permits add up to the capacity
+--   permits  the permits that are held: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's.
+--            FOREVER: no end
+--   notes    ours, often absent: a hash, "keep", "capacity" and "before" ("<call> <capacity>") after a resize, id -> label
 -- uses: clock, integer
 
 local FOREVER = 922337203685477
@@ -32,7 +33,7 @@ end
 -- key is of another type then. A script that stopped there would have changed the permits and not the count. Then some
 -- permits would be lost, or there would be too many.
 
--- Writes n permits of a base, with a label if there is one. The lease of a held permit is only ever raised. Returns how
+-- Writes n permits of a base, with a label if there is one. The lease of a held permit is only raised. Returns how
 -- many permits were not held before.
 local function write_permits(permits, notes, base, n, ends_at, label)
   local new = 0
@@ -80,15 +81,15 @@ local function stored_count(count)
 end
 
 -- Gives back permits whose lease is over, 1,000 at most, and returns their number. So a script is short however many
--- permits a dead process leaves. No request is for more than 1,000. The others count as held until the next script, and
--- a waiter for them is told to send it at once: ends_for finds ends that have passed.
+-- permits a dead process leaves. No request is for more than 1,000. The others count as held until the next script. A
+-- waiter for them sends the next request at once, because store.ends finds an end that has passed.
 local function give_back_expired(count, permits, notes, now)
   local expired_ids = redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
   if #expired_ids == 0 then
     return 0
   end
-  -- The count comes first: if a user without the right to it removed permits, they would be gone, and not free. If the removal is refused
-  -- instead, the count is set back.
+  -- The count comes first: a user without the right to it would remove permits that are then neither held nor free. If
+  -- the removal is refused instead, the count is set back.
   local counted = redis.call('EXISTS', count) == 1
   if counted then
     redis.call('INCRBY', count, #expired_ids)
@@ -180,7 +181,7 @@ end
 local function ids_store(now, count, permits, notes, shared)
   local store = {now = now, record = notes, resized = shared, keep = 0, largest = 2147483647, most = 1000}
   local stored -- the stored count; nil: there is none
-  local held_count -- the number of held permits, including permits that are over and not pruned yet
+  local held_count -- the number of held permits, including expired permits that are not given back yet
   local may_count = false -- whether the user is known to have the right to change the count
 
   function store.open(capacity)
@@ -204,8 +205,8 @@ local function ids_store(now, count, permits, notes, shared)
     store.total = store.available + held_count
   end
 
-  -- Ends the script if the user may not change the count. The count is written after permits were granted: they would
-  -- be held and not counted. INCRBY without a number writes nothing, and fails only after the server has checked the
+  -- Ends the script if the user may not change the count. The count is written after the permits, which would then be
+  -- held and not counted. INCRBY without a number writes nothing, and fails only after the server has checked the
   -- right.
   function store.check()
     local counts = stored and not may_count and redis.pcall('INCRBY', count, '')
@@ -247,7 +248,7 @@ local function ids_store(now, count, permits, notes, shared)
         existing, lower = existing + 1, lower or tonumber(score) < ends_at
       end
     end
-    if existing < n then -- a part was released: they are taken anew, all or none
+    if existing < n then -- a part was released: all n permits are taken anew, or none
       store.check()
       store.take(base, n)
     elseif lower or label ~= '' then
@@ -280,7 +281,7 @@ local function ids_store(now, count, permits, notes, shared)
     if kept < 0 and held < asked then
       return -1
     end
-    local back = #gone > 0 and remove_permits(permits, notes, gone) or 0 -- also permits that are over and not pruned yet
+    local back = #gone > 0 and remove_permits(permits, notes, gone) or 0 -- also expired permits that are not given back yet
     if back > 0 and available then
       available = redis.pcall('INCRBY', count, back)
       if type(available) == 'table' then -- as in the common case
@@ -293,7 +294,7 @@ local function ids_store(now, count, permits, notes, shared)
       stored, may_count = available + store.freed - back, store.freed > 0
       store.total = has_queue and stored + redis.call('ZCARD', permits)
     end
-    -- A missing count is made by the next acquisition: made here it would have no end, and be too small.
+    -- The next acquisition makes a missing count. A count that is made here would have no expiry, and be too small.
     store.available = stored or store.freed
     return held
   end

@@ -6,17 +6,18 @@ local function next_generation(gen)
   return digits((require_integer(gen, 'generation of a latch') or 0) + 1)
 end
 
--- Notes that the latch of generation gen is over: from here on no look gets the message of its opening. More fields are written with that.
--- The first HDEL removes nothing. It fails for a user without the right, before the record is half changed; and a server without memory does
--- not refuse it, nor the writes that follow it in the script.
+-- Records that the latch of generation gen is over: from here on no look returns the message of its opening. The other
+-- arguments are fields that are written in the same command. The first HDEL removes nothing. It fails for a user
+-- without the right, before the record is half changed. A server without memory refuses neither this HDEL nor the
+-- writes that follow it in the script.
 local function close_record(record, gen, ...)
   redis.call('HDEL', record, '')
   redis.call('HSET', record, 'gen', next_generation(gen), ...)
   redis.call('HDEL', record, 'until', 'opens')
 end
 
--- Writes fields of a record; a new record is kept for keep ms. Returns the error of a user who lacks a right to that, and leaves no new
--- record behind then: without an end it would stay for ever.
+-- Writes fields of a record. A new record is kept for keep ms. Returns the error if the user lacks a right. A new
+-- record is then deleted, because without an expiry it would stay for ever.
 local function write_record(record, new, keep, ...)
   local written = redis.pcall('HSET', record, ...)
   if new and type(written) == 'number' then
@@ -28,18 +29,19 @@ local function write_record(record, new, keep, ...)
   return type(written) == 'table' and written or nil
 end
 
--- Reports whether the TTL of a latch whose count is gone ran out, by the "until" of its record. In the last millisecond of its TTL it counts
--- as run out: what opens a latch here takes "until" away, so at worst a latch that Redisson opened in that millisecond is said to have
--- expired. The other mistake would let its waiters go.
+-- Reports whether the TTL of a latch without a count has run out, by the "until" of its record. In the last millisecond
+-- of its TTL it counts as run out. Opening a latch in this library removes "until", so at worst a latch that Redisson
+-- opened in that millisecond is reported as expired. The other mistake would release the waiters of an expired latch.
 local function has_run_out(ends_at)
   return ends_at and ends_at ~= '0' and begun(ends_at, (clock()))
 end
 
--- Removes participants of latches before the last two, among some of the record: about n from a cursor on, so that a script is short however
--- many there are. Participants of the latch that is over, and of the one before it, stay for their repeated calls. Each latch has two
--- generations: one while it is set, one when it is over. Returns the cursor of the next part, '0' if all was looked at. A participant that
--- stays for longer counts nothing: its generation is over. On a replica that takes over, a cursor stands for other participants; those that
--- are missed then are found when the next latch is set.
+-- Removes participants of latches before the last two. It checks about n participants from a cursor on, so that a
+-- script is short however many there are. The participants of the latch that is over, and of the latch before it, stay
+-- for their repeated calls. Each latch has two generations: one while it is set, one when it is over. Returns the next
+-- cursor, '0' at the end. A participant that stays for longer counts nothing, because its generation is over. On a
+-- replica that was promoted, the cursor stands for other participants; the next latch finds the participants that were
+-- missed.
 local function sweep(record, gen, cursor, n)
   local page = redis.call('HSCAN', record, cursor, 'MATCH', 'p:*', 'COUNT', n)
   local outdated = {}
@@ -54,7 +56,7 @@ local function sweep(record, gen, cursor, n)
   return page[1]
 end
 
--- Writes down where the next script is to go on, if there is more to sweep.
+-- Records the cursor from which the next script sweeps, if there is more to sweep. before: the cursor in the record.
 local function note_sweep(record, before, cursor)
   if cursor ~= '0' then
     redis.call('HSET', record, 'swept', cursor)

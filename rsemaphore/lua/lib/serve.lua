@@ -1,48 +1,51 @@
--- The policy of the queue (queue.lua) of those that wait for permits; it is in the slot of the count. Every waiter has an entry, not every
--- process, so a process has one stamp, which keeps all of its entries.
---   "!p<base>" -> permits that have passed that entry since it was first in line, as a multiple of what it asks for: 0 to PASS
---   "!open" -> the instant until which "!jn" -> permits are left to Redisson's waiters
+-- The policy of the queue (queue.lua) of the waiters for permits. The queue is in the slot of the count. Each waiter
+-- has an entry, not each process. So a process has one stamp, which keeps all of its entries alive.
+--   "!p<base>"  the permits that have passed this entry since it was the first, as a multiple of its amount: 0 to
+--   MAX_PASSED
+--   "!open"     the instant until which "!jn" permits are reserved for Redisson's waiters
 --
--- First come, first served, but not strictly: while the first in line cannot be served, the 16 behind it may go past it with
--- up to 4 times what it asks for in all, and then none. Without that a request for all permits has the others stand idle
--- while it waits for the last of them; with more, large requests starve.
+-- First come, first served, with one exception. While the first waiter cannot be served, the 16 waiters behind it may
+-- pass it with up to 4 times its amount in all, and then none. Without the exception, a request for all permits would
+-- keep the others idle while it waits for the last permit. With a larger limit, large requests would starve.
 --
 --   waiter B, of 2                               holder A, of 2
 --   acquire: too few; queued, ticket T  -------->
 --   (its deadline will count from this send)     works
---   sleeps; its process asks for all of its
---   waiters in every poll
---                                                release: gives A's permits back, writes B's with B's own first
---                                                lease, takes T out of the queue, then publishes T, lease and base
---   <------------------------------- on B's channel redlatch_grant:<connectionID>, all of a process in one message
---   checks that T is the ticket of its last answer: it holds the permits
---   5 to 10 ms later the watchdog raises the short lease to the full one
+--   sleeps; each poll of its process has
+--   requests for all of its waiters
+--                                                release: frees A's permits, writes B's with B's own first lease,
+--                                                removes T from the queue, then publishes T, lease and base
+--   <------------------------------- on B's channel redlatch_grant:<connectionID>, one message for each process
+--   checks that T is the ticket of its last reply: it holds the permits
+--   5 to 10 ms later the watchdog raises the short lease to the full lease
 --
--- * Every call serves: acquire, release, resize. A newcomer never takes what is free past a queue, except as serve lets it.
--- * Waiters of the caller's own process are named in the reply, not published. If that reply is lost the process asks for all of
---   its waiters (wait.Waiters.PollAll), and finds the permits out under their bases.
--- * A waiter that wants more than there is in all, after a resize, is taken out and notified, which says so. It would block the
---   queue forever otherwise.
--- * What ends for want of a renewal is pruned by every call. One process comes by in time: that of the first in line, which is
---   notified in the reply or by "0 <ms>". If it dies any poll finds it.
--- * One script serves up to 128 waiters, and 1,000 permits, and takes out some 500 waiters that are gone or want more than there is, so that
---   it holds up no other script; then the next in line is notified. Where 500 were gone the next in line is not known, so a waiter that
---   came late and is there is notified:
---     release: the first 512 of 10,000 are gone; the last entry is of process B, which lives; "look" to B
---     B asks for its own, as in a poll: the next 512 are gone; B hears of it in the reply; and so on until one can be served
---   Any poll goes on likewise, so a lost message costs a poll.
+-- * Every call serves the queue: acquire, release, resize. A new request takes no free permits that serve_queue could
+--   give to a waiter.
+-- * Waiters of the caller's own process are named in the reply, not published. If that reply is lost, the process polls
+--   for all of its waiters (wait.Waiters.PollAll), and finds the permits held under their bases.
+-- * A waiter for more permits than the capacity, after a resize, is removed and notified. Otherwise it would block the
+--   queue for ever.
+-- * Each call gives back permits whose lease has ended. The process of the first waiter makes such a call in time: the
+--   reply or the message "0 <ms>" asks for it. If that process dies, any poll does the same.
+-- * One script serves up to 128 waiters and 1,000 permits, and removes some 500 waiters that are dead or want more than
+--   the capacity, so that it does not delay other scripts. Then it notifies the next waiter. If 500 waiters were
+--   removed, the next waiter is not known, so a late waiter that is alive is notified:
+--     release: the first 512 of 10,000 are dead; the last entry is of process B, which lives; "0 1" to B
+--     B polls for its waiters: the next 512 are dead; B learns of it by the reply; and so on until a waiter can be
+--     served
+--   Any poll continues in the same way, so a lost message costs a poll.
 -- uses: clock, entry, queue, send
 
 local MAX_PASSED, MAX_SERVED, MAX_DROPS = 4, 128, 512
-local UNREADABLE = {owner = '', amount = 0, first = 0, leaves = 1, process = ''} -- in place of a text that is no entry: its caller has left
+local UNREADABLE = {owner = '', amount = 0, first = 0, leaves = 1, process = ''} -- stands for a text that is no entry: it is dropped as if its caller had left
 
 -- The label of a waiter's permits.
 local function label_of(waiter)
   return string.sub(waiter.rest, 14)
 end
 
--- Enters the queue, or finds the entry that is there. Returns the ticket. The first of each second removes stamps of processes that wait no
--- more, and neither numbers nor instants: see queue.lua.
+-- Adds an entry to the queue, or finds the existing entry. Returns the ticket. The first entry of each second removes
+-- the stamps of processes that do not wait any more, but neither numbers nor instants: see queue.lua.
 local function enqueue_permits(q, entry)
   local ticket, _, is_first = enqueue(q, entry, 0)
   if is_first then
@@ -51,12 +54,13 @@ local function enqueue_permits(q, entry)
   return ticket
 end
 
--- Returns how many permits are left to Redisson's waiters now.
+-- Returns how many permits are reserved for Redisson's waiters now.
 local function permits_reserved(q)
   return reservation_left(q, 'open') and get_field(q, 'jn') or 0
 end
 
--- Leaves n permits to Redisson's waiters for a moment, if any waits and it is their turn: they are notified of them with the others.
+-- Reserves permits for Redisson's waiters for a moment, if one of them waits and it is their turn. The caller publishes
+-- the number of available permits to them.
 local function reserve_for_java(q, channel, amount)
   if amount < 1 or not is_javas_turn(q, channel, 1) then
     return false
@@ -65,19 +69,23 @@ local function reserve_for_java(q, channel, amount)
   return true
 end
 
--- Hands free permits of a store to those in the queue, in their order, until the first cannot be served.
+-- Hands free permits of a store to the waiters in the queue, in their order, until the first waiter cannot be served.
+-- Returns:
 --
--- Returns the grants of the caller's own process: lease and base, one after the other (lease 0: it is to ask); the ms after which the
--- caller's process is to look, -1: it is not; the first in line, nil: there is none; and the longest lease that was written.
+-- * the grants of the caller's own process: lease and base, one after the other (lease 0: the waiter has to send a
+--   request)
+-- * the ms after which the caller's process has to send a request for the first waiter; -1: another process does
+-- * the first waiter; nil: the queue is empty
+-- * the longest lease that was written
 local function serve_queue(q, store)
   local own_grants, messages, granted = {}, {}, {}
   local reserved = permits_reserved(q)
   local free, first, passed, passed_before, is_full = store.available - reserved, nil, 0, 0, false
   local served, granted_permits, longest = 0, 0, 0
-  local kept, is_done = 0, false -- those that stay, the first in line and who is behind it: the lowest in the queue
+  local kept, is_done = 0, false -- the entries at the head of the queue that stay: the first waiter, and waiters behind it
   local dropped = 0
   repeat
-    -- No more at first than may be served, and the next in line: to read 17 costs more than all the rest.
+    -- At first only as many entries as may be served, and the next: reading 17 would cost more than everything else.
     local list = redis.call('ZRANGE', q.key, '(0', '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', kept, first and MAX_SEARCHED + 1 - kept or math.max(dropped > 0 and MAX_SERVED or 1, math.min(free, MAX_SEARCHED)) + 1)
     local dropped_members = {}
     for i = 1, #list, 2 do
@@ -146,27 +154,27 @@ local function serve_queue(q, store)
     end
     if first.process ~= q.conn then
       local channel = q.grants .. first.process
-      if look_in >= 0 and look_in < first.stale * 2 / 5 then -- before it asks by itself: an entry is stale after two and a half of its polls
+      if look_in >= 0 and look_in < first.stale * 2 / 5 then -- before its own next poll: an entry is stale after two and a half polls
         messages[channel] = (messages[channel] or '*') .. '0 ' .. digits(math.max(1, look_in)) .. ' 13 ' .. first.owner
       end
       look_in = -1
     end
   end
   for channel, text in pairs(messages) do
-    if type(send(q.publish, channel, text)) == 'table' then -- no right: no one was notified
-      for _, g in ipairs(granted[channel] or {}) do
-        store.take(g[1], g[2])
-        requeue(q, g[3], g[4])
+    if type(send(q.publish, channel, text)) == 'table' then -- the user may not publish, so no waiter was notified
+      for _, grant in ipairs(granted[channel] or {}) do
+        store.take(grant[1], grant[2])
+        requeue(q, grant[3], grant[4])
       end
     end
   end
   if not first and not others_queued(q) then
-    redis.pcall('DEL', q.key) -- stamps without entries, for which nothing breaks off
+    redis.pcall('DEL', q.key) -- stamps without entries; a refusal does not end the script
   end
   return own_grants, look_in, first, longest
 end
 
--- Stamps the process as alive, if it waits already: who only releases does not wait.
+-- Stamps the process as alive, if it has a stamp already: a process that only releases has no waiters.
 local function stamp_process(q)
   redis.call('ZADD', q.key, 'XX', -q.now, '!' .. q.conn)
 end

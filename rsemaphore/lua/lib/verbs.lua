@@ -3,34 +3,45 @@
 --   weights.lua  a record for each acquisition, whatever its weight: a WeightedSemaphore
 --
 -- A script makes the store for its run. A store has
---   now, record            the server's ms; the hash with "keep", and after a resize or revision "before", "added" and "revised"
---   largest, most          the largest capacity; the number of permits that one run may write
---   open(capacity)         reads the keys, and gives back permits whose leases are over. capacity counts if the semaphore is not in use. It sets
---     total, available     the total and the free number of permits; available is negative after a smaller capacity
---     freed                the number of permits that this run gave back: waiters are notified of them
---     resized, keep        whether the server's capacity counts, and for how many ms the keys are kept unused
---   check()                ends the script if the user could not finish a put
---   resize(capacity)       sets the capacity
---   known(base)            reports whether the first id of an acquisition is held
---   raise(base, n, ends_at, label)  makes a known acquisition last until ends_at, or longer. False: only a part of it was held, and was taken back
---   put(base, n, ends_at, label)    writes an acquisition that is granted
---   take(base, n)                undoes put
---   ends(n, free)                ms until n permits are free, if free of them are free now; -1: not known
---   members(owner), member(id)   the members of the leases for an owner "<13 bytes><number>", and for an id of 16 bytes
---   give_back(members, asked, kept, has_queue)  gives members back. kept -1: only if the first asked members are all held; more than 0: all
---                          but kept of the first. Returns how many permits of the first asked members were held (-1: not all, nothing
---                          was given back), or 0 and an error. It reads the keys itself. has_queue: others are in the queue, so it sets total
---   back                   how many permits give_back returned, for Redisson's share of them; nil: Redisson has none
---   save(ms, least)        writes the available number, and makes the keys last for ms, unless that is 0. A new count lasts for least ms
---   foreign()              reports whether Redisson may give permits back, of which no script learns
+--   now, record           the server's ms; the hash with "keep", and after a resize or revision "before", "added" and
+--                         "revised"
+--   largest, most         the largest capacity; the number of permits that one run may write
+--   open(capacity)        reads the keys, and gives back permits whose leases are over. capacity counts if the semaphore is
+--                         not in use. open sets
+--     total, available    the total and the free number of permits; available is negative after a smaller capacity
+--     freed               the number of permits that this run gave back: waiters are notified of them
+--     resized, keep       whether the server's capacity counts, and for how many ms the keys are kept unused
+--   check()               ends the script if the user could not finish a put
+--   resize(capacity)      sets the capacity
+--   known(base)           reports whether the first id of an acquisition is held
+--   raise(base, n, ends_at, label)
+--                         makes a known acquisition last until ends_at, or longer. False: only a part of it was held,
+--                         and was given back
+--   put(base, n, ends_at, label)
+--                         writes an acquisition that is granted
+--   take(base, n)         undoes put
+--   ends(n, free)         ms until n permits are free, if free of them are free now; -1: not known
+--   members(owner), member(id)
+--                         the members of the leases for an owner "<13 bytes><number>", and for an id of 16 bytes
+--   give_back(members, asked, kept, has_queue)
+--                         gives members back. kept -1: only if the first asked members are all held; more than 0: all
+--                         but kept of the first member. Returns how many permits of the first asked members were held
+--                         (-1: not all, nothing was given back), or 0 and an error. It reads the keys itself.
+--                         has_queue: others are in the queue, so it sets total
+--   back                  how many permits give_back returned, for Redisson's share of them; nil: Redisson gets none
+--   save(ms, least)       writes the available number, and makes the keys last for ms, unless ms is 0. A new count lasts for
+--                         least ms
+--   foreign()             reports whether Redisson may give permits back, of which no script learns
 --
--- A run breaks off only if the server refuses a command: the user has no right to it, or memory is full. The next run finds
--- each store as after a complete run:
---   acquire   check comes before the first put, so the save that follows counts a put. Entries that were written into the queue before
---             stay there, and their waiters are refused again or served.
---   release   a member that was removed and not counted goes back into the leases with its lease over. The next open gives it back.
---   resize    the capacity and "before" are one write, so a second run of the call, which finds "before", finds the capacity too.
---             The count of ids follows, for which check has found the right; if it is missing it is made anew from the capacity.
+-- A run breaks off only if the server refuses a command: the user has no right to it, or memory is full. The next run
+-- finds each store as after a complete run:
+--   acquire   check comes before the first put, so the save that follows counts a put. Entries that were written into the
+--             queue before stay there, and their waiters are refused again or served.
+--   release   a member that was removed and not counted goes back into the leases with an expired lease. The next open gives
+--             it back.
+--   resize    the capacity and "before" are one write, so a second run of the call, which finds "before", finds the capacity,
+--             too. The count of ids follows, for which check has found the right; a missing count is made from the
+--             capacity.
 --   revise    as resize.
 -- uses: clock, entry, integer, queue, renewal, revision, serve, wake
 
@@ -39,12 +50,13 @@ local function wake_unqueued(store, q, channel)
   wake_for_permits(q.publish, channel, math.min(store.available, 2147483647))
 end
 
--- Serves waiters, saves the store, and returns the reply. It appends the ms after which to send a request for the first in the queue (-1:
--- another process does), then lease and base of each waiter of the caller's process that was served. ms: how long the keys last if no
--- waiter was served.
+-- Serves waiters, saves the store, and returns the reply. It appends the ms after which to send a request for the first
+-- in the queue (-1: another process does), then lease and base of each waiter of the caller's process that was served.
+-- ms: how long the keys last if no waiter was served.
 --
 --   run 1: gives 2 back, serves B of this process; its reply is lost      run 2: gives nothing back, serves the next one only if permits are free
---   B is held, and its process does not know it: it polls for all of its waiters (wait.Waiters.PollAll), and finds B held under its base
+--   B is held, and its process does not know it: the process polls for all of its waiters (wait.Waiters.PollAll), and
+--   finds B held under its base
 local function finish(store, q, channel, reply, has_queue, ms)
   local own_grants, look_in, first, longest, is_reserved = {}, -1, nil, 0, false
   if has_queue and store.total then
@@ -66,9 +78,12 @@ end
 -- See acquire.lua. has_queue: others may be in the queue.
 --
 --   run 1: puts A; refuses B, which gets ticket 7; its reply is lost     run 2: A is known, its lease is only raised: -1
---                                                                        B: enter finds the entry, and replies ticket 7 again
---   between the runs A was released, by id or as a whole                 run 2: A is not known. It is put again if enough is free. Its owner has
---                                                                        a pending release that follows, because its request got no reply
+--                                                                        B: enqueue finds the entry, and returns ticket
+--                                                                        7 again
+--   between the runs A was released, by id or as a whole                 run 2: A is not known. It is put again if enough
+--                                                                        permits are free. Its owner has a pending
+--                                                                        release that follows, because its request got
+--                                                                        no reply
 local function acquire(store, q, has_queue)
   local now, channel, may_queue = store.now, ARGV[3], ARGV[8] == '1'
   local wanted, revision = string.match(ARGV[1], '^(%d+):?(%d*)$')
@@ -89,7 +104,7 @@ local function acquire(store, q, has_queue)
     return {3, now, total, -1, -1, 0}
   end
   local own_grants, look_in, first, longest = {}, -1, nil, 0
-  if has_queue and not may_queue then -- a request that does not queue goes before no waiter that can be served
+  if has_queue and not may_queue then -- a waiter that can be served goes before a request that does not queue
     own_grants, look_in, first, longest = serve_queue(q, store)
   end
   local for_java = has_queue and permits_reserved(q) or 0
@@ -235,7 +250,7 @@ local function extend(leases)
       return 0
     end
   end
-  -- When memory is full, ZADD is refused as the first write of a script even where it adds nothing. ZREM is not.
+  -- If memory is full, the server refuses ZADD as the first write of a script even if it adds nothing. It accepts ZREM.
   redis.call('ZREM', leases.key, '')
   for _, member in ipairs(members) do
     redis.call('ZADD', leases.key, 'XX', 'GT', digits(now + lease), member)
@@ -244,8 +259,8 @@ local function extend(leases)
   return 1
 end
 
--- Renews the lease of an owner, if all members are held and not over. Returns the verdict, and whether the lease was
--- raised. A second run, or a run after the release, raises nothing: XX adds no member, and GT lowers none.
+-- Renews the lease of an owner, if all members are held and not over. Returns the reply (renewal.lua), and whether the
+-- lease was raised. A second run, or a run after the release, raises nothing: XX adds no member, and GT lowers none.
 local function renew(leases, owner, lease)
   local now, lowest = leases.now, math.huge
   local members = leases.members(owner)
@@ -261,7 +276,8 @@ local function renew(leases, owner, lease)
   end
   local raised = lease > 0 and lowest < now + lease
   if raised then
-    -- When memory is full, ZADD is refused as the first write of a script even where it adds nothing. ZREM is not.
+    -- If memory is full, the server refuses ZADD as the first write of a script even if it adds nothing. It accepts
+    -- ZREM.
     redis.call('ZREM', leases.key, '')
     local add = {}
     for i, member in ipairs(members) do
@@ -269,7 +285,7 @@ local function renew(leases, owner, lease)
     end
     redis.call('ZADD', leases.key, 'XX', 'GT', unpack(add))
   elseif lease > 0 then
-    -- Even if it changes nothing: replicas only confirm writes of this connection.
+    -- Written even if it changes nothing, because replicas only confirm writes of this connection.
     local key_left = redis.call('PTTL', leases.key)
     if key_left >= 0 then
       redis.call('PEXPIRE', leases.key, key_left)
@@ -279,7 +295,7 @@ local function renew(leases, owner, lease)
 end
 
 -- Raises the lease of an owner at one key of its semaphore, while the slot is being migrated: see package lease. number
--- is the number of that key; the second is that of the leases. but is the number of a key that keeps its end.
+-- is the number of that key; the leases have number 2. except is the number of a key that keeps its expiry.
 local function renew_part(leases, owner, lease, number, except)
   local reply = number == '2' and renew(leases, owner, lease) or 1
   local key_left = redis.call('PTTL', KEYS[1])

@@ -1,14 +1,15 @@
--- The store of a WeightedSemaphore: a record for each acquisition that is held, in two keys. lib/verbs.lua describes stores.
+-- The store of a WeightedSemaphore: a record for each acquisition that is held, in two keys. lib/verbs.lua describes
+-- stores.
 --   main    a hash: "capacity"; "used", the sum of all held weights; after a resize "keep" and "before"
 --           ("<call> <capacity>"); after a revision "keep" and "revised" ("<revision> <capacity>"); and for
 --           each held acquisition: its base of 13 bytes -> "<weight> <label>"
 --   leases  a sorted set: base -> the end of its lease, server ms
--- A number may be up to 2^53-1, to which a double is exact. No sum here is larger: used and available weight add up to the
--- capacity, and after a smaller capacity the available weight is negative.
+-- A number may be up to 2^53-1, to which a double is exact. No sum here is larger: used and available weight add up to
+-- the capacity, and after a smaller capacity the available weight is negative.
 -- An acquisition is one field and one member whatever its weight, so nothing here takes longer for a large weight.
 -- uses: clock, integer
 
--- Returns the weight and the label in the text of an acquisition; nil: there is no text.
+-- Returns the weight and the label in the text of an acquisition; nil without a text.
 local function read_weight(text)
   if text then
     local n, label = string.match(text .. ' ', '^(%d+) (.-) ?$')
@@ -16,7 +17,7 @@ local function read_weight(text)
   end
 end
 
--- Returns the weight and the label of the acquisition that is held under a base; nil: none is.
+-- Returns the weight and the label of the acquisition that is held under a base; nil if no acquisition is.
 local function weight_of(main, base)
   return read_weight(redis.call('HGET', main, base))
 end
@@ -69,13 +70,13 @@ local function give_back(main, leases, bases, used, now)
   return freed
 end
 
--- Gives back acquisitions that are over, 1,000 at most, as prune of permits does. Returns the capacity (nil: the
--- semaphore is not in use), the used weight, whether the server's capacity counts, the weight that was given back, and
--- the time for which the keys are kept unused.
+-- Gives back acquisitions that are over, 1,000 at most, as give_back_expired of ids.lua does. Returns the capacity
+-- (nil: the semaphore is not in use), the used weight, whether the server's capacity counts, the weight that was given
+-- back, and the time for which the keys are kept unused.
 --
 -- If only one of the keys was deleted, all is given back, because held acquisitions follow from both. Their holders
--- find out at their next renewal, which finds nothing. The leases may also be missing because the last of them is over,
--- and main is kept after a resize.
+-- learn of it at their next renewal, which finds nothing. The leases may also be missing because the last of them is
+-- over, and main is kept after a resize.
 local function read_weights(main, leases, now)
   local noted = redis.call('HMGET', main, 'capacity', 'used', 'before', 'revised', 'keep')
   local keep, resized = require_integer(noted[5], 'time of a semaphore') or 0, (noted[3] or noted[4]) and true
