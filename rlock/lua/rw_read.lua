@@ -82,11 +82,11 @@ local function refuse_reader(mode)
     end
     return {5, redis.call('PTTL', lock), now, 1, 0}
   end
-  local rest = has_queue and reservation_left(q, 'open')
-  if mode ~= 'write' and not first and not is_closed and not rest and not (has_queue and others_queued(q, entry)) then
+  local ms_reserved = has_queue and reservation_left(q, 'open')
+  if mode ~= 'write' and not first and not is_closed and not ms_reserved and not (has_queue and others_queued(q, entry)) then
     return nil, mode
   end
-  local ticket, unnotified = 0, false
+  local ticket, any_unnotified = 0, false
   if entry then
     local waiter = read_entry(entry)
     extend_timeout(waiter.first + waiter.stale)
@@ -94,7 +94,7 @@ local function refuse_reader(mode)
     has_queue = true
   end
   if has_queue then
-    unnotified, only_redisson = serve_phases(lock, ends, q, channel, entry)
+    any_unnotified, only_redisson = serve_phases(lock, ends, q, channel, entry)
     if any_expired and only_redisson then -- the expired holds were the last of this library: see serve_queue
       hint_rw(q)
     end
@@ -103,8 +103,8 @@ local function refuse_reader(mode)
   if redis.call('HEXISTS', lock, owner) == 1 then
     return nil, mode
   end
-  if mode == 'write' or is_closed or rest or not unnotified and others_queued(q, entry) then
-    return {0, rest or redis.call('PTTL', lock), now, ticket, mode and foreign_flag(lock, ends, mode, now) or 0}
+  if mode == 'write' or is_closed or ms_reserved or not any_unnotified and others_queued(q, entry) then
+    return {0, ms_reserved or redis.call('PTTL', lock), now, ticket, mode and foreign_flag(lock, ends, mode, now) or 0}
   end
   return nil, mode
 end

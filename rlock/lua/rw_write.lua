@@ -92,15 +92,15 @@ if is_free then
 end
 is_free = not mode and redis.call('EXISTS', lock) == 0 -- otherwise the key is a lock of another kind
 local has_queue = queue and redis.call('EXISTS', queue) == 1
-local rest = has_queue and reservation_left(q, 'open')
-if not is_free or rest or has_queue and others_queued(q, entry) then
-  local ticket, unnotified, only_redisson = 0, false, false
+local ms_reserved = has_queue and reservation_left(q, 'open')
+if not is_free or ms_reserved or has_queue and others_queued(q, entry) then
+  local ticket, any_unnotified, only_redisson = 0, false, false
   if entry and (mode or is_free) then
     ticket = enqueue_rw(q, entry, WRITERS, mode)
     has_queue = true
   end
   if has_queue then
-    unnotified, only_redisson = serve_phases(lock, ends, q, channel, entry)
+    any_unnotified, only_redisson = serve_phases(lock, ends, q, channel, entry)
     if any_expired and only_redisson then -- the expired holds were the last of this library: see serve_queue
       hint_rw(q)
     end
@@ -109,8 +109,8 @@ if not is_free or rest or has_queue and others_queued(q, entry) then
     return raise_write_hold()
   end
   mode = redis.call('HGET', lock, 'mode')
-  if rest or redis.call('EXISTS', lock) == 1 or not unnotified and others_queued(q, entry) then
-    return {0, rest or redis.call('PTTL', lock), now, ticket, queue and mode and foreign_flag(lock, ends, mode, now) or 0}
+  if ms_reserved or redis.call('EXISTS', lock) == 1 or not any_unnotified and others_queued(q, entry) then
+    return {0, ms_reserved or redis.call('PTTL', lock), now, ticket, queue and mode and foreign_flag(lock, ends, mode, now) or 0}
   end
 end
 redis.call('HSET', lock, 'mode', 'write', field, '1') -- the first write: the server refuses it if its memory is full

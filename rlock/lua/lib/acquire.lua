@@ -27,15 +27,15 @@ local function find_refusal(key, q, owner, now, existing, entry)
   if existing == 0 then
     return nil
   elseif existing == 1 then -- free, but others are queued: every such request keeps the order
-    local rest, served = any_reservation_left(q), nil
-    if not rest then
-      served, rest = hand_over(key, q, entry)
+    local ms_reserved, served = any_reservation_left(q), nil
+    if not ms_reserved then
+      served, ms_reserved = hand_over(key, q, entry)
       if not served then
         return nil
       end
     end
-    if rest then
-      return {0, rest, now, entry and enqueue(q, entry, 0) or 0, 0}
+    if ms_reserved then
+      return {0, ms_reserved, now, entry and enqueue(q, entry, 0) or 0, 0}
     end
   end
   local left = redis.call('PTTL', key)

@@ -30,8 +30,8 @@
 
 local FAIR_TTL = 3600000 -- after the last score, ms: for queues whose waiters all died. Redisson sets no expiry.
 local MAX_PATIENCE = 30000 -- the longest patience: see Client.patience
-local MAX_INDEX = 15 -- the last index at which hint_ours searches for a waiter
-local MAX_DROPS = 250 -- the dead waiters that one call removes, so that no call takes long; a waiter that is not served polls
+local MAX_INDEX = 15 -- the last index at which first_listening_of_ours searches for a waiter
+local MAX_DROPS = 250 -- the most dead waiters that one call removes, so that no call takes long; a waiter that is not served polls
 
 -- Removes the first waiter from the queue. Each of the keys may be empty by now: see is_missing.
 local function remove_head(queue, timeouts, places, head)
@@ -45,8 +45,8 @@ end
 -- Returns the first waiter of this library whose process hears grants, and that process; nil if there is none near the
 -- front.
 local function first_listening_of_ours(q)
-  local line = redis.pcall('LRANGE', q.key, 0, MAX_INDEX)
-  for _, owner in ipairs(line.err and {} or line) do
+  local owners = redis.pcall('LRANGE', q.key, 0, MAX_INDEX)
+  for _, owner in ipairs(owners.err and {} or owners) do
     local process = string.sub(owner, 1, 36)
     if is_ours(owner) and is_listening(q, process) then
       return owner, process
@@ -78,32 +78,32 @@ end
 -- Returns the first waiter that is not dead, the instant until which it counts as alive, and how many dead waiters may
 -- still be removed. Dead waiters before it are removed. If they are too many, it returns the next dead waiter, and now
 -- as the instant.
-local function first_alive(queue, timeouts, places, now, drops)
+local function first_alive(queue, timeouts, places, now, drops_left)
   while true do
     local head = redis.pcall('LINDEX', queue, 0)
     if type(head) ~= 'string' then -- no waiter, or see is_missing
       return nil
     end
-    local till = tonumber(redis.call('ZSCORE', timeouts, head) or 0)
-    if not expired(till, now) then
-      if till > now + MAX_PATIENCE and is_ours(head) then
+    local alive_until = tonumber(redis.call('ZSCORE', timeouts, head) or 0)
+    if not expired(alive_until, now) then
+      if alive_until > now + MAX_PATIENCE and is_ours(head) then
         -- No patience is subtracted any more before Redisson's next waiter. These scores are too high if they were made
         -- to outlast the score of a waiter that has died, or if the clock stepped back.
-        till = now + MAX_PATIENCE
+        alive_until = now + MAX_PATIENCE
         for _, owner in ipairs(redis.call('LRANGE', queue, 0, MAX_DROPS)) do
           if not is_ours(owner) then
             break
-          elseif tonumber(redis.call('ZSCORE', timeouts, owner) or 0) > till then
-            redis.pcall('ZADD', timeouts, digits(till), owner) -- memory may be full
+          elseif tonumber(redis.call('ZSCORE', timeouts, owner) or 0) > alive_until then
+            redis.pcall('ZADD', timeouts, digits(alive_until), owner) -- memory may be full
           end
         end
       end
-      return head, till, drops
+      return head, alive_until, drops_left
     end
-    if drops == 0 then
+    if drops_left == 0 then
       return head, now, 0
     end
-    drops = drops - 1
+    drops_left = drops_left - 1
     remove_head(queue, timeouts, places, head)
   end
 end
@@ -116,41 +116,41 @@ local function enqueue_fair(queue, timeouts, places, owner, patience, entry, now
   if type(score) == 'table' or type(place) == 'table' then -- see is_missing
     return 0, true
   end
-  local till = math.max(now + patience, tonumber(score or 0))
+  local alive_until = math.max(now + patience, tonumber(score or 0))
   -- An owner with a score is also in the list, because both keys are written together, here and in Redisson. If their
   -- lengths differ (one key was deleted or evicted alone), the whole list is read.
-  local stands, length = score, redis.call('LLEN', queue)
+  local is_listed, length = score, redis.call('LLEN', queue)
   if length == 0 then
     redis.call('DEL', timeouts)
     if places then
       redis.call('DEL', places)
     end
-    stands, place = false, nil
+    is_listed, place = false, nil
   elseif length ~= redis.call('ZCARD', timeouts) then
-    stands = false
+    is_listed = false
     for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
-      stands = stands or other == owner
+      is_listed = is_listed or other == owner
     end
   end
-  local behind = false
-  if not stands then
+  local is_behind_redisson = false
+  if not is_listed then
     local last = redis.call('LINDEX', queue, -1)
     if last then
-      behind = not is_ours(last)
+      is_behind_redisson = not is_ours(last)
       local before = tonumber(redis.call('ZSCORE', timeouts, last) or 0)
-      till = math.max(till, behind and before + patience or before)
+      alive_until = math.max(alive_until, is_behind_redisson and before + patience or before)
     end
     redis.call('RPUSH', queue, owner)
-    if places and redis.call('HLEN', places) > 2 * length + 64 then -- mostly fields of waiters that Redisson's scripts removed
-      local all = redis.call('HSCAN', places, 0, 'COUNT', MAX_DROPS)[2]
-      for i = 1, #all, 2 do
-        if not redis.call('ZSCORE', timeouts, all[i]) then
-          redis.call('HDEL', places, all[i])
+    if places and redis.call('HLEN', places) > 2 * length + 64 then -- most fields are of waiters that Redisson's scripts removed
+      local fields = redis.call('HSCAN', places, 0, 'COUNT', MAX_DROPS)[2]
+      for i = 1, #fields, 2 do
+        if not redis.call('ZSCORE', timeouts, fields[i]) then
+          redis.call('HDEL', places, fields[i])
         end
       end
     end
   end
-  redis.call('ZADD', timeouts, digits(till), owner)
+  redis.call('ZADD', timeouts, digits(alive_until), owner)
   local last = tonumber(redis.call('ZRANGE', timeouts, 0, 0, 'REV', 'WITHSCORES')[2])
   local ttl = FAIR_TTL + math.min(last - now, 24 * FAIR_TTL) -- no request of a waiter can be later
   redis.call('PEXPIRE', queue, digits(ttl))
@@ -167,14 +167,14 @@ local function enqueue_fair(queue, timeouts, places, owner, patience, entry, now
     end
     redis.call('PEXPIRE', places, digits(ttl))
   end
-  return ticket, behind
+  return ticket, is_behind_redisson
 end
 
--- Removes a waiter from the queue. Returns whether the waiter was the first of this library, if looks is set.
-local function dequeue_fair(q, timeouts, places, owner, looks)
+-- Removes a waiter from the queue. Returns whether the waiter was the first of this library, if find_first is set.
+local function dequeue_fair(q, timeouts, places, owner, find_first)
   local first = false
   if redis.call('ZREM', timeouts, owner) == 1 then
-    first = looks and first_listening_of_ours(q) == owner
+    first = find_first and first_listening_of_ours(q) == owner
     redis.call('LREM', q.key, 1, owner)
     if places then
       redis.pcall('HDEL', places, owner)
@@ -204,23 +204,23 @@ end
 -- The field is written before anything is published, and nothing is undone afterwards: see hand_over. For the same
 -- reason the script checks first that B's process listens.
 local function hand_over_fair(key, q, timeouts, places, channel, me)
-  local drops, queue, now = MAX_DROPS, q.key, q.now
+  local drops_left, queue, now = MAX_DROPS, q.key, q.now
   while true do
-    local head, till
-    head, till, drops = first_alive(queue, timeouts, places, now, drops)
+    local head, alive_until
+    head, alive_until, drops_left = first_alive(queue, timeouts, places, now, drops_left)
     if not head or head == me then
-      return nil, head, till
+      return nil, head, alive_until
     end
     local waiter, ticket = read_place(key and places and redis.pcall('HGET', places, head))
-    if waiter and is_leaving(q, waiter) and drops > 0 then
-      drops = drops - 1
+    if waiter and is_leaving(q, waiter) and drops_left > 0 then
+      drops_left = drops_left - 1
       remove_head(queue, timeouts, places, head)
-    elseif not waiter or expired(till, now) then
+    elseif not waiter or expired(alive_until, now) then
       send(q.publish, channel .. ':' .. head, '0')
       if not me and not is_ours(head) then
         hint_ours(q)
       end
-      return nil, head, till
+      return nil, head, alive_until
     elseif is_listening(q, waiter.process) then
       redis.call('HSET', key, head, 1)
       set_expiry(key, waiter.first)
@@ -230,13 +230,13 @@ local function hand_over_fair(key, q, timeouts, places, channel, me)
       end
       -- The user may not publish there, so nothing was: the waiter finds the lock free at its next request.
       redis.call('HDEL', key, head)
-      return nil, head, till
-    elseif not expired(till - waiter.stale / 2, now) then
-      return nil, head, till - waiter.stale / 2
-    elseif drops == 0 then
+      return nil, head, alive_until
+    elseif not expired(alive_until - waiter.stale / 2, now) then
+      return nil, head, alive_until - waiter.stale / 2
+    elseif drops_left == 0 then
       return nil, head, now
     else
-      drops = drops - 1
+      drops_left = drops_left - 1
       remove_head(queue, timeouts, places, head)
     end
   end

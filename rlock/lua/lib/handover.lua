@@ -125,16 +125,16 @@ end
 local function hand_over(lock, q, me, released)
   local entry, ticket, waiter = next_waiter(q, '(0', me, released)
   if entry and entry ~= me and waiter.mode ~= 'x' then -- of a Plain lock, which is not handed over
-    local rest = math.min(waiter.first, MAX_RESERVATION)
+    local ms_reserved = math.min(waiter.first, MAX_RESERVATION)
     if get_field(q, 'told') then
-      rest = any_reservation_left(q)
+      ms_reserved = any_reservation_left(q)
     elseif notify(q, waiter, 0, 0) then
-      set_instant(q, 'told', q.now + rest)
+      set_instant(q, 'told', q.now + ms_reserved)
     else
       return nil
     end
-    if rest then
-      return entry, rest
+    if ms_reserved then
+      return entry, ms_reserved
     end
     dequeue(q, entry, '!told') -- it was notified, and sent no request in time
     return hand_over(lock, q, me, released)

@@ -34,10 +34,10 @@ local REFILL_PAUSE = 20 -- ms between refills while all readers are Redisson's
 
 -- Puts a waiter into the queue, or stamps its entry. Returns its score.
 local function enqueue_rw(q, entry, from, mode)
-  local score, new = enqueue(q, entry, from)
-  if new and mode == 'read' and not get_field(q, 'readfrom') then
+  local score, is_new = enqueue(q, entry, from)
+  if is_new and mode == 'read' and not get_field(q, 'readfrom') then
     set_instant(q, 'readfrom', q.now)
-  elseif new and mode == 'write' and not get_field(q, 'writes') then
+  elseif is_new and mode == 'write' and not get_field(q, 'writes') then
     set_field(q, 'writes', 1)
     set_instant(q, 'phase', q.now)
   end
@@ -68,12 +68,12 @@ end
 -- only_redisson is set, all reading owners are Redisson's. Redisson's new readers do not wait for our writers, so a
 -- long pause would keep out only the readers of this library.
 local function next_refill_at(q, writer, score, only_redisson)
-  local since, filled = score % WRITERS / 1000, get_field(q, 'filled') or 0
+  local queued_at, filled_at = score % WRITERS / 1000, get_field(q, 'filled') or 0
   if only_redisson then
-    return math.min(math.max(filled, get_field(q, 'readfrom') or 0), q.now) + REFILL_PAUSE
+    return math.min(math.max(filled_at, get_field(q, 'readfrom') or 0), q.now) + REFILL_PAUSE
   end
   local poll = writer.stale * 2 / 5
-  return since + math.max(poll, 2 * (math.min(filled, q.now) - since))
+  return queued_at + math.max(poll, 2 * (math.min(filled_at, q.now) - queued_at))
 end
 
 -- Returns how many reading owners have no end in ends: these are Redisson's readers. It also returns the number of all
@@ -103,7 +103,7 @@ end
 
 -- Admits readers. Returns whether a reader could not be notified, and so is still queued.
 local function serve_readers(lock, ends, q, readers, has_more, me)
-  local unnotified = false
+  local any_unnotified = false
   for i = 1, #readers, 2 do
     admit_reader(lock, ends, readers[i], q.now)
   end
@@ -114,7 +114,7 @@ local function serve_readers(lock, ends, q, readers, has_more, me)
     else
       redis.call('HDEL', lock, waiter.owner)
       redis.call('ZREM', ends, waiter.owner)
-      unnotified = true
+      any_unnotified = true
     end
   end
   if redis.call('HLEN', lock) <= 1 then
@@ -126,7 +126,7 @@ local function serve_readers(lock, ends, q, readers, has_more, me)
   else
     redis.call('ZREM', q.key, '!rest')
   end
-  return unnotified
+  return any_unnotified
 end
 
 -- Counts a writer that follows another writer, and removes its entry, if it has one. The count is written first: if
@@ -155,9 +155,9 @@ local function serve_writer(lock, q, entry, score, writes, me)
 end
 
 -- Ends the readers' phase, and records its length.
-local function end_reading(q, from)
-  if from then
-    set_field(q, 'lastread', math.max(q.now - from, 0))
+local function end_reading(q, began_at)
+  if began_at then
+    set_field(q, 'lastread', math.max(q.now - began_at, 0))
     redis.call('ZREM', q.key, '!readfrom')
   end
 end
@@ -169,13 +169,13 @@ local function is_closed_to_readers(q, channel)
   if not java_waits(q.publish, channel) then
     return false
   end
-  local from = get_field(q, 'readfrom')
-  if not from then
+  local began_at = get_field(q, 'readfrom')
+  if not began_at then
     set_instant(q, 'readfrom', q.now)
     redis.call('PEXPIRE', q.key, QUEUE_TTL)
     return false
   end
-  return q.now - from >= READERS_TURN
+  return q.now - began_at >= READERS_TURN
 end
 
 -- Returns the first living writer in the queue, as next_waiter does.
@@ -226,11 +226,11 @@ local function serve_phases(lock, ends, q, channel, me, has_turned)
   local readers, has_more = live_readers(q, me)
   if #readers > 0 then
     set_instant(q, 'readfrom', now)
-    local unnotified = serve_readers(lock, ends, q, readers, has_more, me)
+    local any_unnotified = serve_readers(lock, ends, q, readers, has_more, me)
     if (count_listeners(q.publish, channel) or 0) > 0 then -- Redisson's waiting readers can acquire now
       send(q.publish, channel, '1')
     end
-    return unnotified
+    return any_unnotified
   elseif entry then
     return serve_writer(lock, q, entry, score, writes, me)
   end
@@ -278,20 +278,20 @@ local function serve_queue(lock, ends, q, channel, released, has_turned, left)
   elseif type(redis.pcall('ZCARD', q.key)) ~= 'number' or type(redis.pcall('ZCARD', ends)) ~= 'number' then
     return true -- a key of another type: the release still works, and is published
   elseif released and is_missing(lock) and others_queued(q) and is_javas_turn(q, channel, JAVA_SHARE) then
-    local from = get_field(q, 'readfrom')
-    if q.us % JAVA_SHARE == 0 or from and q.now - from >= READERS_TURN then
-      end_reading(q, from)
+    local began_at = get_field(q, 'readfrom')
+    if q.us % JAVA_SHARE == 0 or began_at and q.now - began_at >= READERS_TURN then
+      end_reading(q, began_at)
       release_to_java(q, channel, '1')
       hint_rw(q)
       return false
     end
   end
-  local unnotified, only_redisson = serve_phases(lock, ends, q, channel, nil, has_turned)
-  if unnotified == nil then -- a writer holds the lock, or the lock is reserved
+  local any_unnotified, only_redisson = serve_phases(lock, ends, q, channel, nil, has_turned)
+  if any_unnotified == nil then -- a writer holds the lock, or the lock is reserved
     only_redisson = redis.call('HGET', lock, 'mode') ~= 'write' or held_by_other_program(lock)
   end
   if only_redisson and left ~= math.huge then
     hint_rw(q, left)
   end
-  return unnotified or is_missing(lock)
+  return any_unnotified or is_missing(lock)
 end
