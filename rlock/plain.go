@@ -15,32 +15,33 @@ var (
 	plainReleaseScript = load("plain release", "plain_release")
 )
 
-// A waiter that is notified of a release needs one round trip for its request. The free lock is reserved for it for
-// two, within these bounds. The minimum covers a process that gets no processor for a moment: other requests are
-// refused meanwhile. The maximum is MAX_RESERVATION in queue.lua.
+// A notified waiter needs one round trip for its request. The free lock is reserved for the waiter for two round trips,
+// within these bounds. The minimum covers a process that gets no processor for a moment: other requests are refused
+// meanwhile. The maximum is MAX_RESERVATION in queue.lua.
 const (
 	minReservation = 5 * time.Millisecond
 	maxReservation = 200 * time.Millisecond
 )
 
-// kindPlain is one string key whose value is the owner.
+// kindPlain is a lock that is one string key, whose value is the owner.
 var kindPlain = &kind{
 	keys:       func(key string) []string { return []string{key, queueKey(key)} },
 	queueIndex: 1,
 	channel:    func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
-	acquire: func(l *single, r acquireRequest) script.Call {
-		args := append(r.baseArgs(3), l.c.publish, l.grants)
-		if r.replacedOwner != "" {
-			return script.Call{Script: plainAcquireScript, Keys: lockAlone(l.keys), Args: append(args, "", r.replacedOwner)}
+	acquire: func(lock *single, request acquireRequest) script.Call {
+		args := append(request.baseArgs(3), lock.c.publish, lock.grants)
+		if request.replacedOwner != "" {
+			return script.Call{Script: plainAcquireScript, Keys: lockAlone(lock.keys),
+				Args: append(args, "", request.replacedOwner)}
 		}
-		if r.entry != "" {
-			args = append(args, r.entry)
+		if request.entry != "" {
+			args = append(args, request.entry)
 		}
-		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: args}
+		return script.Call{Script: plainAcquireScript, Keys: lock.keys, Args: args}
 	},
-	release: func(l *single, r releaseRequest) script.Call {
-		return script.Call{Script: plainReleaseScript, Keys: l.keys,
-			Args: l.publishArgs([]string{r.owner, l.channel}, r.entry)}
+	release: func(lock *single, request releaseRequest) script.Call {
+		return script.Call{Script: plainReleaseScript, Keys: lock.keys,
+			Args: lock.publishArgs([]string{request.owner, lock.channel}, request.entry)}
 	},
 	renew: load("plain renew", "plain_renew"),
 	keep:  load("plain keep", "plain_keep"), keepKeys: lockKey,
@@ -51,17 +52,17 @@ var kindPlain = &kind{
 	stringKeyArg: "1",
 	// A release notifies the first entry of the queue that the lock is free, and reserves the lock for it for a moment.
 	// The notified waiter sends an ordinary request.
-	queueEntry: func(a *acquisition, _, _ time.Duration) string {
-		trip := a.lock.c.runner.Clock.Trip(a.lock.key)
+	queueEntry: func(acquiring *acquisition, _, _ time.Duration) string {
+		trip := acquiring.lock.c.runner.Clock.Trip(acquiring.lock.key)
 		reservation := min(max(2*trip, minReservation), maxReservation)
-		entry := wait.OwnerEntry(wait.EntryString, a.own.Lease.Owner, reservation, 5*wait.MaxPoll/2)
-		a.entry = entry.Text()
-		return a.entry
+		entry := wait.OwnerEntry(wait.EntryString, acquiring.own.Lease.Owner, reservation, 5*wait.MaxPoll/2)
+		acquiring.entry = entry.Text()
+		return acquiring.entry
 	},
 	sharesTenure: sharesIfItWaits,
-	// The lock should be free for other programs, which only poll. A tenure of two round trips beyond its first hold
-	// leaves the lock free for about half of the time for which it would be free without turns.
-	tenureLength:     func(l *single) time.Duration { return min(2*l.c.runner.Clock.Trip(l.key), maxTenure) },
+	// The lock should be free for other programs, because they only poll. With a tenure of two round trips after its first
+	// hold, the lock is free for about half of the time for which it would be free without turns.
+	tenureLength:     func(lock *single) time.Duration { return min(2*lock.c.runner.Clock.Trip(lock.key), maxTenure) },
 	hearsAllReleases: true,
 }
 

@@ -9,11 +9,11 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// kindForVote returns a kind as that of a member of a Quorum.
-func kindForVote(k *kind) *kind {
-	return k.derive(func(k *kind) {
-		k.title, k.allowsDrift, k.coalesces = "member of a Quorum", true, false
-		k.acquire = voteCall
+// kindForVote returns the kind of a member of a Quorum: its requests are votes.
+func kindForVote(memberKind *kind) *kind {
+	return memberKind.derive(func(voteKind *kind) {
+		voteKind.title, voteKind.allowsDrift, voteKind.coalesces = "member of a Quorum", true, false
+		voteKind.acquire = voteCall
 	})
 }
 
@@ -28,11 +28,12 @@ var voteKinds = map[*kind]*kind{kindReentrant: kindForVote(kindReentrant),
 // over; otherwise Quorum, or the first acquisition, returns ErrInvalidOption. Use the name for nothing else on these
 // servers, and the same lease in all processes. The returned lock has its own WithWait, WithLease and WithLabel.
 //
-//   - Lock and TryLock return as soon as a majority has voted, or cannot. They return ErrNotAcquired if others hold too
-//     many members, and ErrUnavailable or ErrUnknownOutcome if too few servers could be asked. A server votes only when
-//     it has been up for the lease, and for WatchdogTimeout of its client. There is no order among processes.
-//   - The hold lasts while a majority lasts; Until is the instant up to which a majority can be trusted. Votes that are
-//     missing are requested again if the hold is renewed. ErrMaxHold and ErrClosed of any member end the hold.
+//   - Lock and TryLock return as soon as a majority has voted for the owner, or cannot. They return ErrNotAcquired if
+//     other owners hold too many members, and ErrUnavailable or ErrUnknownOutcome if too few servers replied. A server
+//     votes only if it has been up for the lease, and for WatchdogTimeout of its client. Processes are served in no
+//     order.
+//   - The hold lasts while a majority lasts. Until is the instant up to which a majority can be trusted. If the hold is
+//     renewed, missing votes are requested again. ErrMaxHold and ErrClosed of any member end the hold.
 //   - Extend and Unlock need the replies of a majority; Unlock goes on for the others in the background.
 //   - Owner is the members' owners, joined by commas, empty for a member that is not held; pass it to [Lock.WithOwner].
 //   - IsLocked reports whether fewer members than a majority are free.
@@ -65,8 +66,8 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 				errs.ErrInvalidOption, i+1, member.name, mode)
 		}
 		for _, server := range []any{hub, hub.Client()} {
-			if j := seen[server]; j > 0 {
-				return nil, q.sameServer(j-1, i)
+			if first := seen[server]; first > 0 {
+				return nil, q.sameServer(first-1, i)
 			}
 			seen[server] = i + 1
 		}
@@ -77,12 +78,13 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 	return q.asLock(), nil
 }
 
-func (q *several) sameServer(i, j int) error {
+// sameServer returns the error for two members on one server.
+func (q *several) sameServer(first, second int) error {
 	return fmt.Errorf("rlock: %w: quorum: locks %d and %d, %q and %q, are on the same server, must each be on another",
-		errs.ErrInvalidOption, i+1, j+1, q.members[i].name, q.members[j].name)
+		errs.ErrInvalidOption, first+1, second+1, q.members[first].name, q.members[second].name)
 }
 
-// youngError says that a server gives no vote yet.
+// youngError is the error of a server that does not vote yet.
 type youngError struct {
 	name string
 	left time.Duration
