@@ -15,7 +15,7 @@ var (
 )
 
 // kindFair is Redisson's RFairLock: the hash of an RLock, a list of waiters, and a sorted set with the instants after
-// which they count as dead. One more hash has the waiters that can be handed the lock.
+// which the waiters count as dead. Another hash, of this library, has the waiters that can be handed the lock.
 var kindFair = &kind{
 	keys: func(key string) []string {
 		return []string{key, keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_timeout", key),
@@ -77,9 +77,9 @@ var kindFair = &kind{
 // notified, and the others wait until it has sent a request, or counts as dead. So a process that may not subscribe
 // slows all waiters: each of its turns takes up to a PollCap.
 //
-// Each waiter sends a request every PollCap. So a Fair lock with many waiters costs more than a Reentrant one, which
-// serves processes in their order, too. Use only one of the two for a name: they exclude each other, but do not wake
-// each other's waiters.
+// Each waiter sends a request every PollCap. So a Fair lock with many waiters costs more than a Reentrant lock, which
+// serves processes in their order, too. Use only one of the two kinds for a name: the two exclude each other, but do
+// not wake each other's waiters.
 func (c *Client) Fair(name string) *Lock { return c.lock(name, kindFair) }
 
 // patience is how long a waiter in a fair queue may send no request before it counts as dead.

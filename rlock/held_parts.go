@@ -15,28 +15,28 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// heldParts is one acquisition of a Multi or Quorum: the members' holds, and the life that ends when fewer of them last
-// than must be held. The contexts of the whole carry the members' owners.
+// heldParts is the hold of one acquisition of a Multi or Quorum: the members' holds, and a life that ends when too few
+// of the members' holds last. The contexts of the whole carry the members' owners.
 //
-// The watchdog knows the members' handles, and calls onEnd. If onEnd kept the holds in use, a forgotten hold would be
-// renewed forever. So onEnd has a weak pointer, and so has the timer of reacquireSoon
+// The watchdog knows the members' handles, and calls onEnd. If onEnd kept the holds in use, a dropped hold would be
+// renewed forever. So onEnd has a weak pointer, and the timer of reacquireSoon has one, too
 // (TestQuorum_HoldDropped_IsNotRenewedNorMended).
 type heldParts struct {
 	of    *several
 	life  *session.Life
 	onEnd *func(*session.Handle)
 	began time.Time    // when enough members were held
-	once  session.Once // the release
+	once  session.Once // runs the release
 
 	mu       sync.Mutex
 	parts    []heldPart // by member
-	needed   int        // the life ends when fewer parts last; 0 in a round of a Quorum
-	released bool       // or about to be: a part that comes now is released
+	needed   int        // the life ends when fewer parts last; 0 during a round of a Quorum
+	released bool       // the release has begun: a part that is added now is released at once
 
-	// A Quorum that is renewed requests the votes that it lacks.
+	// A Quorum that is renewed requests missing votes again.
 	reacquires bool
-	timer      *time.Timer // nil: no request is due or under way
-	attempts   int         // in a row that left votes missing
+	timer      *time.Timer // nil: no request is due or in progress
+	attempts   int         // requests in a row after which votes were still missing
 }
 
 type heldPart struct {
@@ -50,7 +50,7 @@ func newHeldParts(q *several) *heldParts {
 	onEnd := func(handle *session.Handle) {
 		if parts := weakly.Value(); parts != nil {
 			parts.partEnded(handle)
-		} else { // the hold was forgotten; a caller may wait for its Done
+		} else { // the hold was dropped; a caller may still wait for its Done
 			life.End(handle.Err())
 		}
 	}
@@ -58,8 +58,8 @@ func newHeldParts(q *several) *heldParts {
 	return parts
 }
 
-// add takes in the hold of the i-th member. If all was released meanwhile, it releases that hold; otherwise the lost
-// one before it, which sends nothing.
+// add adds the hold of the i-th member. If the release has begun, add releases that hold. Otherwise it releases the
+// member's earlier hold, which is lost, so the release sends nothing.
 func (p *heldParts) add(ctx context.Context, i int, hold *Hold) {
 	unwanted := hold
 	p.mu.Lock()
@@ -71,18 +71,18 @@ func (p *heldParts) add(ctx context.Context, i int, hold *Hold) {
 	}
 	p.mu.Unlock()
 	if unwanted != hold {
-		hold.h.OnEnd(p.onEnd) // which calls it if the hold has ended already
+		hold.h.OnEnd(p.onEnd) // calls onEnd at once if the hold has ended already
 	}
 	if unwanted != nil {
 		unwanted.discard(ctx)
 	}
 }
 
-// win begins the hold of a Quorum's majority, and reports whether it lasts.
-func (p *heldParts) win(renewed bool) bool {
+// startMajority begins the hold of a Quorum that has a majority, and reports whether the majority still lasts.
+func (p *heldParts) startMajority(renewed bool) bool {
 	p.mu.Lock()
 	p.needed, p.reacquires = p.of.needed, renewed
-	enough := p.lasting() >= p.needed
+	enough := p.countLasting() >= p.needed
 	p.mu.Unlock()
 	if !enough {
 		p.life.End(errs.ErrLost)
@@ -94,18 +94,18 @@ func (p *heldParts) win(renewed bool) bool {
 	return true
 }
 
-// lasting returns how many parts last. Called with mu held.
-func (p *heldParts) lasting() (n int) {
+// countLasting returns the number of parts whose hold lasts. Called with mu held.
+func (p *heldParts) countLasting() (count int) {
 	for _, part := range p.parts {
 		if part.hold != nil && part.endedAt.IsZero() {
-			n++
+			count++
 		}
 	}
-	return n
+	return count
 }
 
-// partEnded is called when the hold of a member has ended. ErrMaxHold and ErrClosed end the whole: to acquire the
-// member again would pass the limit.
+// partEnded is called when the hold of a member has ended. ErrMaxHold and ErrClosed end the whole: acquiring the member
+// again would pass the limit, or fail.
 func (p *heldParts) partEnded(handle *session.Handle) {
 	why, endedAt := handle.Err(), time.Now()
 	if until := handle.Holding.Until(); until.Before(endedAt) {
@@ -118,7 +118,7 @@ func (p *heldParts) partEnded(handle *session.Handle) {
 		return
 	}
 	p.parts[i].endedAt = endedAt
-	over := p.lasting() < p.needed || !errors.Is(why, errs.ErrLost)
+	over := p.countLasting() < p.needed || !errors.Is(why, errs.ErrLost)
 	p.mu.Unlock()
 	if over {
 		p.life.End(why)
@@ -127,14 +127,14 @@ func (p *heldParts) partEnded(handle *session.Handle) {
 	}
 }
 
-// reacquireSoon requests the votes that are missing after a pause, which grows with the attempts.
+// reacquireSoon requests the missing votes after a pause, which grows with the attempts.
 //
-// The first request comes soon: Unlock returns when a majority has released, so the slowest server refuses an
-// acquisition that follows at once. Otherwise the hold would have no vote to spare for a third of the lease.
+// The first pause is short. Unlock returns when a majority has released, so the slowest server refuses an acquisition
+// that follows at once. With a pause of a third of the lease, the hold would have no spare vote for that time.
 func (p *heldParts) reacquireSoon() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.reacquires || p.released || p.timer != nil || p.lasting() == len(p.parts) {
+	if !p.reacquires || p.released || p.timer != nil || p.countLasting() == len(p.parts) {
 		return
 	}
 	pause := 10 * time.Millisecond << min(p.attempts, 20)
@@ -150,10 +150,10 @@ func (p *heldParts) reacquireSoon() {
 	})
 }
 
-// reacquire requests the votes that are missing.
+// reacquire requests the missing votes once.
 func (p *heldParts) reacquire() {
 	var wg sync.WaitGroup
-	for i, hold := range p.holds() {
+	for i, hold := range p.holdsByMember() {
 		if hold != nil && hold.Err() == nil {
 			continue
 		}
@@ -169,15 +169,15 @@ func (p *heldParts) reacquire() {
 	wg.Wait()
 	p.mu.Lock()
 	p.timer = nil
-	if p.lasting() == len(p.parts) {
+	if p.countLasting() == len(p.parts) {
 		p.attempts = 0
 	}
 	p.mu.Unlock()
 	p.reacquireSoon()
 }
 
-// holds returns the holds by member; nil for a member that is not held.
-func (p *heldParts) holds() []*Hold {
+// holdsByMember returns the members' holds by member; nil for a member that is not held.
+func (p *heldParts) holdsByMember() []*Hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	holds := make([]*Hold, len(p.parts))
@@ -187,23 +187,23 @@ func (p *heldParts) holds() []*Hold {
 	return holds
 }
 
-// held returns the holds that there are.
-func (p *heldParts) held() []*Hold {
-	return slices.DeleteFunc(p.holds(), func(hold *Hold) bool { return hold == nil })
+// heldMembers returns the holds of the members that are held.
+func (p *heldParts) heldMembers() []*Hold {
+	return slices.DeleteFunc(p.holdsByMember(), func(hold *Hold) bool { return hold == nil })
 }
 
-// end returns the holds to release. Later ones are released as they come.
-func (p *heldParts) end() []*Hold {
+// startRelease returns the holds to release. A hold that is added later is released at once.
+func (p *heldParts) startRelease() []*Hold {
 	p.mu.Lock()
 	p.released = true
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 	p.mu.Unlock()
-	return p.held()
+	return p.heldMembers()
 }
 
-// handle returns the handle of the member with that key.
+// handle returns the handle of the member whose owner a context carries under that key; nil if no held member has it.
 func (p *heldParts) handle(key any) *session.Handle {
 	if _, ok := key.(ownerKey); !ok {
 		return nil
@@ -218,9 +218,10 @@ func (p *heldParts) handle(key any) *session.Handle {
 	return nil
 }
 
+// owners returns the members' owners, joined by commas; empty for a member that is not held.
 func (p *heldParts) owners() Owner {
 	owners := make([]string, len(p.parts))
-	for i, hold := range p.holds() {
+	for i, hold := range p.holdsByMember() {
 		if hold != nil {
 			owners[i] = string(hold.Owner())
 		}
@@ -228,9 +229,9 @@ func (p *heldParts) owners() Owner {
 	return Owner(strings.Join(owners, ","))
 }
 
-// token returns the token of the only Fenced member of a Multi.
+// token returns the token of a Multi's Fenced member. ok is false unless there is exactly one such member.
 func (p *heldParts) token() (token int64, ok bool) {
-	for _, hold := range p.held() {
+	for _, hold := range p.heldMembers() {
 		minted, fenced := hold.Token()
 		if fenced && ok {
 			return 0, false
@@ -257,19 +258,19 @@ func (p *heldParts) until() time.Time {
 	if len(ends) < p.of.needed {
 		return time.Time{}
 	}
-	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
+	slices.SortFunc(ends, func(first, second time.Time) int { return second.Compare(first) })
 	return ends[p.of.needed-1]
 }
 
-// releaseGrace is how long a call whose time is over still waits for the releases of its parts: a server that replies
-// has replied by then, so that nothing is held when the call returns.
+// releaseGrace is how long a call whose time is over still waits for the releases of its parts. A healthy server has
+// replied by then, so nothing is held when the call returns.
 const releaseGrace = 50 * time.Millisecond
 
-// releaseAll releases the parts of a failed acquisition, at the same time. It waits for each release for a CallTimeout,
-// and no longer than until (zero: not bounded) and ctx allow. The releases go on in the background, and Close waits for
-// them.
+// releaseAll releases the parts of a failed acquisition at the same time. It waits for the releases until their
+// CallTimeout, until (zero: no bound) or the end of ctx, and then for releaseGrace. Unfinished releases go on in the
+// background, and Close waits for them.
 func (p *heldParts) releaseAll(ctx context.Context, until time.Time) {
-	holds := p.end()
+	holds := p.startRelease()
 	p.life.End(errs.ErrReleased)
 	var releases sync.WaitGroup
 	for _, hold := range holds {
@@ -301,7 +302,7 @@ func (x *Hold) discard(ctx context.Context) {
 	_ = x.Unlock(ctx)
 }
 
-// extend is Hold.Extend.
+// extend implements Hold.Extend.
 func (p *heldParts) extend(ctx context.Context, extension time.Duration) error {
 	if err := session.CheckRange("extension", extension, session.MinLease); err != nil {
 		return errs.Edge("rlock", err)
@@ -310,14 +311,14 @@ func (p *heldParts) extend(ctx context.Context, extension time.Duration) error {
 	if why := p.life.Err(); why != nil {
 		return lost(why)
 	}
-	holds := p.held()
+	holds := p.heldMembers()
 	for _, hold := range holds {
-		// A restarted server votes after this time. With an extension of an hour it would vote for another holder after 30 s,
-		// while the holder of before, which cannot reach it, still trusts the vote that the server forgot.
-		most := max(hold.h.Holding.Longest(), hold.client().opts.WatchdogTimeout)
-		if p.of.isQuorum && extension > most {
+		// A restarted server votes again after this time. After an extension of an hour, it would vote for another holder
+		// after 30 s. The first holder, which cannot reach the server, would still trust the forgotten vote.
+		longest := max(hold.h.Holding.Longest(), hold.client().opts.WatchdogTimeout)
+		if p.of.isQuorum && extension > longest {
 			return fmt.Errorf("rlock: %w", errs.InvalidOption("extension of a Quorum", extension,
-				fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", session.MinLease, most)))
+				fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", session.MinLease, longest)))
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -329,8 +330,9 @@ func (p *heldParts) extend(ctx context.Context, extension time.Duration) error {
 	return err
 }
 
-// each runs do for the holds, at the same time. It returns nil as soon as do has succeeded for as many of them as must
-// be held. Otherwise it returns when all calls of do have ended, or when ctx ends: those of a Quorum then go on.
+// each calls do for each hold, at the same time. It returns nil as soon as enough calls have succeeded: as many as
+// members must be held. Otherwise it returns an error when all calls have ended. For a Quorum it also returns when ctx
+// ends, and the calls go on.
 func (p *heldParts) each(ctx context.Context, holds []*Hold, do func(context.Context, *Hold) error) error {
 	done := make(chan error, len(holds))
 	for _, hold := range holds {
@@ -360,31 +362,31 @@ func (p *heldParts) each(ctx context.Context, holds []*Hold, do func(context.Con
 	return nil
 }
 
-// sinceHeld returns the time after the member's acquisition that is atLeast after the acquisition of the whole.
+// sinceHeld converts atLeast, a time after the acquisition of the whole, to a time after the member's acquisition.
 func (p *heldParts) sinceHeld(hold *Hold, atLeast time.Duration) time.Duration {
 	return p.began.Add(atLeast).Sub(hold.client().session.Base.Add(hold.h.Began))
 }
 
-// keep has all parts last until atLeast after the whole was acquired.
+// keep makes all parts last until atLeast after the whole was acquired.
 func (p *heldParts) keep(atLeast time.Duration) {
-	for _, hold := range p.held() {
+	for _, hold := range p.heldMembers() {
 		keep(hold.h, p.sinceHeld(hold, atLeast))
 	}
 }
 
-// begin is Hold.begin.
+// begin implements Hold.begin.
 func (p *heldParts) begin(ctx context.Context, atLeast time.Duration) error {
-	return p.each(ctx, p.held(), func(ctx context.Context, hold *Hold) error {
+	return p.each(ctx, p.heldMembers(), func(ctx context.Context, hold *Hold) error {
 		return hold.begin(ctx, p.sinceHeld(hold, atLeast))
 	})
 }
 
-// unlock is Hold.Unlock. Of a Quorum it returns when a majority has replied; the other releases go on.
+// unlock implements Hold.Unlock. For a Quorum it returns when a majority has released; the other releases go on.
 func (p *heldParts) unlock(ctx context.Context) error {
 	q := p.of
 	return q.members[0].c.handles.Release(ctx, q.name, p.life, &p.once, func(ctx context.Context) error {
-		holds := p.end()
-		p.life.End(errs.ErrReleased) // before anything is sent: no work may go on under a hold that is being released
+		holds := p.startRelease()
+		p.life.End(errs.ErrReleased) // before anything is sent: no work may continue under a hold that is being released
 		why := p.life.Err()
 		err := p.each(ctx, holds, func(ctx context.Context, hold *Hold) error {
 			if q.isQuorum {

@@ -30,20 +30,20 @@ func processKeyOf(key, owner string) string {
 
 // monitor takes locks that this process waits for from crashed processes:
 //
-//  1. While a client with Liveness holds anything, every heartbeat moves the expiry of one key; in a Cluster, of one
-//     key for each sixteenth of the slots in which it holds something. Its connection id carries its trust: a heartbeat
-//     is valid for three intervals.
+//  1. While a client with Liveness holds anything, each heartbeat moves the expiry of one key. In a Cluster, it moves
+//     one key for each sixteenth of the slots in which the client holds something. The connection id of the client
+//     carries its trust: a heartbeat is valid for three intervals.
 //
-//  2. Each of its holds lasts until max(send time of the last confirmed heartbeat, earliest start of the hold) + trust
-//     - margin, or until its lease ends, if that is earlier (lease.Heartbeats).
+//  2. Each hold of the client lasts until max(send time of the last confirmed heartbeat, earliest start of the hold) +
+//     trust - margin, or until its lease ends, if that is earlier (lease.Heartbeats).
 //
-//  3. While any acquisition waits, the monitor reads every half heartbeat the lock and the keys of its holders. It
-//     removes a hold, by owner, as ForceUnlock does, if for the whole trust, by its own clock, it has seen that hold
-//     with an unchanged or missing key (lease.Monitor).
+//  3. While an acquisition waits, the monitor reads the lock and the keys of its holders, twice in a heartbeat
+//     interval. If a hold has had an unchanged or missing key for the whole trust, by the monitor's own clock, the
+//     monitor removes the hold by its owner, as ForceUnlock does (lease.Monitor).
 //
 //  4. Before the removal it checks whether UnlockAfter keeps the lock (keptKey).
 //
-// A key that expires too early would cost living holders their locks (the suite of internal/contract deletes such
+// A key that expires too early must not cost a living holder its lock (the suite of internal/contract deletes such
 // keys). The monitor recognizes a holder with heartbeats by the whole shape of its owner, because the value of a Plain
 // lock may be any text of another program (TestLiveness_HoldOfAnotherProgram_IsNotTaken).
 type monitor struct{ *lease.Monitor }
@@ -56,7 +56,7 @@ type watchKey struct {
 // watchedLock is a lock that a call waits for.
 type watchedLock struct {
 	lock   *single
-	fields map[string]string // the fields of its hash by the latest reply
+	fields map[string]string // the fields of its hash in the latest reply
 }
 
 func newMonitor(client *Client) *monitor {
@@ -89,7 +89,8 @@ func (w *watchedLock) Holds(ctx context.Context) (holds []lease.Hold, err error)
 	return holds, nil
 }
 
-// TakeOver implements lease.Watched: it removes holds, and wakes the waiters or hands the lock over.
+// TakeOver implements lease.Watched. It removes expired holds; the script hands the lock over, or publishes the
+// release.
 func (w *watchedLock) TakeOver(ctx context.Context, expired []lease.Hold) {
 	lock := w.lock
 	fields := make(map[string]string, len(expired))

@@ -8,28 +8,28 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// memberReleases is how an acquisition of a Quorum hears of releases: it listens to the channels of the members.
+// memberReleases listens to the channels of a Quorum's members for one acquisition, and reports their releases.
 type memberReleases struct {
 	members    []*single
-	onRelease  func(i int) // is called when the i-th member may have been released
+	onRelease  func(i int) // called when the i-th member may have been released
 	ctx        context.Context
 	cancel     context.CancelFunc
 	receivers  sync.WaitGroup
-	subscribed []bool       // by member; also while a subscription is under way
-	channels   atomic.Int32 // that are listened to
-	monitors   bool         // the heartbeats of holders are watched
+	subscribed []bool       // by member; set when the subscription begins
+	channels   atomic.Int32 // the number of confirmed subscriptions
+	monitors   bool         // the monitors of the members watch the heartbeats of holders
 }
 
 func newMemberReleases(ctx context.Context, members []*single, onRelease func(i int)) *memberReleases {
-	r := &memberReleases{members: members, onRelease: onRelease, subscribed: make([]bool, len(members))}
-	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	return r
+	releases := &memberReleases{members: members, onRelease: onRelease, subscribed: make([]bool, len(members))}
+	releases.ctx, releases.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return releases
 }
 
-// listen listens to the channels to which the process is subscribed already, as it is if it waited a moment ago. That
-// sends nothing, and saves the rounds before and after a subscription. With subscribe, listen subscribes to the other
-// channels, and watches the heartbeats of holders. A subscription that begins, and each gap in it, may stand for a
-// release.
+// listen receives the messages of the channels to which the process is subscribed already, for example because it
+// waited a moment ago. That sends nothing, and saves the rounds before and after a subscription. With subscribe, listen
+// also subscribes to the other channels, and watches the heartbeats of holders. The beginning of a subscription, and
+// each gap in its messages, count as a release.
 func (r *memberReleases) listen(subscribe bool) {
 	for i, member := range r.members {
 		if subscribe && member.c.monitor != nil {
@@ -54,6 +54,7 @@ func (r *memberReleases) listen(subscribe bool) {
 	}
 }
 
+// receive reports each message of a member's channel as a release.
 func (r *memberReleases) receive(i int, sub *pubsub.Subscription) {
 	defer sub.Close()
 	r.channels.Add(1)
@@ -66,7 +67,7 @@ func (r *memberReleases) receive(i int, sub *pubsub.Subscription) {
 	}
 }
 
-// stop ends the listening.
+// stop unsubscribes, and ends the watch of heartbeats.
 func (r *memberReleases) stop() {
 	r.cancel()
 	r.receivers.Wait()

@@ -18,7 +18,7 @@ import (
 
 // Multi describes several locks as one: acquired all or none, valid only while all are held, released together. It is
 // Redisson's RMultiLock. The locks may be of any kind, and of several clients and servers. All other programs see
-// single locks. docs/design/protocols.md says in which order they are acquired, and what a call costs.
+// single locks. docs/design/protocols.md describes in which order the locks are acquired, and what a call costs.
 //
 // The returned lock has its own WithWait, WithLease and WithLabel. The members' own settings are not used, except a
 // member's label if the returned lock has no label. Acquiring under a hold's context re-enters what that context
@@ -27,15 +27,15 @@ import (
 //
 //   - Lock and TryLock: on failure nothing is held. A *NotAcquiredError names the member that another owner held.
 //   - Err, Done and Context of the Hold end when any member is lost. The others stay held, and renewed, until Unlock.
-//   - Until is that of the member that ends first. Extend and Unlock act on all members; their errors are joined.
-//   - Owner is the members' owners, joined by commas; pass it to [Lock.WithOwner] of the same Multi. Token is that of
-//     the Fenced member, if there is exactly one.
-//   - IsLocked reports whether one or more members are held. ForceUnlock takes all of them from their holders.
+//   - Until is the earliest Until of all members. Extend and Unlock act on all members; their errors are joined.
+//   - Owner is the members' owners, joined by commas; pass it to [Lock.WithOwner] of the same Multi. Token is the token
+//     of the Fenced member, if there is exactly one.
+//   - IsLocked reports whether one or more members are held. ForceUnlock takes all members from their holders.
 //
-// A lock that is given twice counts once. ErrInvalidOption is returned for no locks, for nil, for a Multi or Quorum
-// as a member, and for two kinds or both sides of a ReadWrite lock on one key, because they would wait for each
-// other. If two clients reach one server by different addresses, Multi may not notice that: one key through both
-// waits for itself.
+// A lock that is passed twice counts once. ErrInvalidOption is returned without locks, for a nil lock, for a Multi or
+// Quorum as a member, and for two kinds or both sides of a ReadWrite lock on one key, because they would wait for each
+// other. If two clients reach one server by different addresses, Multi may not notice: one key through both waits for
+// itself.
 func Multi(locks ...*Lock) (*Lock, error) {
 	if len(locks) == 0 {
 		return nil, fmt.Errorf("rlock: %w: multi: no locks, must be one or more", errs.ErrInvalidOption)
@@ -61,8 +61,8 @@ func Multi(locks ...*Lock) (*Lock, error) {
 				errs.ErrInvalidOption, member.name, other.kind.title, member.kind.title)
 		}
 	}
-	// By key first, and by server only if keys are equal: otherwise every order would depend on all processes knowing the
-	// servers by the same addresses.
+	// By key first, and by server only if keys are equal. Otherwise the order would be the same in all processes only if
+	// all of them know the servers by the same addresses.
 	slices.SortStableFunc(members, func(one, other *Lock) int {
 		first, second := one.form.(*single), other.form.(*single)
 		if first.key != second.key {
@@ -73,21 +73,21 @@ func Multi(locks ...*Lock) (*Lock, error) {
 	return newSeveral("multi", members, len(members)).asLock(), nil
 }
 
-// address names the server: the first of its nodes' addresses.
+// address returns the first address of the server's nodes in alphabetical order. It identifies the server.
 func (c *Client) address() string {
 	return slices.Min(slices.Collect(maps.Keys(c.session.Hub.Client().Nodes())))
 }
 
 // acquireAll acquires all members of a Multi:
 //
-//  1. The members are sorted by key; each key of a rueidis client is there once.
-//  2. If one call may do (multiRequest.isPossible), one script requests all members. If any is held, the script replies
-//     which one, and takes none. A member that is free but queued for is handed to the first in its queue, as by
-//     acquire.lua, and counts as held.
-//  3. If that is refused and there is time, the members are acquired one after the other in that order, each with its
-//     ordinary wait, all under one deadline, each renewed as soon as it is held. If one is lost meanwhile, all are
-//     released, and the acquisition starts over. A call that is out of time waits 50 ms for these releases; the rest
-//     goes on in the background.
+//  1. The members are sorted by key. Each key of a rueidis client occurs once.
+//  2. If one script can acquire all members (multiRequest.isPossible), it requests all. If any member is held, the
+//     script acquires none, and its reply names that member. A free member with a queue is handed to the first in the
+//     queue, as in acquire.lua, and counts as held.
+//  3. After a refusal, if the call may wait, the members are acquired one after the other in that order. Each has its
+//     ordinary wait, all have one deadline, and each is renewed as soon as it is held. If a member is lost meanwhile,
+//     all are released, and the acquisition starts over. A call that is out of time waits 50 ms for these releases; the
+//     rest go on in the background.
 //  4. When all are held, the members with a fixed lease are extended if they have lost more than a tenth of it, and
 //     renewed no more.
 func (q *several) acquireAll(ctx context.Context, wanted terms) (*heldParts, error) {
@@ -116,7 +116,7 @@ type multiAcquisition struct {
 	of    *several
 	terms terms
 	began time.Time
-	until time.Time // of the wait; zero: only ctx bounds it
+	until time.Time // the end of the wait; zero: only ctx bounds the wait
 }
 
 // timeLeft returns how long the acquisition may still wait.
@@ -127,8 +127,8 @@ func (a *multiAcquisition) timeLeft() time.Duration {
 	return max(0, time.Until(a.until))
 }
 
-// releaseUntil is the instant until which releases of parts are waited for; zero: only ctx bounds that. A call that
-// does not wait has the time of one call.
+// releaseUntil returns the instant until which the acquisition waits for releases of parts; zero: only ctx bounds that
+// wait. A call that does not wait for the lock waits for one CallTimeout.
 func (a *multiAcquisition) releaseUntil() time.Time {
 	if a.terms.wait == 0 {
 		return a.until.Add(a.of.members[0].c.opts.CallTimeout)
@@ -136,23 +136,23 @@ func (a *multiAcquisition) releaseUntil() time.Time {
 	return a.until
 }
 
-// assemble acquires the members one after the other. The error is errLostMeanwhile if one was lost while others were
-// acquired.
+// assemble acquires the members one after the other. The error is errLostMeanwhile if a member was lost while others
+// were acquired.
 //
-// The parts are renewed meanwhile, even if a lease was asked for. Otherwise, if the wait is longer than that lease, the
-// first ones are free again, and another owner's, when the last is granted
+// The parts are renewed meanwhile, even if the call has a fixed lease. Otherwise, after a wait longer than the lease,
+// the first members would belong to another owner when the last member is granted
 // (TestMulti_LeaseShorterThanTheWait_MakesNoSecondHolder).
 func (a *multiAcquisition) assemble(ctx context.Context) (*heldParts, error) {
 	q, parts := a.of, newHeldParts(a.of)
 	whole, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := a.acquireEach(parts.life.Context(whole), parts) // its context ends when a part is lost
+	err := a.acquireEach(parts.life.Context(whole), parts) // the context ends when a part is lost
 	why := parts.life.Err()
 	if err == nil && why == nil && time.Now().Before(parts.until()) {
 		return parts, nil
 	}
 	name := q.name
-	for i, hold := range parts.holds() {
+	for i, hold := range parts.holdsByMember() {
 		if hold != nil && hold.Err() != nil {
 			name = q.members[i].name
 		}
@@ -175,7 +175,7 @@ func (a *multiAcquisition) assemble(ctx context.Context) (*heldParts, error) {
 
 var errLostMeanwhile = errors.New("lost while others were acquired")
 
-// acquireEach acquires the members, and gives them their lease.
+// acquireEach acquires the members one after the other, and then applies the fixed lease of the call.
 func (a *multiAcquisition) acquireEach(ctx context.Context, parts *heldParts) error {
 	for i := range a.of.members {
 		hold, err := a.of.acquireMember(ctx, i, a.timeLeft(), a.terms.lease, true)
@@ -194,12 +194,12 @@ func (a *multiAcquisition) acquireEach(ctx context.Context, parts *heldParts) er
 	return a.applyLease(ctx, parts)
 }
 
-// applyLease gives the parts the lease of the acquisition, now that all are held: a part that has lost more than a
-// tenth of it is extended, and no part is renewed any more.
+// applyLease applies the fixed lease of the call, now that all parts are held. A part that has lost more than a tenth
+// of the lease is extended, and no part is renewed any more.
 func (a *multiAcquisition) applyLease(caller context.Context, parts *heldParts) error {
-	ctx, asked, holds := caller, a.terms.lease, parts.held()
+	ctx, wanted, holds := caller, a.terms.lease, parts.heldMembers()
 	if until := a.releaseUntil(); !until.IsZero() {
-		end := time.Now().Add(holds[0].client().opts.CallTimeout) // a call that begins has its time
+		end := time.Now().Add(holds[0].client().opts.CallTimeout) // the call has at least one CallTimeout
 		if until.After(end) {
 			end = until
 		}
@@ -208,10 +208,10 @@ func (a *multiAcquisition) applyLease(caller context.Context, parts *heldParts) 
 		defer cancel()
 	}
 	err := parts.each(ctx, holds, func(ctx context.Context, hold *Hold) error {
-		if time.Until(hold.Until()) >= asked-lease.Margin(asked)-asked/10 {
+		if time.Until(hold.Until()) >= wanted-lease.Margin(wanted)-wanted/10 {
 			return nil
 		}
-		return hold.Extend(ctx, asked)
+		return hold.Extend(ctx, wanted)
 	})
 	for _, hold := range holds {
 		hold.h.Manual()

@@ -18,22 +18,26 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// multiRequest acquires all members of a Multi by one script. Each member has an acquisition, which makes no request of
+// multiRequest acquires all members of a Multi by one script. Each member has an acquisition, which sends no request of
 // its own.
 type multiRequest struct {
 	*multiAcquisition
 	c            *Client
 	acquisitions []*acquisition // by member
-	entered      int            // acquisitions that Close waits for
-	blocking     *single        // the member that another owner held by the last reply; nil: none
+	entered      int            // the number of acquisitions that Close waits for
+	blocking     *single        // the member that another owner held at the last reply; nil: none
 }
 
-// errOneByOne ends a multiRequest if one of the members has to be waited for, or one script cannot have them all now.
+// errOneByOne ends a multiRequest if the call has to wait for a member, or if one script cannot acquire all members.
 var errOneByOne = errors.New("to be acquired one after the other")
 
-// isPossible reports whether one script may do: all members are of one client and one slot, are locks that a Quorum
-// takes, too, and none is re-entered. If callers of this process wait for a member, the script would be refused, or
-// would overtake them.
+// isPossible reports whether one script can acquire all members. All of these must be true:
+//
+//   - All members are of one client and, where the keys of a call must be in one slot, of one slot.
+//   - All members are of a kind that a Quorum allows, too: Reentrant, NonReentrant or Spin.
+//   - No member is re-entered.
+//   - No caller of this process waits for a member, or the call does not wait. Otherwise the script would be refused,
+//     or would overtake these callers.
 func (r *multiRequest) isPossible(ctx context.Context) bool {
 	slot := keyname.Slot(r.of.members[0].key)
 	for _, member := range r.of.members {
@@ -51,7 +55,7 @@ func (r *multiRequest) isPossible(ctx context.Context) bool {
 	return true
 }
 
-// acquire acquires the members; errOneByOne: one script does not do.
+// acquire acquires all members by one script. It returns errOneByOne if the members have to be acquired one by one.
 func (r *multiRequest) acquire(ctx context.Context) (*heldParts, error) {
 	defer func() {
 		for range r.entered {
@@ -66,8 +70,8 @@ func (r *multiRequest) acquire(ctx context.Context) (*heldParts, error) {
 	parts, granted := newHeldParts(r.of), err == nil
 	err = r.explain(err, waited)
 	for i, member := range r.acquisitions {
-		// For the observer the acquisition begins here: before, it is not known whether the script acquires the member, or
-		// it is acquired for itself.
+		// The observer is told only now that the acquisition begins, because the members may also be acquired one by one,
+		// and then report it themselves.
 		member.ctx = r.c.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: member.lock.name})
 		end := errs.Event{Kind: errs.EventAcquired, Name: member.lock.name, Took: waited}
 		if err == nil {
@@ -95,13 +99,13 @@ func (r *multiRequest) register(member *acquisition, i int, parts *heldParts) er
 	if err != nil {
 		return err
 	}
-	r.entered-- // Close waits for the hold now
+	r.entered-- // from now on Close waits for the hold
 	hold.follow(member.ctx, r.c)
 	parts.add(member.ctx, i, hold)
 	return nil
 }
 
-// explain returns what the caller gets for err; nil is nil.
+// explain returns the error that the caller gets for err; nil for nil.
 func (r *multiRequest) explain(err error, waited time.Duration) error {
 	name := r.of.name
 	if r.blocking != nil {
@@ -110,7 +114,7 @@ func (r *multiRequest) explain(err error, waited time.Duration) error {
 	return errorContext(name, waited, !r.acquisitions[0].unansweredUntil.IsZero()).Explain(err)
 }
 
-// await waits until the script is granted, or there is no reason to repeat it.
+// await sends the script until it is granted, or until an error ends the wait.
 func (r *multiRequest) await(ctx context.Context) (err error) {
 	for i, lock := range r.of.members {
 		member := &acquisition{lock: lock, ctx: ctx, began: r.began, autoRenew: r.terms.lease == 0, lease: r.terms.lease,
@@ -137,7 +141,7 @@ func (r *multiRequest) await(ctx context.Context) (err error) {
 	return err
 }
 
-// request sends the script once. It is acquisition.Ask for several locks.
+// request sends the script once. It does for several locks what acquisition.Ask does for one.
 func (r *multiRequest) request(ctx context.Context) (wait.Answer, error) {
 	first := r.acquisitions[0]
 	timed := script.Timed[acquireReply]{
@@ -186,7 +190,7 @@ func (r *multiRequest) request(ctx context.Context) (wait.Answer, error) {
 	return wait.Answer{Granted: true}, nil
 }
 
-// requestFailed records the instant until which a request that was not answered may run.
+// requestFailed records until when a request without a reply may run. It returns the error of the request.
 func (r *multiRequest) requestFailed(err error, lastRun, received time.Time) error {
 	var redisErr *rueidis.RedisError
 	var mayRun time.Time
@@ -208,7 +212,7 @@ func (r *multiRequest) requestFailed(err error, lastRun, received time.Time) err
 
 var severalScript = load("acquire several", "several_acquire")
 
-// call is the request. If it is given up and granted after all, its reply has the grant released.
+// call returns the request as a script call. If the call was given up, a late reply with a grant releases the grant.
 func (r *multiRequest) call(notAfter int64) script.Call {
 	call := script.Call{Script: severalScript, Replicas: r.c.opts.MinReplicas, ReplicasWait: r.c.opts.ReplicaTimeout}
 	call.Args = []string{r.c.millis(r.acquisitions[0].lease), strconv.FormatInt(notAfter, 10), r.c.publish}

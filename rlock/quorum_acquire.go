@@ -19,24 +19,24 @@ import (
 // docs/design/protocols.md describes them.
 type quorumAcquisition struct {
 	of             *several
-	lease          time.Duration // 0: that of each client's watchdog
-	releaseUntil   time.Time     // votes that are given back are waited for until this; zero: not bounded
+	lease          time.Duration // 0: the WatchdogTimeout of each client
+	releaseUntil   time.Time     // the acquisition waits for releases of votes until this; zero: no bound
 	won            *heldParts
-	outcomeUnknown bool            // a server may have voted whose reply did not come
+	outcomeUnknown bool            // a server without a reply may have voted
 	releases       *memberReleases // nil: the acquisition does not wait for releases
 
 	// The rounds.
 	rounds  int
-	splits  int // rounds in a row that got some votes and no majority
+	splits  int // rounds in a row with some votes and no majority
 	endedAt time.Time
-	freeIn  time.Duration // after the last round, until a majority is free by the holders' leases; negative: not known
+	freeIn  time.Duration // from the last round until the holders' leases leave a majority free; negative: not known
 
 	mu    sync.Mutex
-	votes []vote // of the round by member
-	awake bool   // a round is under way or due, so a release need not wake the waiter
+	votes []vote // the results of the last round, by member
+	awake bool   // a round is in progress or due, so a release need not wake the waiter
 }
 
-// vote is what a round knows of a member. Its zero value: there is no reply yet.
+// vote is the result of one member in a round. Zero value: the member has not replied yet.
 type vote struct {
 	replied  bool
 	err      error // nil: the member voted for this owner
@@ -46,13 +46,14 @@ type vote struct {
 func (v vote) granted() bool { return v.replied && v.err == nil }
 func (v vote) refused() bool { return v.replied && v.err != nil }
 
-func countVotes(votes []vote, is func(vote) bool) (n int) {
+// countVotes returns the number of votes for which is reports true.
+func countVotes(votes []vote, is func(vote) bool) (count int) {
 	for _, vote := range votes {
 		if is(vote) {
-			n++
+			count++
 		}
 	}
-	return n
+	return count
 }
 
 // acquireMajority acquires a majority of the members of a Quorum.
@@ -80,7 +81,7 @@ func (q *several) acquireMajority(ctx context.Context, wanted terms) (*heldParts
 	return quorum.won, nil
 }
 
-// voteTimeout is how long a server has to vote.
+// voteTimeout returns how long a round waits for the vote of a server.
 func (l *single) voteTimeout(lease time.Duration) time.Duration {
 	if lease == 0 {
 		lease = l.c.opts.WatchdogTimeout
@@ -101,7 +102,7 @@ func (a *quorumAcquisition) round(ctx context.Context) (wait.Answer, error) {
 	err := q.checkServers()
 	granted := countVotes(votes, vote.granted)
 	if err == nil && granted >= q.needed {
-		if parts.win(a.lease == 0) {
+		if parts.startMajority(a.lease == 0) {
 			a.won = parts
 			return wait.Answer{Granted: true}, nil
 		}
@@ -110,7 +111,7 @@ func (a *quorumAcquisition) round(ctx context.Context) (wait.Answer, error) {
 			err = why
 		}
 	}
-	// A server that became silent in between must cost nothing.
+	// A server that became silent during the round delays the releases by no more than the round took.
 	releaseUntil := time.Now().Add(time.Since(began))
 	if !a.releaseUntil.IsZero() && a.releaseUntil.Before(releaseUntil) {
 		releaseUntil = a.releaseUntil
@@ -130,15 +131,16 @@ func (a *quorumAcquisition) round(ctx context.Context) (wait.Answer, error) {
 	return a.outcome(votes)
 }
 
-// splitOver is how long after a split round the next one needs no pause: no other waiter of that split comes any more.
+// splitOver is how long after a split round the next round needs no pause, because the other waiters of that split have
+// sent their requests by then.
 const splitOver = 500 * time.Millisecond
 
-// prepare pauses if other processes are likely to request the votes at the same instant, listens to releases, and
-// checks that no member is closed.
+// prepare pauses if other processes probably request the votes at the same instant. It then listens to releases, and
+// checks that no member's client is closed.
 func (a *quorumAcquisition) prepare(ctx context.Context) error {
 	a.mu.Lock()
 	longest := time.Duration(0)
-	if a.awake { // all processes hear of a release at about the same instant
+	if a.awake { // all processes receive the message of a release at about the same instant
 		longest = 2 * a.of.roundTrip()
 	}
 	a.awake = true
@@ -163,7 +165,7 @@ func (a *quorumAcquisition) prepare(ctx context.Context) error {
 	return nil
 }
 
-// roundTrip is how long a majority takes to reply, by the quickest replies of late.
+// roundTrip returns how long a majority takes to reply, according to the quickest recent replies.
 func (q *several) roundTrip() time.Duration {
 	trips := make([]time.Duration, len(q.members))
 	for i, member := range q.members {
@@ -173,15 +175,15 @@ func (q *several) roundTrip() time.Duration {
 	return trips[q.needed-1]
 }
 
-// requestVotes requests all members' votes, which parts takes in. It returns when a majority has granted, or cannot any
-// more. Later votes join parts, or are released.
+// requestVotes requests the votes of all members, and adds the granted votes to parts. It returns when a majority has
+// voted for this owner, or cannot any more. A later vote is added to parts, which releases it if its release has begun.
 func (a *quorumAcquisition) requestVotes(ctx context.Context, parts *heldParts) []vote {
 	q := a.of
 	votes := make([]vote, len(q.members))
 	a.mu.Lock()
 	a.votes = votes
 	a.mu.Unlock()
-	replies := make(chan struct{}, len(votes)) // no late reply blocks
+	replies := make(chan struct{}, len(votes)) // with room for late replies, which nothing receives
 	for i, member := range q.members {
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, member.voteTimeout(a.lease))
@@ -209,8 +211,8 @@ func (a *quorumAcquisition) requestVotes(ctx context.Context, parts *heldParts) 
 	}
 }
 
-// hasUnknownServer reports whether a server has not replied that never replied before. It gets the time to reply once,
-// so that the first acquisition finds two members of one server.
+// hasUnknownServer reports whether a server that never replied has not replied in this round, either. The first round
+// waits for such a server, so that the first acquisition finds two members of one server.
 func (q *several) hasUnknownServer(votes []vote) bool {
 	for i, member := range q.members {
 		if !votes[i].replied && member.c.memberRun.Load() == 0 && !member.c.askedForRun.Load() {
@@ -244,22 +246,22 @@ func (a *quorumAcquisition) memberReleased(i int) {
 }
 
 // wakeIfMajorityFree wakes the waiter if a majority may be free now. While a majority is held, waiters take the other
-// votes and give them back. If each of them woke when another has given back, they would keep each other busy
-// (TestQuorum_MajorityHeld_WaitersDoNotWakeEachOther). The round that follows is for all messages that come before it
-// begins. Called with mu held.
+// votes and release them. If each of these releases woke the other waiters, the waiters would keep each other busy
+// (TestQuorum_MajorityHeld_WaitersDoNotWakeEachOther). One wake-up stands for all messages that come before the next
+// round begins. Called with mu held.
 func (a *quorumAcquisition) wakeIfMajorityFree() {
-	free := countVotes(a.votes, func(of vote) bool { return !of.refused() || of.released })
+	free := countVotes(a.votes, func(result vote) bool { return !result.refused() || result.released })
 	if !a.awake && a.releases != nil && free >= a.of.needed {
 		a.awake = true
 		a.of.members[0].c.waiters.Wake(a.of.queueKey)
 	}
 }
 
-// outcome is the answer of a round that got no majority.
+// outcome returns the answer of a round without a majority.
 func (a *quorumAcquisition) outcome(votes []vote) (wait.Answer, error) {
 	var held, silent int
 	var fatal, problems []error
-	var leases []time.Duration // until each member is free, at the earliest
+	var leases []time.Duration // the time until each member is free, at the earliest
 	for _, vote := range votes {
 		var contended *NotAcquiredError
 		switch {
@@ -307,9 +309,9 @@ func (a *quorumAcquisition) outcome(votes []vote) (wait.Answer, error) {
 		len(votes), errors.Join(problems...))
 }
 
-// pollIn is how long to sleep after a round unless a release wakes the waiter.
+// pollIn returns how long the waiter sleeps after a round if no release wakes it.
 func (a *quorumAcquisition) pollIn(int) time.Duration {
-	pause := wait.MaxPoll // and PollCap, if that is less
+	pause := wait.MaxPoll // package wait shortens the pause to PollCap
 	heard := 0
 	if a.releases != nil {
 		heard = int(a.releases.channels.Load())

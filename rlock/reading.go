@@ -30,9 +30,9 @@ import (
 //
 // Two groups of callers join X without a call:
 //
-//   - The callers in the local queue when X was granted, or confirmed. They waited for this very reply, and all of them
-//     join before any of them runs. Otherwise the first reader could finish, and X be released, before the second
-//     reader joins (TestReaders_Waiting_AreAdmittedTogether).
+//   - The callers in the local queue when X was granted, or confirmed. All of them join before any of them runs.
+//     Otherwise the first reader could finish, and X be released, before the second reader joins
+//     (TestReaders_Waiting_AreAdmittedTogether).
 //   - The callers that come within the window, unless a writer of this process requests the lock. The window counts
 //     from the send of the last request with the reply "no writer waits". So readers overtake a queued writer for at
 //     most the window, and no message has to report the writer. If the window counted from the arrival of the reply, it
@@ -43,15 +43,15 @@ import (
 // begins. Otherwise the reader is queued as an owner of its own, Y, which is the process's next tenure.
 //
 // The last reader of X releases it. A reader that comes between the decision to release and the release request finds
-// the count at 0, and sends a request (session.Holding.Enter). It never joins a hold that is being released
+// the count at 0, and sends a request (session.Holding.Enter). So no reader joins a hold that is being released
 // (TestReader_ComesAsTheLastLeaves_HoldsTheLock).
 //
 // # Readers with holds of their own
 //
-// A fixed lease, a label and MaxHold belong to one hold, so readers with one of these have owners of their own. They
-// wait in the same local queue, and their process has one entry in the server's queue for all. The first of them
-// requests its own owner's hold, if no request is in progress. The others wait for an owner of the process, X. Then one
-// call admits all of them beside X:
+// A fixed lease, a label and MaxHold belong to one hold, so readers with one of these have owners of their own. All
+// readers wait in the same local queue, and their process has one entry in the server's queue for all. The first of
+// them requests its own owner's hold, if no request is in progress. The others wait for an owner of the process, X.
+// Then one call admits all of them beside X:
 //
 //		readers 1 … k, with leases                         server
 //		wait, in one entry of the process        ------->  X is queued, and handed the lock
@@ -88,8 +88,8 @@ func (caller *queuedCaller) canShareHold() bool {
 	return caller.lock.kind.concurrentTurns && caller.terms.canShareHold(caller.lock.c)
 }
 
-// joinSharedRead adds a reader to the tenure of its process, if the reader may join without a call. It reports whether
-// the reader joined. Called with mu held.
+// joinSharedRead adds a reader to the tenure of its process, and reports whether the reader could join without a call.
+// Called with mu held.
 func (cohorts *lockCohorts) joinSharedRead(cohort *lockCohort) bool {
 	if cohort.own == nil || cohorts.now() >= cohort.turnsUntil {
 		return false
@@ -100,7 +100,7 @@ func (cohorts *lockCohorts) joinSharedRead(cohort *lockCohort) bool {
 	return cohorts.enterSharedRead(cohort.own)
 }
 
-// enterSharedRead adds a reader to the count of own's readers. It reports false if own's hold has ended.
+// enterSharedRead adds a reader to the count of own's readers, and reports whether own's hold still lasts.
 func (cohorts *lockCohorts) enterSharedRead(own *owner) bool {
 	client := own.lock.c
 	if client.engine.Over(&own.Lease) != nil {
@@ -179,7 +179,7 @@ func (cohorts *lockCohorts) admitBeside(own *owner, readers []*queuedCaller) {
 	// span.
 	reply, err := timed.Run(context.WithoutCancel(readers[0].ctx), client.runner)
 	received := time.Now()
-	var possibleUntil time.Time // without a usable grant the new owners may read until this; zero: they do not
+	var possibleUntil time.Time // without a usable grant the new owners may read until this; zero: no owner reads
 	switch {
 	case errors.Is(err, errs.ErrUnknownOutcome):
 		possibleUntil = sent.Add(timed.Runs)

@@ -14,18 +14,18 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// several is a lock made of several single locks: a Multi or a Quorum. heldParts is the hold of one acquisition.
-// Owners, renewals, pending releases and Close are those of the members.
+// several is a lock made of several single locks: a Multi or a Quorum. heldParts is the hold of one acquisition. Each
+// member has its own owner, renewals and pending releases, and Close of its client ends it.
 type several struct {
 	name     string
 	members  []*single // of a Multi: in the order in which all processes acquire them
 	labels   []string  // by member
-	needed   int       // how many members must be held: all, or a majority
+	needed   int       // the number of members that must be held: all, or a majority
 	isQuorum bool
-	queueKey string // of the local queue of a Quorum: its members, whatever their names
+	queueKey string // the local queue of a Quorum: the clients and keys of its members
 }
 
-// newSeveral makes a lock of single locks. Of their terms only the labels are used.
+// newSeveral makes a lock of single locks. Only the labels of their terms are used.
 func newSeveral(verb string, locks []*Lock, needed int) *several {
 	whole := &several{needed: needed, isQuorum: verb == "quorum"}
 	var names, keys []string
@@ -77,7 +77,7 @@ func (q *several) longest(lease time.Duration) (longest time.Duration) {
 	return longest
 }
 
-// acquire implements form. The label of the whole goes to the members that have none.
+// acquire implements form. A member without a label gets the label of the whole.
 func (q *several) acquire(ctx context.Context, wanted terms) (*Hold, error) {
 	labelled := *q
 	labelled.labels = slices.Clone(q.labels)
@@ -96,27 +96,26 @@ func (q *several) acquire(ctx context.Context, wanted terms) (*Hold, error) {
 	return &Hold{parts: parts}, nil
 }
 
-// acquireMember acquires the i-th member, for a hold of the whole.
+// acquireMember acquires the i-th member as a part of the whole.
 func (q *several) acquireMember(ctx context.Context, i int, waitTime, lease time.Duration,
 	renewed bool) (*Hold, error) {
 	return q.members[i].acquireHold(ctx, terms{wait: waitTime, lease: lease, label: q.labels[i]}, renewed)
 }
 
-// withOwner implements form: each member gets its part of the text that Hold.Owner returned.
+// withOwner implements form. text is the result of Hold.Owner: each member gets its own owner.
 func (q *several) withOwner(ctx context.Context, text Owner) context.Context {
 	owners := strings.Split(string(text), ",")
 	for i, member := range q.members {
 		owner := fmt.Sprintf("not %d owners: %s", len(q.members), text)
 		if len(owners) == len(q.members) {
-			owner = cmp.Or(owners[i], "none") // a member of a Quorum that was not held cannot be joined, either
+			owner = cmp.Or(owners[i], "none") // empty: a member of a Quorum that was not held, which cannot be joined
 		}
 		ctx = member.withOwner(ctx, Owner(owner))
 	}
 	return ctx
 }
 
-// requestAll makes a request to each member at the same time. The error says that fewer members replied than must be
-// held.
+// requestAll makes a request to each member at the same time. err is set if fewer members replied than must be held.
 func requestAll[T any](ctx context.Context, q *several,
 	request func(form, context.Context) (T, error)) (replies []T, failures []error, err error) {
 	replies, failures = make([]T, len(q.members)), make([]error, len(q.members))
@@ -124,7 +123,7 @@ func requestAll[T any](ctx context.Context, q *several,
 	for i, member := range q.members {
 		wg.Go(func() {
 			ctx := ctx
-			if q.isQuorum { // a dead server gets the time of one call, not of five
+			if q.isQuorum { // a dead server delays the call by one CallTimeout, not by all retries
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, member.c.opts.CallTimeout)
 				defer cancel()
@@ -145,7 +144,7 @@ func requestAll[T any](ctx context.Context, q *several,
 	return replies, failures, err
 }
 
-// isLocked implements form: fewer members are free than must be held.
+// isLocked implements form. The lock is held if fewer members are free than must be held.
 func (q *several) isLocked(ctx context.Context) (bool, error) {
 	held, failures, err := requestAll(ctx, q, form.isLocked)
 	free := 0
@@ -157,7 +156,7 @@ func (q *several) isLocked(ctx context.Context) (bool, error) {
 	return err == nil && free < q.needed, err
 }
 
-// Inspect implements form. The lease of the whole ends when as many members are free as must be held.
+// Inspect implements form. The lease of the whole ends when enough members are free for another owner.
 func (q *several) Inspect(ctx context.Context) (State, error) {
 	states, failures, err := requestAll(ctx, q, form.Inspect)
 	if err != nil {
@@ -185,8 +184,8 @@ func (q *several) forceUnlock(ctx context.Context) (bool, error) {
 	return slices.Contains(removed, true), err
 }
 
-// failure is the error of the whole, from the members' errors. The error of a Quorum says only what is true of the
-// whole.
+// failure returns the error of the whole, from the members' errors. A Quorum is lost only if too many members are lost,
+// so the error of one lost member is not ErrLost for the whole.
 func (q *several) failure(failures []error) error {
 	if !q.isQuorum {
 		return errors.Join(failures...)
@@ -203,7 +202,7 @@ func (q *several) failure(failures []error) error {
 	}
 	for i, err := range failures {
 		switch {
-		case errors.Is(err, errs.ErrLost): // of one member: the whole is not lost by it
+		case errors.Is(err, errs.ErrLost): // one member is lost, and the whole is not
 			failures[i] = errors.New(err.Error())
 		case outcomeUnknown:
 			failures[i] = script.Unsure(err)
