@@ -5,8 +5,8 @@
 -- ARGV[1] owner  ARGV[2] channel, without ":" and the owner  ARGV[3] PUBLISH or SPUBLISH
 -- ARGV[4] '' or not: this owner may be queued, and leaves  ARGV[5] grant channels, without the connection id
 -- ARGV[6…] other owners that leave: each may hold the lock, or be queued, or neither. Owners that leave together share
---   a call, so that none of them is served meanwhile
--- Reply: 1 released; 0 none of them held anything
+--   a call, so that no owner among them is served meanwhile
+-- Reply: 1 released; 0 no owner among them held anything
 -- Twice: as release. A second run finds the lock held by the waiter that was handed it, or notifies the first waiter
 --   once more.
 local key, queue, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -3,11 +3,11 @@
 -- ARGV "<party> <id> <generation>", lease in ms for each; lease 0: only look; -1: only look, and reply how long it
 --   lasts
 -- Reply, for each: 1 renewed, or 1 + ms left; 0 the party is not known, or its lease is over; -1 not known (memory is
---   full); -3 it may not be read; -2 the key is no barrier
--- Twice: a lease is raised to what is asked, never shortened.
--- A party whose generation is over counts as renewed, because a look says how it ended, not the watchdog. The mark of a
--- broken generation is then kept for another lease, because a party whose renewal succeeded trusts its lease for that
--- long.
+--   full); -3 it may not be read; -2 the key holds no barrier
+-- Twice: a lease is raised to the wanted lease, never shortened.
+-- A party whose generation is over counts as renewed, because a look reports how it ended, not the watchdog. The mark
+-- of a broken generation is then kept for another lease, because a party whose renewal succeeded trusts its lease for
+-- that long.
 -- uses: clock, renewal
 local replies = {}
 local now = clock()

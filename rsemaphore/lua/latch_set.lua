@@ -1,4 +1,4 @@
--- Set the count of a latch that has none: Redisson's trySetCount.
+-- Set the count of a latch without a count: Redisson's trySetCount.
 -- KEYS[1] the count  KEYS[2] the record of this library, a hash:
 --   gen        one more with each latch, and with its end
 --   until      the end of the TTL, server ms, 0: none; missing once the latch is known to be over

@@ -4,8 +4,8 @@
 -- ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channels of grants, without the process  ARGV[6] the process
 -- ARGV[7] the owner's entry, if it may be in the queue; or ''
 -- ARGV[8…] owner and entry of other callers that leave: each may have been granted its permits, or be queued, or
---   neither. The reply does not count their permits. Callers that leave a queue together share a call, so that none of
---   them is served meanwhile
+--   neither. The reply does not count their permits. Callers that leave a queue together share a call, so that no
+--   caller among them is served meanwhile
 -- Reply: 1, one integer: the only permit was held, and the queue is empty. Otherwise {the number of permits that were
 --   held, with leases that are not over (-1: not all, and nothing is released), ms after which to send a request for
 --   the first in the queue (-1: another process does), lease and base of waiters of this process that were served}

@@ -2,7 +2,7 @@
 -- gets all or none: find_refusal checks each lock first, and grant then makes the owner the holder of each.
 --
 -- The lock may be held as a string: as a Plain lock, or by redsync and similar libraries, while a service moves from
--- them to a hash. A lock's key is made only if there is no key of either type, so the two kinds exclude each other. A
+-- them to a hash. A lock's key is made only if no key of either type exists, so the two kinds exclude each other. A
 -- waiter for the hash waits in the queue:
 --
 --   waiter B                                     holder A
@@ -21,8 +21,8 @@
 
 -- Returns why an owner cannot have a lock now: {status, ms, server ms, …}, as acquire.lua replies. Otherwise it returns
 -- nil. For an owner that holds the lock already, it also returns the rest of the lock's lease in ms, and the owner's
--- own end, if the owner was joined. there is the result of existing_keys. entry, if there is one, is put into the queue. q is
--- nil without a queue.
+-- own end, if the owner was joined. there is the result of existing_keys. entry, if there is one, is put into the
+-- queue. q is nil without a queue.
 local function find_refusal(key, q, owner, now, existing, entry)
   if existing == 0 then
     return nil
@@ -66,8 +66,8 @@ local function find_refusal(key, q, owner, now, existing, entry)
   return {0, left, now, entry and q and enqueue(q, entry, 0) or 0, foreign or 0}
 end
 
--- Makes an owner the holder of a free lock, or grants a lock again to its holder, with the results of find_refusal. No lease
--- is shortened. Returns the reply.
+-- Makes an owner the holder of a free lock, or grants a lock again to its holder, with the results of find_refusal. No
+-- lease is shortened. Returns the reply.
 local function grant(key, owner, lease, now, left, ends_at)
   if not left then
     redis.call('HSET', key, owner, '1')

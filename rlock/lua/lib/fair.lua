@@ -12,10 +12,10 @@
 --
 -- A waiter of this library that hears grants also has a field in the hash "places": owner -> "<ticket> <entry>". The
 -- entry has the form of the other queues (entry.lua), and is stale after the waiter's patience. A script that finds the
--- lock free makes the first waiter its holder, and publishes the ticket. The protocol and the rules of trust are those
--- of the reentrant lock's queue (handover.lua). A first waiter without a place cannot be handed the lock: a waiter of
--- Redisson's, or one of this library that hears no grants. It is notified on a channel of its own, as Redisson does,
--- and the lock is left to it. So no other waiter overtakes it.
+-- lock free makes the first waiter its holder, and publishes the ticket. The protocol and the rules of trust are the
+-- same as in the reentrant lock's queue (handover.lua). A first waiter without a place cannot be handed the lock: a
+-- waiter of Redisson's, or one of this library that hears no grants. It is notified on a channel of its own, as
+-- Redisson does, and the lock is left to it. So no other waiter overtakes it.
 --
 -- * Redisson's scripts may remove a waiter with a place from the queue, and its field remains. If that waiter queues
 --   again, it gets the same ticket. No grant has had that ticket, because a grant removes the field.
@@ -24,7 +24,7 @@
 --   keeps its place while its process connects anew (testdata/scripts/fair.txt).
 -- * A waiter that is about to give up is passed over. A grant would not reach it in time, and would be released one
 --   round trip later. Callers with less patience than the queue is long all give up when they are the first, or nearly.
---   Without this rule none of them would be served, and the lock would pass from one such caller to the next. The
+--   Without this rule no caller would be served, and the lock would pass from one such caller to the next. The
 --   script cannot foresee that a caller cancels; that costs a round trip.
 -- uses: owners, clock, entry, queue, send
 
@@ -42,8 +42,8 @@ local function remove_head(queue, timeouts, places, head)
   end
 end
 
--- Returns the first waiter of this library whose process hears grants, and that process; nil if there is none near the
--- front.
+-- Returns the first waiter of this library whose process hears grants, and that process; nil if no such waiter is near
+-- the front.
 local function first_listening_of_ours(q)
   local owners = redis.pcall('LRANGE', q.key, 0, MAX_INDEX)
   for _, owner in ipairs(owners.err and {} or owners) do

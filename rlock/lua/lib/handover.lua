@@ -120,7 +120,8 @@ end
 --
 -- * Such a request is granted the lock, although living waiters may have come before: another call would be needed to
 --   find them.
--- * None of the last 16 waiters listens, or the message is lost: B polls, and the next request is granted the lock.
+-- * No process of the last 16 waiters listens, or the message is lost: B polls, and the next request is granted the
+--   lock.
 -- * The release runs twice: it removes 128 more entries, and B sends two requests.
 local function hand_over(lock, q, me, released)
   local entry, ticket, waiter = next_waiter(q, '(0', me, released)
