@@ -1,6 +1,6 @@
--- Look at a counting semaphore.
+-- Read a counting semaphore.
 -- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see kind.lua)
--- Reply {status, free, ms}: 1, with ms left of its TTL (-1 none, -2 there is no key); 3 the key holds no integer
+-- Reply {status, free, ms}: 1, with ms left of its TTL (-1: no TTL, -2: no key); 3 the key holds no integer
 -- Twice: reads only.
 -- uses: integer, kind
 local key, permits, record = KEYS[1], KEYS[2], KEYS[3]
