@@ -35,8 +35,8 @@ type workerState struct {
 func plan(shardCount int, id string, members []workerState) (mine []bool) {
 	mine = make([]bool, shardCount)
 	order := slices.Clone(members)
-	slices.SortFunc(order, func(a, b workerState) int {
-		return cmp.Or(-compareBools(a.id == id, b.id == id), cmp.Compare(a.id, b.id))
+	slices.SortFunc(order, func(first, second workerState) int {
+		return cmp.Or(-compareBools(first.id == id, second.id == id), cmp.Compare(first.id, second.id))
 	})
 	owned, free := assigned(shardCount, order)
 	order = slices.DeleteFunc(order, func(member workerState) bool { return member.drained })
@@ -44,8 +44,9 @@ func plan(shardCount int, id string, members []workerState) (mine []bool) {
 		return mine
 	}
 	base, extra := shardCount/len(order), shardCount%len(order)
-	slices.SortFunc(order, func(a, b workerState) int {
-		return cmp.Or(-compareBools(len(owned[a.id]) > base, len(owned[b.id]) > base), cmp.Compare(a.id, b.id))
+	slices.SortFunc(order, func(first, second workerState) int {
+		return cmp.Or(-compareBools(len(owned[first.id]) > base, len(owned[second.id]) > base),
+			cmp.Compare(first.id, second.id))
 	})
 	quota := map[string]int{}
 	for i, member := range order {
@@ -64,7 +65,7 @@ func plan(shardCount int, id string, members []workerState) (mine []bool) {
 		}
 	}
 	slices.Sort(free)
-	slices.SortFunc(order, func(a, b workerState) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(order, func(first, second workerState) int { return cmp.Compare(first.id, second.id) })
 	for _, member := range order {
 		missing := max(0, quota[member.id]-len(owned[member.id]))
 		if member.id == id {
@@ -98,11 +99,12 @@ func assigned(shardCount int, order []workerState) (owned map[string][]int, free
 	return owned, free
 }
 
-func compareBools(a, b bool) int {
+// compareBools orders false before true.
+func compareBools(first, second bool) int {
 	switch {
-	case a == b:
+	case first == second:
 		return 0
-	case a:
+	case first:
 		return 1
 	}
 	return -1

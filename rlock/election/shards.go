@@ -119,7 +119,7 @@ func (s *Shards) Workers(ctx context.Context) ([]Worker, error) {
 			}
 			workers = append(workers, worker)
 		}
-		slices.SortStableFunc(workers, func(a, b Worker) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortStableFunc(workers, func(first, second Worker) int { return strings.Compare(first.Name, second.Name) })
 		return workers, err
 	})
 }
