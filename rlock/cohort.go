@@ -371,14 +371,13 @@ func (cohorts *lockCohorts) requestInForeground(caller *queuedCaller, contender 
 
 // requestFirst sends the first request. The results are as of wait.Caller.Try.
 //
-// Most locks are free, so the waits of the contender and of the caller begin only after a refusal. In a process that
-// hears grants the contender's wait begins before the request: the request enqueues the contender, and a grant may
-// overtake the reply.
+// Most locks are free, so the waits of the contender and of the caller begin only after a refusal, unless the contender
+// has to be woken before that: see SubscribesFirst.
 func (cohorts *lockCohorts) requestFirst(caller *queuedCaller, contender *lockContender) (done bool, err error) {
 	began, waiters := time.Now(), contender.lock.c.waiters
-	hearsGrants := contender.canWait && waiters.IsSubscribed(contender.lock.grantChannel())
+	waitsFirst := contender.canWait && !waiters.SubscribesFirst(contender.lock.grantChannel())
 	var answer wait.Answer
-	if !hearsGrants {
+	if !waitsFirst {
 		answer, err = contender.Ask(caller.ctx, nil)
 		switch {
 		case err == nil && answer.Granted:
@@ -391,7 +390,7 @@ func (cohorts *lockCohorts) requestFirst(caller *queuedCaller, contender *lockCo
 	cohorts.mu.Lock()
 	contender.startWait(caller.ctx)
 	cohorts.mu.Unlock()
-	if hearsGrants {
+	if waitsFirst {
 		return contender.wait.Try(caller.waitsUntil)
 	}
 	return contender.wait.Tried(caller.waitsUntil, began, answer, err)

@@ -16,11 +16,24 @@ type grantSubscription struct {
 	idle  *time.Timer // closes the subscription after idleTimeout without users; nil while there are users
 }
 
-// IsSubscribed reports whether the process is subscribed to a channel of grants.
-func (q *Waiters) IsSubscribed(channel string) bool {
+// isSubscribed reports whether the process is subscribed to a channel of grants.
+func (q *Waiters) isSubscribed(channel string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.grantSubs[channel] != nil
+}
+
+// SubscribesFirst reports whether a refused waiter subscribes the process to grants, and then makes another request.
+// The first request of a cohort may then be made before [Waiters.Enter], because no wake-up before Enter is needed. It
+// is made after Enter if the process is subscribed, because that request enqueues the cohort, and if the user has no
+// right to subscribe, because the cohort then sleeps after a refusal:
+//
+//	request: refused            release in the same process: Wake finds no waiter yet
+//	Enter, sleeps for PollCap on a free lock
+func (q *Waiters) SubscribesFirst(grants string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.grantSubs[grants] == nil && (len(q.deniedUntil) == 0 || time.Now().After(q.deniedUntil[channelKind(grants)]))
 }
 
 // subscribeToGrants subscribes the process to its channel of grants, if the server allows it. It awaits the
@@ -30,7 +43,7 @@ func (w *Caller) subscribeToGrants() (stands, over bool) {
 	waiters, channel := w.waiters, w.request.Grants
 	pending := waiters.startSubscribe(channel)
 	if pending == nil {
-		return waiters.IsSubscribed(channel), false
+		return waiters.isSubscribed(channel), false
 	}
 	return w.subscribeWithinSleep(channel, func(ctx context.Context) error {
 		select {

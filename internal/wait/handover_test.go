@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/wait"
@@ -413,7 +414,7 @@ func TestCohort_SubscribedDuringItsFirstRequest_EntersTheQueueAtOnce(t *testing.
 		answer, err := taker.Ask(t.Context(), nil)
 		r.Listen("g")
 		synctest.Wait()
-		require.True(t, r.IsSubscribed("g"))
+		require.False(t, r.SubscribesFirst("g"))
 		cohort := r.Enter(t.Context(), request)
 		defer cohort.Leave()
 		done, err := cohort.Tried(time.Time{}, began, answer, err)
@@ -427,5 +428,23 @@ func TestCohort_SubscribedDuringItsFirstRequest_EntersTheQueueAtOnce(t *testing.
 		d.release("")
 		require.NoError(t, <-granted)
 		d.quit()
+	})
+}
+
+// A user who may not subscribe sleeps after a refusal, so a release in its process has to find the waiter.
+func TestCohort_MayNotSubscribe_WaitsBeforeItsFirstRequest(t *testing.T) {
+	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
+		require.True(t, r.SubscribesFirst("g"))
+		r.server.Embedded.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
+			if cmd == "SUBSCRIBE" {
+				c.WriteError("NOPERM this user has no permissions")
+			}
+			return cmd == "SUBSCRIBE"
+		})
+		r.Listen("g")
+		synctest.Wait()
+		require.False(t, r.SubscribesFirst("g"))
+		time.Sleep(time.Minute)
+		require.True(t, r.SubscribesFirst("g"))
 	})
 }

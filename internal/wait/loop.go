@@ -105,7 +105,7 @@ func (w *Caller) prepare() {
 	case w.handOverTaker() == nil:
 		// A subscription of the process costs nothing, and saves the request after a new subscription.
 		w.attach(w.waiters.hubInternals.TrySubscribe(w.request.Channel))
-	case w.waiters.IsSubscribed(w.request.Grants):
+	case w.waiters.isSubscribed(w.request.Grants):
 		w.register(true)
 	}
 }

@@ -71,7 +71,7 @@ func (r *queueRequests) havePlaces() bool { return r.enqueues && !r.placeless }
 // once. From the first refusal until the queue is empty again, newcomers queue behind, and one call at a time requests
 // for many waiters.
 func (w *Caller) contendTogether() error {
-	w.register(w.waiters.IsSubscribed(w.request.Grants))
+	w.register(w.waiters.isSubscribed(w.request.Grants))
 	if !w.joinIfWaiting() {
 		done, err := w.try()
 		if done {
@@ -113,7 +113,7 @@ func (w *Caller) joinIfWaiting() bool {
 // join puts the waiter into its local queue after its own request was refused or got no reply.
 func (w *Caller) join(answer Answer, err error) {
 	if answer.OwnerReplaced {
-		w.register(w.waiters.IsSubscribed(w.request.Grants))
+		w.register(w.waiters.isSubscribed(w.request.Grants))
 	}
 	waiters, queue := w.waiters, w.localQueue
 	waiters.mu.Lock()
@@ -402,7 +402,7 @@ func (w *Caller) readReply(replies any, i int, err error) {
 	answer, err := w.requester.Reply(replies, i, err)
 	w.recordTicket(answer, err)
 	if answer.OwnerReplaced {
-		w.register(waiters.IsSubscribed(w.request.Grants))
+		w.register(waiters.isSubscribed(w.request.Grants))
 	}
 	served := err == nil && answer.Granted || err != nil && !script.NotAnswered(err)
 	switch {
