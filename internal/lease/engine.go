@@ -261,6 +261,12 @@ func (e *Engine) wakeBy(latest instant) {
 	}
 }
 
+// rescheduled moves a registered lease to its place in the heap, after a change of its next event. Called with mu held.
+func (e *Engine) rescheduled(lease *Lease) {
+	heap.Fix(&e.leases, int(lease.index))
+	e.wakeBy(lease.nextEvent())
+}
+
 func (e *Engine) run() {
 	defer e.wg.Done()
 	timer := time.NewTimer(time.Hour)
@@ -294,7 +300,7 @@ func (e *Engine) runOnce() time.Duration {
 		untrusted, beatGroups, next = e.checkHeartbeats(now)
 	}
 	if len(e.leases) > 0 {
-		next = min(next, e.leases[0].nextEvent, now.Add(clockCheckInterval))
+		next = min(next, e.leases[0].nextEvent(), now.Add(clockCheckInterval))
 	}
 	if e.requestedWake.After(now) && e.requestedWake.Before(next) {
 		next = e.requestedWake
@@ -322,7 +328,6 @@ func (e *Engine) clockJump(now instant, slept time.Duration) {
 	for _, lease := range e.leases {
 		lease.certainUntil = lease.certainUntil.Add(-slept)
 		lease.renewAt, lease.checkAt = now, now // also leases that are never renewed: they may be over
-		lease.schedule()
 	}
 	heap.Init(&e.leases)
 }
@@ -354,7 +359,6 @@ func (e *Engine) takeDue(now instant) (ended []leaseEvent) {
 				key.slot = keyname.Slot(lease.Key)
 			}
 			batches[key] = append(batches[key], leaseRequest{lease, length})
-			lease.schedule()
 			heap.Fix(&e.leases, 0)
 		default:
 			return ended

@@ -61,7 +61,6 @@ type Lease struct {
 	renewAt     instant
 	checkAt     instant       // when to look whether the lease is still held; zero: not needed
 	shortLength time.Duration // the shorter lease that a hand-over wrote, until the renewal that raises it; 0: none
-	nextEvent   instant       // the next event: renewal, look, deadline or MaxHold
 	autoHandles int32         // the number of handles that want renewals
 	retrying    bool          // the last renewal failed; renewAt is the end of a pause, not a point of the schedule
 	inFlight    bool          // a renewal is under way; the next event is its reply, or the deadline
@@ -134,21 +133,22 @@ func (l *Lease) Called() string {
 	return l.Owner
 }
 
-// schedule computes the next event. Called with mu held.
-func (l *Lease) schedule() {
-	l.nextEvent = l.deadline
-	if !l.maxAt.IsZero() && l.maxAt.Before(l.nextEvent) {
-		l.nextEvent = l.maxAt
+// nextEvent returns when the lease needs the engine next: for a renewal or a look, at the deadline, or at MaxHold.
+func (l *Lease) nextEvent() instant {
+	next := l.deadline
+	if !l.maxAt.IsZero() {
+		next = min(next, l.maxAt)
 	}
 	if l.inFlight {
-		return
+		return next
 	}
-	if (l.autoHandles > 0 || l.shortLength > 0) && l.renewAt.Before(l.nextEvent) {
-		l.nextEvent = l.renewAt
+	if l.autoHandles > 0 || l.shortLength > 0 {
+		next = min(next, l.renewAt)
 	}
-	if !l.checkAt.IsZero() && l.checkAt.Before(l.nextEvent) {
-		l.nextEvent = l.checkAt
+	if !l.checkAt.IsZero() {
+		next = min(next, l.checkAt)
 	}
+	return next
 }
 
 // Tell reports whether this is the first call. Ended may be called twice, and an observer is called once.
@@ -219,7 +219,7 @@ func (l *Lease) planRenewal(now instant) {
 }
 
 // Before orders the leases of an engine by their next events.
-func (l *Lease) Before(other *Lease) bool { return l.nextEvent.Before(other.nextEvent) }
+func (l *Lease) Before(other *Lease) bool { return l.nextEvent().Before(other.nextEvent()) }
 
 // SetIndex records the index in Engine.leases.
 func (l *Lease) SetIndex(index int) { l.index = int32(index) }

@@ -75,11 +75,10 @@ func (e *Engine) add(lease *Lease, sent time.Time, written, length time.Duration
 		return false
 	}
 	lease.state = registered
-	lease.schedule()
 	lease.sibling = e.entries[at]
 	e.entries[at] = lease
 	heap.Push(&e.leases, lease)
-	next := lease.nextEvent
+	next := lease.nextEvent()
 	if e.heartbeats != nil {
 		next = min(next, e.heartbeats.addLease(lease, now))
 	}
@@ -126,9 +125,7 @@ func (e *Engine) Retake(ctx context.Context, lease *Lease, length time.Duration,
 	if maxHold > 0 {
 		lease.maxAt = now.Add(maxHold)
 	}
-	lease.schedule()
-	heap.Fix(&e.leases, int(lease.index))
-	e.wakeBy(lease.nextEvent)
+	e.rescheduled(lease)
 	return true
 }
 
@@ -177,9 +174,7 @@ func (e *Engine) Auto(lease *Lease, length time.Duration) bool {
 		lease.renewAt = 0
 		lease.planRenewal(e.now())
 	}
-	lease.schedule()
-	heap.Fix(&e.leases, int(lease.index))
-	e.wakeBy(lease.nextEvent)
+	e.rescheduled(lease)
 	return true
 }
 
@@ -189,8 +184,7 @@ func (e *Engine) Manual(lease *Lease) {
 	defer e.mu.Unlock()
 	if lease.state == registered {
 		lease.autoHandles--
-		lease.schedule()
-		heap.Fix(&e.leases, int(lease.index))
+		e.rescheduled(lease)
 	}
 }
 

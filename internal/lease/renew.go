@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"time"
@@ -128,9 +127,7 @@ func (e *Engine) recordReply(batch []leaseRequest, verdicts []int64, sent time.T
 				lease.retry(now.Add(retryPause(lease.serverLength())), request.length)
 				lease.raiseUnanswered = lease.raiseUnanswered || request.length > 0 // see Retake
 			}
-			lease.schedule()
-			heap.Fix(&e.leases, int(lease.index))
-			e.wakeBy(lease.nextEvent)
+			e.rescheduled(lease)
 		}
 		if request.length > 0 || reason != nil { // a look without a loss is not a renewal
 			events = append(events, leaseEvent{lease, reason})
@@ -176,9 +173,7 @@ func (e *Engine) recordLateReply(batch []leaseRequest, verdicts []int64, sent ti
 		case request.length > 0: // the schedule follows the call that was sent since
 			e.extendTrust(lease, sent, request.length)
 		}
-		lease.schedule()
-		heap.Fix(&e.leases, int(lease.index))
-		e.wakeBy(lease.nextEvent)
+		e.rescheduled(lease)
 		if request.length > 0 {
 			events = append(events, leaseEvent{lease, nil})
 		}

@@ -179,9 +179,7 @@ func (e *Engine) Check(key string) {
 			continue
 		}
 		lease.checkAt = now
-		lease.schedule()
-		heap.Fix(&e.leases, int(lease.index))
-		e.wakeBy(lease.nextEvent)
+		e.rescheduled(lease)
 	}
 }
 
@@ -199,10 +197,9 @@ func (e *Engine) CheckAll() {
 			continue
 		}
 		lease.checkAt = now
-		lease.schedule()
 	}
 	heap.Init(&e.leases)
 	if len(e.leases) > 0 {
-		e.wakeBy(e.leases[0].nextEvent)
+		e.wakeBy(e.leases[0].nextEvent())
 	}
 }

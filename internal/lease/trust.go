@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"container/heap"
 	"time"
 )
 
@@ -13,18 +12,12 @@ func (e *Engine) Confirmed(lease *Lease, sent time.Time, length time.Duration) b
 	if lease.state != registered {
 		return false
 	}
-	e.confirm(lease, sent, length)
-	heap.Fix(&e.leases, int(lease.index))
-	e.wakeBy(lease.nextEvent)
-	return true
-}
-
-func (e *Engine) confirm(lease *Lease, sent time.Time, length time.Duration) {
 	e.extendTrust(lease, sent, length)
 	if e.at(sent).Before(lease.shortenedAt) {
 		lease.checkAt = e.now() // see applyServerLease
 	}
-	lease.schedule()
+	e.rescheduled(lease)
+	return true
 }
 
 // extendTrust moves the deadline forward to the trust in a request that was sent at sent, and left the lease with
