@@ -332,7 +332,7 @@ func (p *page) limits(clients []*client, match func(string) bool) {
 }
 
 func holdOf(c *client, l *lease.Lease, v lease.View, o *object) hold {
-	x := hold{Client: c.name, Kind: o.Kind, Name: l.Name, Owner: short(l.Called()), Permits: permits(l.Of),
+	x := hold{Client: c.name, Kind: o.Kind, Name: l.Name, Owner: short(l.Of.Shown()), Permits: permits(l.Of),
 		For:  since(v.Since),
 		Safe: max(0, until(v.Until)), Lease: millis(v.Length), Whole: millis(v.Length), Renewed: v.Auto,
 		Confirmed: since(v.Renewed), Failing: v.Failing}

@@ -54,16 +54,23 @@ type barrierParty struct {
 	unansweredUntil time.Time
 	arrival         barrierReply
 	lease           lease.Lease
-	finished        atomic.Bool // Await has returned, or is about to
+	end             context.CancelCauseFunc // ends the context of Await; set before the lease is registered
+	finished        atomic.Bool             // Await has returned, or is about to
 }
 
 func (b *CyclicBarrier) newParty() *barrierParty {
 	return &barrierParty{barrier: b, began: time.Now(), id: b.c.session.NewOwner(""), leaseTime: b.c.live.partyLease}
 }
 
-// Object is the barrier, and Shown is the party's name in logs.
-func (p *barrierParty) Object() any   { return p.barrier }
-func (p *barrierParty) Shown() string { return p.id }
+// Object is the barrier, for the debug page.
+func (p *barrierParty) Object() any { return p.barrier }
+
+// The methods below implement lease.Holder.
+func (p *barrierParty) Ended(reason error) { p.end(reason) }
+func (p *barrierParty) Renewed(err error)  { p.barrier.c.session.TellRenewed(&p.lease, err) }
+func (*barrierParty) InUse() bool          { return true }
+func (p *barrierParty) Shown() string      { return p.id }
+func (*barrierParty) Records() int         { return 0 }
 
 // exchange returns the call for one verb of barrier.lua.
 func (p *barrierParty) exchange(verb string, notAfter int64) exchange[barrierReply] {
@@ -99,10 +106,11 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 	b.c.session.Answered()
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	party.end = cancel
 	party.lease = lease.Lease{
 		Name: b.name, Key: b.key,
 		Owner: party.id + " " + party.arrival.id + " " + strconv.FormatInt(party.arrival.generation, 10),
-		Renew: barrierRenewScript, Untracked: true, Ctx: ctx, Of: party, Ended: func(why error) { cancel(why) },
+		Renew: barrierRenewScript, Untracked: true, Ctx: ctx, Of: party,
 	}
 	if !b.c.engine.Add(&party.lease, party.firstSentAt, party.firstSentAt, party.leaseTime, true, 0) {
 		// happens only if this process, or the network, stalled for as long as the lease

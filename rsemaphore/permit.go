@@ -44,15 +44,12 @@ func (s *Semaphore) newPermit(ctx context.Context, permits int, longest time.Dur
 	own.stillHeld.Store(int64(permits))
 	own.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.renewKeys, Owner: s.c.newOwner(permits, renewed),
 		Renew: s.store.renew, Untracked: true, Soon: true, Ctx: ctx, Longest: longest}
-	if records := s.store.records(permits); records > 1 {
-		own.Lease.Records = int32(records)
-	}
 	own.Granted = own.base()
 	own.Begin(&s.c.handles, own)
 	return own
 }
 
-// Shown is the permit's name in logs.
+// Shown implements lease.Holder.
 func (p *permit) Shown() string {
 	first := idText(idOf(p.base(), 0))
 	if records := p.s.store.records(p.n); records > 1 {
@@ -60,6 +57,9 @@ func (p *permit) Shown() string {
 	}
 	return first
 }
+
+// Records implements lease.Holder.
+func (p *permit) Records() int { return p.s.store.records(p.n) }
 
 // ids returns the raw ids.
 func (p *permit) ids() []string {

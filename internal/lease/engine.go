@@ -48,8 +48,7 @@ type Engine struct {
 	connectionID unique.Handle[string] // the connection id
 	base         time.Time             // the zero of instants
 	log          *slog.Logger
-	onRenewed    func(ctx context.Context, name string, err error) // see Config.Renewed
-	heartbeats   *heartbeatState                                   // nil: no heartbeats
+	heartbeats   *heartbeatState // nil: no heartbeats
 
 	// The server.
 	runner       *script.Runner
@@ -110,9 +109,6 @@ type Config struct {
 	Replicas     int
 	ReplicasWait time.Duration
 	Heartbeats   Heartbeats
-	// Renewed, if set, is called after every renewal attempt of a lease, with its Values, and nil or the reason of the
-	// failure.
-	Renewed func(ctx context.Context, name string, err error)
 }
 
 // New makes an engine. Its goroutine starts with the first lease.
@@ -120,15 +116,12 @@ func New(config Config) *Engine {
 	engine := &Engine{
 		connectionID: unique.Make(config.ConnectionID),
 		base:         time.Now().Add(-time.Hour), // so that no instant is zero
-		log:          config.Log, onRenewed: config.Renewed, entries: map[entry]*Lease{},
+		log:          config.Log, entries: map[entry]*Lease{},
 		client: config.Client, runner: config.Runner, cluster: config.Client.Mode() == rueidis.ClientModeCluster,
 		replicas: config.Replicas, replicasWait: config.ReplicasWait,
 		wakeup:     make(chan struct{}, 1),
 		callPlaces: make(chan struct{}, maxCalls), slowCallPlaces: make(chan struct{}, maxSlowCalls),
 		wallClock: time.Now,
-	}
-	if engine.onRenewed == nil {
-		engine.onRenewed = func(context.Context, string, error) {}
 	}
 	if config.Heartbeats.Interval > 0 {
 		engine.heartbeats = &heartbeatState{Heartbeats: config.Heartbeats}
@@ -171,7 +164,7 @@ func (e *Engine) Stop() {
 	}
 	e.mu.Unlock()
 	for _, lease := range remaining {
-		lease.Ended(errs.ErrClosed)
+		lease.Of.Ended(errs.ErrClosed)
 	}
 }
 
@@ -214,9 +207,9 @@ func (e *Engine) Holds(key string) bool {
 }
 
 // Names returns the names that are held, once for each owner in use.
-func (e *Engine) Names(inUse func(*Lease) bool) (names []string) {
-	for _, lease := range e.All() { // inUse has locks of its own
-		if inUse(lease) {
+func (e *Engine) Names() (names []string) {
+	for _, lease := range e.All() { // InUse has locks of its own
+		if lease.Of.InUse() {
 			names = append(names, lease.Name)
 		}
 	}
@@ -376,7 +369,7 @@ type leaseEvent struct {
 // notifyEnded calls Ended of leases that are over. Called without mu.
 func (e *Engine) notifyEnded(message string, ended []leaseEvent) {
 	for _, event := range ended {
-		e.log.Warn(message, "name", event.lease.Name, "owner", event.lease.Called(), "error", event.err)
-		event.lease.Ended(event.err)
+		e.log.Warn(message, "name", event.lease.Name, "owner", event.lease.Of.Shown(), "error", event.err)
+		event.lease.Of.Ended(event.err)
 	}
 }

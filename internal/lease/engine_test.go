@@ -210,11 +210,6 @@ func inFreshShop(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *
 		s.Engine = lease.New(lease.Config{
 			Client: s.tap, Runner: script.NewRunner(s.tap, 500*time.Millisecond), Log: slog.New(slog.DiscardHandler),
 			Heartbeats: beats,
-			Renewed: func(_ context.Context, name string, err error) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.events = append(s.events, event{name, err})
-			},
 		})
 		defer func() { // also after a failure: nothing may outlast the bubble
 			close(s.tap.gone)
@@ -236,12 +231,15 @@ func (s *shop) renewals() []event {
 	return events
 }
 
-// held is a lease and what was said of its end.
+// held is a lease and its holder, with what it was told.
 type held struct {
 	*lease.Lease
-	mu    sync.Mutex
-	whys  []error
-	ended time.Time
+	shop    *shop // nil unless the renewals matter
+	shown   string
+	records int
+	mu      sync.Mutex
+	whys    []error
+	ended   time.Time
 }
 
 func (h *held) why(t *testing.T) error {
@@ -261,17 +259,30 @@ func (h *held) end() time.Time {
 	return h.ended
 }
 
+func (h *held) Ended(why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.whys, h.ended = append(h.whys, why), time.Now()
+}
+
+func (h *held) Renewed(err error) {
+	if s := h.shop; s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.events = append(s.events, event{h.Name, err})
+	}
+}
+
+func (*held) InUse() bool     { return true }
+func (h *held) Shown() string { return h.shown }
+func (h *held) Records() int  { return h.records }
+
 var owners atomic.Int64
 
 func newLease(name string) *held {
 	h := &held{}
 	h.Lease = &lease.Lease{
-		Name: name, Key: name, Owner: strconv.FormatInt(owners.Add(1), 10), Renew: renew,
-		Ended: func(why error) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.whys, h.ended = append(h.whys, why), time.Now()
-		},
+		Name: name, Key: name, Owner: strconv.FormatInt(owners.Add(1), 10), Renew: renew, Of: h,
 	}
 	return h
 }
@@ -279,6 +290,9 @@ func newLease(name string) *held {
 // grant writes the key of h on the server.
 func (s *shop) grant(t *testing.T, h *held, d time.Duration) {
 	t.Helper()
+	if h.shop == nil { // the lease is not registered yet
+		h.shop = s
+	}
 	require.NoError(t, s.server.Embedded.Set(h.Key, h.Owner))
 	s.server.Embedded.SetTTL(h.Key, d)
 }
@@ -375,7 +389,7 @@ func TestLease_OverBeforeItsGrant_IsNotRegistered(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		h := newLease("l")
 		require.False(t, s.Add(h.Lease, time.Now(), time.Now().Add(-term+lease.Margin(term)), term, true, 0))
-		require.Empty(t, s.Names(anyLease))
+		require.Empty(t, s.Names())
 		time.Sleep(long)
 		require.NoError(t, h.why(t))
 	})
@@ -422,7 +436,7 @@ func TestRemove_ReplyComesAfter_ChangesNothing(t *testing.T) {
 				require.NoError(t, h.why(t))
 				require.Empty(t, s.renewals())
 				require.Equal(t, expected, s.Until(next.Lease))
-				require.Equal(t, []string{"l"}, s.Names(anyLease))
+				require.Equal(t, []string{"l"}, s.Names())
 				time.Sleep(long)
 				require.NoError(t, next.why(t))
 				require.NoError(t, s.Remove(next.Lease))
@@ -441,7 +455,7 @@ func TestRenewal_NotHeld_EndsThatLeaseOnly(t *testing.T) {
 		require.ErrorIs(t, b.why(t), errs.ErrLost)
 		require.LessOrEqual(t, b.ended, start.Add(10*time.Second), "at the renewal, not at the deadline")
 		require.ElementsMatch(t, []event{{"a", nil}, {"b", errs.ErrLost}, {"c", nil}}, s.renewals())
-		require.Equal(t, []string{"a", "c"}, s.Names(anyLease))
+		require.Equal(t, []string{"a", "c"}, s.Names())
 		time.Sleep(long)
 		require.NoError(t, a.why(t))
 		require.NoError(t, c.why(t))
@@ -504,7 +518,7 @@ func TestRenewal_Unanswered_IsRepeatedUntilTheDeadline(t *testing.T) {
 						mend()
 						time.Sleep(long)
 						require.Equal(t, deadline, s.Until(b.Lease), "a late reply moves nothing")
-						require.NotContains(t, s.Names(anyLease), "b")
+						require.NotContains(t, s.Names(), "b")
 					}
 					if trouble == "of one key" {
 						require.NoError(t, a.why(t), "the failure of one key is not another's")
@@ -529,7 +543,7 @@ func TestMaxHold_RenewedHold_Ends(t *testing.T) {
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			require.ErrorIs(t, h.why(t), errs.ErrMaxHold)
-			require.Empty(t, s.Names(anyLease))
+			require.Empty(t, s.Names())
 			require.Equal(t, errs.ErrMaxHold, s.Remove(h.Lease), "for good")
 		}
 	})
@@ -1020,7 +1034,7 @@ func TestEngine_EverythingAtOnce_LeavesNothing(t *testing.T) {
 						e.Until(h.Lease)
 					case 5:
 						e.Find(h.Key, h.Owner)
-						e.Names(anyLease)
+						e.Names()
 					case 6:
 						e.Lost(h.Lease, errs.ErrLost)
 					case 7:

@@ -391,8 +391,8 @@ func (e *Engine) onLateHeartbeat(group int, sent instant) {
 // notifyExpired calls Ended of leases that were without a beat for too long.
 func (e *Engine) notifyExpired(ended []*Lease) {
 	for _, lease := range ended {
-		e.log.Warn("redlatch: hold ended: no heartbeat was confirmed in time", "name", lease.Name, "owner", lease.Called())
-		lease.Ended(errs.ErrLost)
+		e.log.Warn("redlatch: hold ended: no heartbeat was confirmed in time", "name", lease.Name, "owner", lease.Of.Shown())
+		lease.Of.Ended(errs.ErrLost)
 	}
 }
 

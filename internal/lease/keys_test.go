@@ -187,10 +187,6 @@ func TestTracking_BusyKeys_AreLeftOut(t *testing.T) {
 	require.NoError(t, calm.why(t))
 }
 
-type shownAs string
-
-func (s shownAs) Shown() string { return string(s) }
-
 func TestLog_BinaryOwner_IsShownAsText(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -199,7 +195,7 @@ func TestLog_BinaryOwner_IsShownAsText(t *testing.T) {
 	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second),
 		Log: slog.New(slog.NewTextHandler(&log, nil))})
 	h := newLease("l")
-	h.Owner, h.Of = "\xff\xfe", shownAs("fffe")
+	h.Owner, h.shown = "\xff\xfe", "fffe"
 	require.True(t, e.Add(h.Lease, time.Now(), time.Now(), 20*time.Millisecond, false, 0))
 	redistest.Eventually(t, 20*time.Second, "the lease is over", func() bool { return !h.end().IsZero() })
 	e.Stop()

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
@@ -30,18 +29,13 @@ type Lease struct {
 	Soon bool
 	// A request without a reply may yet raise the lease, to Longest at most.
 	raiseUnanswered bool
-	reported        atomic.Bool // Tell was called; it stands here, where it takes no room
-	// Ended is called when the lease is over without having been removed: once with errs.ErrLost, errs.ErrOverwritten or
-	// errs.ErrMaxHold; and with errs.ErrClosed by Stop, and by EndAll, which may come before. It must not block.
-	Ended func(reason error)
 
 	// Ctx is the context of the acquisition, for Engine.Values; nil: none. Guarded by Engine.mu from Add on, because
 	// Engine.Retake sets it anew.
 	Ctx context.Context
 
-	// Of is the object to which the lease belongs, for callers that look it up. If an owner is not text, Of has a method
-	// Shown() string, which returns the name for logs.
-	Of any
+	// Of is the holder of the lease, also for callers that look the lease up.
+	Of Holder
 
 	// Longest is the longest length that was requested: the server may keep the lease for that long from now, whatever is
 	// done. Once the lease is in use, only Engine.Longest reads and changes it.
@@ -70,9 +64,23 @@ type Lease struct {
 	// The registration.
 	sibling *Lease // the next lease of the same key
 	index   int32  // in Engine.leases
-	// Records is the number of records that a renewal reads and writes besides one for each key, as for a permit of
-	// several. It is set before Add, as the first fields are.
-	Records int32
+}
+
+// Holder is the holder of a lease, as the engine knows it. The methods must not block.
+type Holder interface {
+	// Ended is called when the lease is over without having been removed: once with errs.ErrLost, errs.ErrOverwritten or
+	// errs.ErrMaxHold; and with errs.ErrClosed by Stop, and by EndAll, which may come before.
+	Ended(reason error)
+	// Renewed is called after every renewal attempt, with nil or the reason of the failure.
+	Renewed(err error)
+	// InUse reports whether a call may still release the lease. A dropped lease is not in use, and stays with the engine
+	// until it is over.
+	InUse() bool
+	// Shown returns the name of the owner for logs. An owner need not be text.
+	Shown() string
+	// Records returns the number of records that a renewal reads and writes besides one for each key, as for a permit of
+	// several. It does not change.
+	Records() int
 }
 
 // instant is a time on the monotonic clock, after an engine's base. It has a third of the size of a time.Time, and a
@@ -125,14 +133,6 @@ func (e *Engine) Values(lease *Lease) context.Context {
 // Unanswered records, before Add, that a request that may raise the lease was not answered.
 func (l *Lease) Unanswered() { l.raiseUnanswered = true }
 
-// Called returns the name of the owner in logs.
-func (l *Lease) Called() string {
-	if of, ok := l.Of.(interface{ Shown() string }); ok {
-		return of.Shown()
-	}
-	return l.Owner
-}
-
 // nextEvent returns when the lease needs the engine next: for a renewal or a look, at the deadline, or at MaxHold.
 func (l *Lease) nextEvent() instant {
 	next := l.deadline
@@ -150,9 +150,6 @@ func (l *Lease) nextEvent() instant {
 	}
 	return next
 }
-
-// Tell reports whether this is the first call. Ended may be called twice, and an observer is called once.
-func (l *Lease) Tell() bool { return l.reported.CompareAndSwap(false, true) }
 
 // isUncertain reports whether the lease may end before the deadline, because the machine may have been asleep.
 func (l *Lease) isUncertain() bool { return l.certainUntil.Before(l.deadline) }

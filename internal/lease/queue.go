@@ -101,9 +101,9 @@ func batchLength(leases []leaseRequest, tracked bool) int {
 	if tracked {
 		length = min(length, max(1, trackedKeys/len(leases[0].keys())))
 	}
-	records := int(leases[0].Records)
+	records := leases[0].Of.Records()
 	for i := 1; i < length; i++ {
-		if records += int(leases[i].Records); records > batchRecords {
+		if records += leases[i].Of.Records(); records > batchRecords {
 			return i
 		}
 	}

@@ -240,7 +240,7 @@ func (e *Engine) Lost(lease *Lease, reason error) bool {
 	}
 	e.mu.Unlock()
 	if live {
-		lease.Ended(reason)
+		lease.Of.Ended(reason)
 	}
 	return live
 }
@@ -281,6 +281,6 @@ func (e *Engine) EndAll(reason error) {
 	all := slices.Clone(e.leases)
 	e.mu.Unlock()
 	for _, lease := range all {
-		lease.Ended(reason)
+		lease.Of.Ended(reason)
 	}
 }

@@ -136,7 +136,7 @@ func (e *Engine) recordReply(batch []leaseRequest, verdicts []int64, sent time.T
 	e.mu.Unlock()
 	e.notifyEnded("redlatch: hold lost: the server no longer knows it", lost)
 	for _, event := range events {
-		e.onRenewed(e.Values(event.lease), event.lease.Name, event.err)
+		event.lease.Of.Renewed(event.err)
 	}
 }
 
@@ -181,7 +181,7 @@ func (e *Engine) recordLateReply(batch []leaseRequest, verdicts []int64, sent ti
 	e.mu.Unlock()
 	e.notifyEnded("redlatch: hold lost: the server no longer knows it", lost)
 	for _, event := range events {
-		e.onRenewed(e.Values(event.lease), event.lease.Name, event.err)
+		event.lease.Of.Renewed(event.err)
 	}
 }
 

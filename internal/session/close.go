@@ -8,16 +8,11 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/lease"
 )
 
 // closeTime is how long Close waits if its ctx has no end. Otherwise a hold that is never released, for example because
 // a function returned before its Unlock, would block a deferred Close(context.Background()) forever.
 const closeTime = 10 * time.Second
-
-// Holder is the Of of a lease that may have been dropped. A dropped lease stays with the watchdog until it is over, but
-// no call will release it.
-type Holder interface{ InUse() bool }
 
 // Close refuses new calls, and ends waiting calls with ErrClosed. The contexts of all holds end with cause ErrClosed.
 // Then Close waits until ctx ends (for closeTime if ctx has no end): for the releases of holds that are not lost, for
@@ -71,10 +66,7 @@ func (s *Session) closeOnce(ctx context.Context) error {
 		}
 		return nil
 	}
-	names := s.Engine.Names(func(lease *lease.Lease) bool {
-		holder, ok := lease.Of.(Holder)
-		return !ok || holder.InUse()
-	})
+	names := s.Engine.Names()
 	pending := s.Retrier.Drain(ctx)
 	s.Engine.Stop()
 	s.Retrier.Stop()

@@ -23,6 +23,7 @@ type Handles struct {
 
 // Resource is the primitive's part of a Holding: the Of of the holding's lease.
 type Resource interface {
+	lease.Holder // the Holding's own methods, which the primitive embeds
 	// Send sends the release once, and wakes the waiters of this process that the release may serve. again marks a
 	// repeated attempt: an earlier one may have run, or may still run. gone reports that the server did not have all that
 	// the request releases.
@@ -81,6 +82,9 @@ type Holding struct {
 	phase      phase
 	handleList *Handle // linked by nextHandle
 	endReason  error   // nil while it lasts
+	// The Observer knows the end. A holding that Close has ended stays with the watchdog until its release, and can be
+	// lost before.
+	endReported bool
 
 	// The handle of the outermost acquisition, mostly the only one. It is a field so that a hold needs one allocation.
 	firstHandle Handle
@@ -118,10 +122,10 @@ type unansweredRequests struct {
 	queueEntry  string    // their entry in a queue on the server; "" for none
 }
 
-// Begin begins the holding with its acquisition as the first use. The fields of Lease must be set, except Of and Ended.
+// Begin begins the holding with its acquisition as the first use. The fields of Lease must be set, except Of.
 func (o *Holding) Begin(client *Handles, resource Resource) {
 	o.client, o.useCount = client, 1
-	o.Lease.Of, o.Lease.Ended = resource, o.onLeaseEnd
+	o.Lease.Of = resource
 }
 
 // Follow marks the holding as a Follower's. With once no other caller takes a turn all the same.
@@ -390,14 +394,26 @@ func (o *Holding) Late() {
 	}
 }
 
-// onLeaseEnd is called by the watchdog when the lease is over. It may be called again: a holding that Close has ended
-// stays with the watchdog until its release, and can be lost before.
-func (o *Holding) onLeaseEnd(reason error) {
+// Ended implements lease.Holder.
+func (o *Holding) Ended(reason error) {
 	o.End(reason) // first, because an Unlock at the same time must return the reason
-	if o.Lease.Tell() {
-		o.client.Tell(o.client.Engine.Values(&o.Lease), errs.Event{Kind: errs.EventEnded, Name: o.Lease.Name, Err: reason})
+	o.mu.Lock()
+	first := !o.endReported
+	o.endReported = true
+	o.mu.Unlock()
+	if first {
+		o.client.tellOf(&o.Lease, errs.EventEnded, reason)
 	}
 }
+
+// Renewed implements lease.Holder.
+func (o *Holding) Renewed(err error) { o.client.tellOf(&o.Lease, errs.EventRenewed, err) }
+
+// Shown implements lease.Holder.
+func (o *Holding) Shown() string { return o.Lease.Owner }
+
+// Records implements lease.Holder.
+func (*Holding) Records() int { return 0 }
 
 // End ends the holding and its handles. Only the first reason counts.
 func (o *Holding) End(reason error) {
@@ -440,8 +456,7 @@ func (o *Holding) Count() int {
 	return int(o.useCount)
 }
 
-// InUse reports whether there is a handle to release. A dropped holding is not in use, and stays with the watchdog
-// until its lease is over.
+// InUse implements lease.Holder: it reports whether there is a handle to release.
 func (o *Holding) InUse() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -529,7 +544,7 @@ func (h *Handle) Dropped() {
 	if !renewed {
 		return
 	}
-	args := []any{"name", holding.Lease.Name, "owner", holding.Lease.Called()}
+	args := []any{"name", holding.Lease.Name, "owner", holding.Lease.Of.Shown()}
 	if label := holding.Lease.Of.(Resource).Label(); label != "" {
 		args = append(args, "label", label)
 	}

@@ -111,9 +111,6 @@ func (s *Session) Start(config lease.Config) {
 	s.Waiters.Silence = wait.NewSilence(s.Hub.Client(), s.CallTimeout, s.Logger)
 	config.ConnectionID, config.Client, config.Runner, config.Log = s.ID, s.Hub.Client(), s.Runner, s.Logger
 	config.Replicas, config.ReplicasWait = s.MinReplicas, s.ReplicaTimeout
-	config.Renewed = func(ctx context.Context, name string, err error) {
-		s.Tell(ctx, errs.Event{Kind: errs.EventRenewed, Name: name, Err: err})
-	}
 	s.Engine = lease.New(config)
 }
 

@@ -81,29 +81,48 @@ func TestCheck_LeaseAndWait_HaveTheirBounds(t *testing.T) {
 	require.ErrorIs(t, session.CheckLease(1), errs.ErrInvalidOption)
 }
 
-// holder is the Of of a lease.
-type holder struct{ dropped bool }
+// holder is the Of of a lease, and keeps why the lease ended.
+type holder struct {
+	dropped bool
+	why     chan error
+}
 
+func (h *holder) Ended(why error) {
+	select {
+	case h.why <- why:
+	default: // Stop tells once more
+	}
+}
+
+func (*holder) Renewed(error) {}
 func (h *holder) InUse() bool { return !h.dropped }
+func (*holder) Shown() string { return "" }
+func (*holder) Records() int  { return 0 }
 
 // keep has every lease renewed.
 var keep = script.New("keep", `local all = {} for i = 1, #KEYS do all[i] = 1 end return all`)
 
 // hold adds a lease, and returns why it ended.
-func hold(s *session.Session, name string, of any) (l *lease.Lease, why chan error) {
+func hold(s *session.Session, name string, dropped bool) (l *lease.Lease, why chan error) {
 	why = make(chan error, 1)
-	l = &lease.Lease{Name: name, Key: name, Owner: s.NewOwner(""), Renew: keep, Of: of, Ended: func(err error) {
-		select {
-		case why <- err:
-		default: // Stop tells once more
-		}
-	}}
+	l = &lease.Lease{Name: name, Key: name, Owner: s.NewOwner(""), Renew: keep, Of: &holder{dropped, why}}
 	s.Engine.Add(l, time.Now(), time.Now(), time.Minute, true, 0)
 	return l, why
 }
 
 // resource is held, and calls its function when it is being released.
-type resource struct{ sent func() }
+type resource struct {
+	session.Holding
+	sent func()
+}
+
+// newResource begins a holding of the name "a".
+func newResource(s *session.Session, sent func()) *resource {
+	r := &resource{sent: sent}
+	r.Lease = lease.Lease{Name: "a", Key: "a", Owner: s.NewOwner(""), Renew: keep}
+	r.Begin(&session.Handles{Session: s, Noun: "hold", Verb: "Unlock"}, r)
+	return r
+}
 
 func (r *resource) Send(context.Context, bool) (gone bool, err error) {
 	r.sent()
@@ -114,14 +133,13 @@ func (*resource) Label() string { return "" }
 
 func TestHolding_BeingReleased_IsNotReentered(t *testing.T) {
 	s := newSession(t, true, session.Options{})
-	of := &session.Handles{Session: s, Noun: "hold", Verb: "Unlock"}
-	o := &session.Holding{Lease: lease.Lease{Name: "a", Key: "a", Owner: s.NewOwner(""), Renew: keep}}
 	sent := 0
-	o.Begin(of, &resource{func() {
+	var o *resource
+	o = newResource(s, func() {
 		sent++
 		require.ErrorIs(t, o.Enter(o.Turn()), errs.ErrLost, "its last handle has left")
 		require.Zero(t, o.Count())
-	}})
+	})
 	s.Engine.Add(&o.Lease, time.Now(), time.Now(), time.Minute, true, 0)
 	require.NoError(t, s.Enter())
 	first := o.Handle(true)
@@ -144,8 +162,7 @@ func TestHolding_ReplacedWithARequestUnderWay_IsReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSession(t, true, session.Options{})
 			var sent atomic.Int32
-			o := &session.Holding{Lease: lease.Lease{Name: "a", Key: "a", Owner: s.NewOwner(""), Renew: keep}}
-			o.Begin(&session.Handles{Session: s, Noun: "hold", Verb: "Unlock"}, &resource{func() { sent.Add(1) }})
+			o := newResource(s, func() { sent.Add(1) })
 			s.Engine.Add(&o.Lease, time.Now(), time.Now(), time.Minute, true, 0)
 			require.NoError(t, o.Keep(true, until, ""))
 			require.NoError(t, s.Engine.Remove(&o.Lease))
@@ -159,11 +176,11 @@ func TestHolding_ReplacedWithARequestUnderWay_IsReleased(t *testing.T) {
 func TestClose_MayNotWait_NamesWhatIsLeft(t *testing.T) {
 	s := newSession(t, true, session.Options{})
 	for _, name := range []string{"b", "a"} {
-		hold(s, name, &holder{})
+		hold(s, name, false)
 		require.NoError(t, s.Enter())
 	}
-	hold(s, "party", nil)
-	hold(s, "dropped", &holder{dropped: true}) // which the log has told of, and nobody will release
+	hold(s, "party", false)
+	hold(s, "dropped", true) // which the log has told of, and nobody will release
 	for range 21 {
 		s.Retrier.Add(&session.Pending{Name: "c", Until: time.Now().Add(time.Minute),
 			Release: func(ctx context.Context) error {

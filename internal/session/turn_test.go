@@ -12,12 +12,12 @@ import (
 )
 
 // tenure is a resource that the callers of a process have in turns.
-type tenure struct{}
+type tenure struct{ session.Holding }
 
-func (tenure) Send(context.Context, bool) (gone bool, err error) { return false, nil }
-func (tenure) Label() string                                     { return "" }
-func (tenure) Next(bool) bool                                    { return true }
-func (tenure) Gone()                                             {}
+func (*tenure) Send(context.Context, bool) (gone bool, err error) { return false, nil }
+func (*tenure) Label() string                                     { return "" }
+func (*tenure) Next(bool) bool                                    { return true }
+func (*tenure) Gone()                                             {}
 
 // A turn may end after rlock has looked at the handle under whose context it re-enters, and before Enter:
 //
@@ -26,8 +26,8 @@ func (tenure) Gone()                                             {}
 //	Enter
 func TestHolding_EnterAfterItsTurn_IsLost(t *testing.T) {
 	t.Parallel()
-	var o session.Holding
-	o.Begin(&session.Handles{Session: &session.Session{}}, tenure{})
+	o := &tenure{}
+	o.Begin(&session.Handles{Session: &session.Session{}}, o)
 	o.Follow(false)
 	a := o.Handle(true)
 	require.NoError(t, o.Enter(a.Turn()))
@@ -45,9 +45,9 @@ func TestHolding_MayHaveNoNextTurn_IsNotPassed(t *testing.T) {
 		"other processes are next":             func(o *session.Holding) { o.Follow(false); o.BarNext() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var o session.Holding
-			o.Begin(&session.Handles{Session: &session.Session{}}, tenure{})
-			bar(&o)
+			o := &tenure{}
+			o.Begin(&session.Handles{Session: &session.Session{}}, o)
+			bar(&o.Holding)
 			require.False(t, o.Pass(o.Handle(true)))
 		})
 	}
