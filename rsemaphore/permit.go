@@ -43,7 +43,8 @@ func (s *Semaphore) newPermit(ctx context.Context, permits int, longest time.Dur
 	own := &permit{s: s, n: permits}
 	own.stillHeld.Store(int64(permits))
 	own.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.renewKeys, Owner: s.c.newOwner(permits, renewed),
-		Renew: s.store.renew, Untracked: true, Soon: true, Ctx: ctx, Longest: longest}
+		Renew: s.store.renew, Untracked: true, Ctx: ctx, Longest: longest}
+	own.Lease.RaiseSoon()
 	own.Granted = own.base()
 	own.Begin(&s.c.handles, own)
 	return own

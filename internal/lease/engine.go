@@ -228,7 +228,7 @@ func (e *Engine) Count() int {
 func (e *Engine) Unrenewed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.leases, func(lease *Lease) bool { return lease.autoHandles == 0 })
+	return slices.ContainsFunc(e.leases, func(lease *Lease) bool { return !lease.schedule.isRenewed() })
 }
 
 // All returns the registered leases.
@@ -319,8 +319,8 @@ func (e *Engine) clockJump(now instant, slept time.Duration) {
 	e.log.Warn("redlatch: the wall clock ran ahead of the monotonic clock; renewing every hold now",
 		"holds", len(e.leases))
 	for _, lease := range e.leases {
-		lease.certainUntil = lease.certainUntil.Add(-slept)
-		lease.renewAt, lease.checkAt = now, now // also leases that are never renewed: they may be over
+		lease.trust.sleep(slept)
+		lease.schedule.renewAt, lease.schedule.checkAt = now, now // also leases that are never renewed: they may be over
 	}
 	heap.Init(&e.leases)
 }
@@ -336,9 +336,9 @@ func (e *Engine) takeDue(now instant) (ended []leaseEvent) {
 	}()
 	for len(e.leases) > 0 {
 		lease := e.leases[0]
-		length, due := lease.dueRequest(now)
+		length, due := lease.schedule.dueRequest(now)
 		switch {
-		case !now.Before(lease.deadline):
+		case !now.Before(lease.trust.deadline):
 			e.remove(lease)
 			ended = append(ended, leaseEvent{lease, errs.ErrLost})
 		case !lease.maxAt.IsZero() && !now.Before(lease.maxAt):
@@ -346,7 +346,7 @@ func (e *Engine) takeDue(now instant) (ended []leaseEvent) {
 			lease.state = endedByMaxHold
 			ended = append(ended, leaseEvent{lease, errs.ErrMaxHold})
 		case due:
-			lease.inFlight, lease.checkAt = true, 0
+			lease.schedule.inFlight, lease.schedule.checkAt = true, 0
 			key := batchKey{script: lease.Renew, untracked: lease.Untracked}
 			if e.runner.Apart() {
 				key.slot = keyname.Slot(lease.Key)

@@ -161,8 +161,8 @@ func (h *heartbeatState) trustedUntil(lease *Lease) instant {
 		return forever
 	}
 	state, trust := &h.groups[lease.group], h.trustPeriod()
-	end := lease.possibleSince.Add(trust)
-	if !lease.possibleSince.Before(state.rowSince) || state.rowConfirmedAt.Before(end) {
+	end := lease.trust.possibleSince.Add(trust)
+	if !lease.trust.possibleSince.Before(state.rowSince) || state.rowConfirmedAt.Before(end) {
 		end = max(end, state.lastSentAt.Add(trust))
 	}
 	return end
@@ -204,7 +204,7 @@ func (p *beatGroup) recordConfirmed(sent, now instant, trust time.Duration) {
 
 // isOver reports whether the lease is over, by its deadline or for want of beats.
 func (e *Engine) isOver(lease *Lease, now instant) bool {
-	return !now.Before(lease.deadline) || e.heartbeats != nil && !now.Before(e.heartbeats.trustedUntil(lease))
+	return !now.Before(lease.trust.deadline) || e.heartbeats != nil && !now.Before(e.heartbeats.trustedUntil(lease))
 }
 
 // wakeUp makes beats due at once after a sleep, because other processes have counted the sleep as time without a beat.

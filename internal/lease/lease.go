@@ -24,11 +24,6 @@ type Lease struct {
 	Untracked bool
 	// Drift makes the deadline allow for the clock drift that Redlock subtracts, where Margin is less.
 	Drift bool
-	// Soon makes a lease that was handed over short be raised at once (see raiseInterval), and not only when a third of it
-	// is over. Guarded by Engine.mu from Add on: Engine.Retake sets it anew.
-	Soon bool
-	// A request without a reply may yet raise the lease, to Longest at most.
-	raiseUnanswered bool
 
 	// Ctx is the context of the acquisition, for Engine.Values; nil: none. Guarded by Engine.mu from Add on, because
 	// Engine.Retake sets it anew.
@@ -41,29 +36,18 @@ type Lease struct {
 	// done. Once the lease is in use, only Engine.Longest reads and changes it.
 	Longest time.Duration
 
-	// The trust. The fields below are guarded by Engine.mu.
-	deadline      instant // acting is safe until then, as far as the lease goes
-	certainUntil  instant // the same, even if the machine was asleep; earlier than deadline until the server answers again
-	confirmedAt   instant // when the last confirmation was recorded
-	shortenedAt   instant // when the last look was recorded that found less than was confirmed
-	possibleSince instant // before the first request was sent that may have been granted
-	maxAt         instant // the end by MaxHold; zero: none
-
-	// The renewals.
-	length      time.Duration // of the renewals
-	start       instant       // renewals are due at start + n*length/3
-	renewAt     instant
-	checkAt     instant       // when to look whether the lease is still held; zero: not needed
-	shortLength time.Duration // the shorter lease that a hand-over wrote, until the renewal that raises it; 0: none
-	autoHandles int32         // the number of handles that want renewals
-	retrying    bool          // the last renewal failed; renewAt is the end of a pause, not a point of the schedule
-	inFlight    bool          // a renewal is under way; the next event is its reply, or the deadline
-	state       state
-	group       uint8 // the slot group of its heartbeats; or noGroup
+	// The fields below are guarded by Engine.mu.
+	trust    trust
+	schedule schedule
+	maxAt    instant // the end by MaxHold; zero: none
+	state    state
+	group    uint8 // the slot group of its heartbeats; or noGroup
+	// A request without a reply may yet raise the lease, to Longest at most.
+	raiseUnanswered bool
 
 	// The registration.
-	sibling *Lease // the next lease of the same key
 	index   int32  // in Engine.leases
+	sibling *Lease // the next lease of the same key
 }
 
 // Holder is the holder of a lease, as the engine knows it. The methods must not block.
@@ -130,90 +114,25 @@ func (e *Engine) Values(lease *Lease) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
+// RaiseSoon makes a lease that is handed over short be raised at once (see raiseInterval), and not only when a third of
+// it is over. It is called before Add.
+func (l *Lease) RaiseSoon() { l.schedule.raisesSoon = true }
+
 // Unanswered records, before Add, that a request that may raise the lease was not answered.
 func (l *Lease) Unanswered() { l.raiseUnanswered = true }
 
-// nextEvent returns when the lease needs the engine next: for a renewal or a look, at the deadline, or at MaxHold.
+// nextEvent returns when the lease needs the engine next: for a request, at the deadline, or at MaxHold.
 func (l *Lease) nextEvent() instant {
-	next := l.deadline
+	next := min(l.trust.deadline, l.schedule.nextRequest())
 	if !l.maxAt.IsZero() {
 		next = min(next, l.maxAt)
-	}
-	if l.inFlight {
-		return next
-	}
-	if l.autoHandles > 0 || l.shortLength > 0 {
-		next = min(next, l.renewAt)
-	}
-	if !l.checkAt.IsZero() {
-		next = min(next, l.checkAt)
 	}
 	return next
 }
 
-// isUncertain reports whether the lease may end before the deadline, because the machine may have been asleep.
-func (l *Lease) isUncertain() bool { return l.certainUntil.Before(l.deadline) }
-
 // serverUntil returns the instant until which the server may have the lease, according to its replies. The server wrote
 // the lease before the last confirmation came.
-func (l *Lease) serverUntil() instant { return l.confirmedAt.Add(l.serverLength()) }
-
-// serverLength returns the length of the lease on the server: the time for further attempts.
-func (l *Lease) serverLength() time.Duration {
-	if l.shortLength > 0 {
-		return l.shortLength
-	}
-	return l.length
-}
-
-// readOnly is the length in a request that only looks. The reply is how long the lease has left. A look writes nothing,
-// and so causes no invalidation of its own.
-const readOnly = -time.Millisecond
-
-// dueRequest reports whether a request for the lease is due at now, and returns its length: readOnly for a look.
-func (l *Lease) dueRequest(now instant) (length time.Duration, ok bool) {
-	if l.inFlight {
-		return 0, false
-	}
-	// A request that is due soon is sent with the others: otherwise every lease would be a batch of its own. A retry is
-	// not sent early, because its pause may be shorter than that: it would be due at once, and a server that refuses
-	// quickly would be asked in a busy loop.
-	renewBy, checkBy := now, now
-	if !l.retrying && !(l.Soon && l.shortLength > 0) { // all raises of an interval are due at the same instant
-		renewBy, checkBy = now.Add(min(l.length/100, maxEarly)), now.Add(maxEarly/10)
-	}
-	switch {
-	case l.autoHandles > 0 && !renewBy.Before(l.renewAt):
-		return l.length, true
-	case l.shortLength > 0 && !renewBy.Before(l.renewAt):
-		return l.start.Add(l.length).Sub(now), true
-	case !l.checkAt.IsZero() && !checkBy.Before(l.checkAt):
-		return readOnly, true
-	}
-	return 0, false
-}
-
-// retry makes the same request due again at that instant.
-func (l *Lease) retry(at instant, length time.Duration) {
-	l.retrying = true
-	if length > 0 {
-		l.renewAt = at
-	} else {
-		l.checkAt = at
-	}
-}
-
-// planRenewal sets the next renewal to the first point of the absolute schedule after now, and after the planned
-// renewal, which may just have been sent a little early. A late renewal does not delay the later ones: delays of a few
-// milliseconds each would add up until a short lease runs out (TestRenewals_Slow_KeepToTheirSchedule).
-func (l *Lease) planRenewal(now instant) {
-	after := now
-	if l.renewAt.After(after) {
-		after = l.renewAt
-	}
-	period := l.length / 3
-	l.renewAt = l.start.Add((after.Sub(l.start)/period + 1) * period)
-}
+func (l *Lease) serverUntil() instant { return l.trust.confirmedAt.Add(l.schedule.serverLength()) }
 
 // Before orders the leases of an engine by their next events.
 func (l *Lease) Before(other *Lease) bool { return l.nextEvent().Before(other.nextEvent()) }

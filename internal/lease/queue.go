@@ -41,8 +41,10 @@ func (*leaseList) SetIndex(int) {}
 // Each lease waits in the queue once, for a place among maxCalls. If each were due again a moment later instead, a
 // hundred thousand leases on a silent server would keep a processor busy (TestRenewals_WaitForTheirCall_CostNothing).
 func (e *Engine) enqueue(key batchKey, leases []leaseRequest) {
-	slices.SortFunc(leases, func(request, other leaseRequest) int { return cmp.Compare(request.deadline, other.deadline) })
-	heap.Push(&e.callQueue, &leaseList{key, leases, leases[0].deadline})
+	slices.SortFunc(leases, func(request, other leaseRequest) int {
+		return cmp.Compare(request.trust.deadline, other.trust.deadline)
+	})
+	heap.Push(&e.callQueue, &leaseList{key, leases, leases[0].trust.deadline})
 }
 
 // sendQueued sends queued calls while there is a free place, the most urgent first: a short lease does not wait behind
@@ -72,17 +74,17 @@ func (e *Engine) takeBatch() (conn script.Conn, batch []leaseRequest, awaited ti
 		length := batchLength(first.leases, conn != nil)
 		batch, awaited = batch[:0], maxReplyTimeout
 		for _, request := range first.leases[:length] {
-			if request.state != registered || !now.Before(request.deadline) {
+			if request.state != registered || !now.Before(request.trust.deadline) {
 				continue // released, or over
 			}
-			if request.shortLength > 0 && request.length > 0 {
-				request.length = request.start.Add(request.Lease.length).Sub(now)
+			if request.schedule.shortLength > 0 && request.length > 0 {
+				request.length = request.schedule.raisedLength(now)
 			}
 			awaited = min(awaited, replyTimeout(request.Lease, now))
 			batch = append(batch, request)
 		}
 		if first.leases = first.leases[length:]; len(first.leases) > 0 {
-			first.firstDeadline = first.leases[0].deadline
+			first.firstDeadline = first.leases[0].trust.deadline
 			heap.Fix(&e.callQueue, 0)
 		} else {
 			heap.Pop(&e.callQueue)
@@ -123,7 +125,8 @@ func batchLength(leases []leaseRequest, tracked bool) int {
 // time (TestRenewal_NotAnsweredYet_IsNotSentAnew). A connection that breaks ends its calls at once. A reply that comes
 // later than the timeout is recorded, too: see recordLateReply.
 func replyTimeout(lease *Lease, now instant) time.Duration {
-	return min(maxReplyTimeout, max(lease.deadline.Sub(now)/2, min(lease.serverLength()/6, minReplyTimeout)))
+	left, length := lease.trust.deadline.Sub(now), lease.schedule.serverLength()
+	return min(maxReplyTimeout, max(left/2, min(length/6, minReplyTimeout)))
 }
 
 // sendBatch renews one batch, for which a place was taken, on a goroutine of its own, so that the network never delays

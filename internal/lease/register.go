@@ -13,18 +13,13 @@ import (
 // before asked. maxHold 0: no limit. Add reports false, and registers nothing, if the lease is over already. It is
 // called before the acquisition returns, so that no hold is ever without its watchdog.
 func (e *Engine) Add(lease *Lease, asked, sent time.Time, length time.Duration, auto bool, maxHold time.Duration) bool {
-	lease.start, lease.possibleSince = e.at(sent), e.at(asked)
+	lease.schedule.start, lease.trust.possibleSince = e.at(sent), e.at(asked)
 	return e.add(lease, sent, length, length, auto, maxHold)
 }
 
-// raiseInterval is the time between the raises of leases with Soon. Each is raised between one and two intervals after
-// its grant, so that leases of about the same time are raised in one call. A hold that is shorter than an interval
-// costs no call; of holds that last for twice as long, some do.
-const raiseInterval = 5 * time.Millisecond
-
 // AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with the length written on
-// the server. After a third of written, or at once with Soon, it is renewed once, to its full length, also if it is not
-// auto.
+// the server. After a third of written, or soon (see Lease.RaiseSoon), it is renewed once, to its full length, also if it
+// is not auto.
 func (e *Engine) AddHanded(lease *Lease, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
 	return e.AddShort(lease, sent, sent, written, length, auto, maxHold)
@@ -34,12 +29,9 @@ func (e *Engine) AddHanded(lease *Lease, sent time.Time, written, length time.Du
 func (e *Engine) AddShort(lease *Lease, asked, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
 	// The deadline counts from sent, which may be long ago; everything else counts from now.
-	lease.start, lease.possibleSince = e.now(), e.at(asked)
+	lease.schedule.start, lease.trust.possibleSince = e.now(), e.at(asked)
 	if written < length {
-		lease.shortLength, lease.renewAt = written, e.at(sent).Add(written/3)
-		if lease.Soon {
-			lease.renewAt = min(lease.renewAt, raiseAt(lease.start))
-		}
+		lease.schedule.beginShort(e.at(sent), written)
 	}
 	return e.add(lease, sent, written, length, auto, maxHold)
 }
@@ -47,7 +39,7 @@ func (e *Engine) AddShort(lease *Lease, asked, sent time.Time, written, length t
 func (e *Engine) add(lease *Lease, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
 	now := e.now()
-	lease.length = length
+	lease.schedule.begin(now, length, auto)
 	if e.heartbeats != nil {
 		lease.group = noGroup
 		if e.heartbeats.appliesTo(length, auto) {
@@ -55,16 +47,10 @@ func (e *Engine) add(lease *Lease, sent time.Time, written, length time.Duration
 		}
 	}
 	if maxHold > 0 {
-		lease.maxAt = lease.start.Add(maxHold)
-	}
-	if auto {
-		lease.autoHandles = 1
-	}
-	if lease.shortLength == 0 {
-		lease.planRenewal(now)
+		lease.maxAt = lease.schedule.start.Add(maxHold)
 	}
 	if e.tracks() && !lease.Untracked {
-		lease.checkAt = lease.start.Add(trackAfter)
+		lease.schedule.checkAt = lease.schedule.start.Add(trackAfter)
 	}
 	at := e.entry(lease.Key)
 	e.mu.Lock()
@@ -112,14 +98,15 @@ func (e *Engine) Retake(ctx context.Context, lease *Lease, length time.Duration,
 	defer e.mu.Unlock()
 	now := e.now()
 	left := e.safeUntil(lease).Sub(now)
-	if lease.state != registered || left < lease.serverLength()/4 {
+	if lease.state != registered || left < lease.schedule.serverLength()/4 {
 		return false
 	}
-	if sameTerms := auto && lease.autoHandles > 0 && lease.length == length; !sameTerms {
+	if sameTerms := auto && lease.schedule.isRenewed() && lease.schedule.length == length; !sameTerms {
 		if !e.canRetake(lease, now, left, length, auto) {
 			return false
 		}
-		e.retakeAs(lease, now, length, auto)
+		lease.schedule.retake(now, lease.trust.deadline, length, auto)
+		lease.Longest = max(lease.Longest, length)
 	}
 	lease.Ctx = ctx
 	if maxHold > 0 {
@@ -132,29 +119,15 @@ func (e *Engine) Retake(ctx context.Context, lease *Lease, length time.Duration,
 // canRetake reports whether a caller with other terms may retake the lease. Called with mu held.
 func (e *Engine) canRetake(lease *Lease, now instant, left, length time.Duration, auto bool) bool {
 	switch {
-	case lease.inFlight, lease.serverUntil().After(now.Add(length)), lease.raiseUnanswered && lease.Longest > length:
+	case lease.schedule.inFlight,
+		lease.serverUntil().After(now.Add(length)),
+		lease.raiseUnanswered && lease.Longest > length:
 		return false
-	case !auto && (length < minRaisedLease || left < lease.serverLength()/2):
+	case !auto && (length < minRaisedLease || left < lease.schedule.serverLength()/2):
 		return false
 	}
 	return e.heartbeats == nil || e.heartbeats.appliesTo(length, auto) == (lease.group != noGroup)
 }
-
-// retakeAs changes the lease to the terms of another caller. Called with mu held.
-func (e *Engine) retakeAs(lease *Lease, now instant, length time.Duration, auto bool) {
-	lease.shortLength = lease.serverLength() // also if it is as long: it began earlier
-	lease.start, lease.length, lease.autoHandles, lease.Soon, lease.retrying = now, length, 0, !auto, false
-	lease.Longest = max(lease.Longest, length)
-	if auto {
-		lease.autoHandles = 1
-		lease.renewAt = max(now, lease.deadline.Add(-2*lease.shortLength/3))
-	} else {
-		lease.renewAt = raiseAt(now)
-	}
-}
-
-// raiseAt returns when a lease with Soon that begins at now is raised.
-func raiseAt(now instant) instant { return (now/instant(raiseInterval) + 2) * instant(raiseInterval) }
 
 // Auto adds a handle that needs renewals, of at least the given length. It reports false if the lease is over.
 func (e *Engine) Auto(lease *Lease, length time.Duration) bool {
@@ -163,17 +136,7 @@ func (e *Engine) Auto(lease *Lease, length time.Duration) bool {
 	if lease.state != registered {
 		return false
 	}
-	// While the renewal after a hand-over is due, length is the length to which the lease is raised, and renewAt the time
-	// of the raise. A re-entry neither delays the raise nor changes the length, unless its own lease is longer
-	// (TestReentry_BeforeTheRaise_KeepsTheHoldsLease).
-	if length > lease.length || lease.autoHandles == 0 && lease.shortLength == 0 {
-		lease.length = length
-	}
-	lease.autoHandles++
-	if lease.shortLength == 0 {
-		lease.renewAt = 0
-		lease.planRenewal(e.now())
-	}
+	lease.schedule.addHandle(e.now(), length)
 	e.rescheduled(lease)
 	return true
 }
@@ -183,7 +146,7 @@ func (e *Engine) Manual(lease *Lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if lease.state == registered {
-		lease.autoHandles--
+		lease.schedule.autoHandles--
 		e.rescheduled(lease)
 	}
 }

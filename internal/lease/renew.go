@@ -107,7 +107,7 @@ func (e *Engine) recordReply(batch []leaseRequest, verdicts []int64, sent time.T
 		if lease.state != registered {
 			continue // released or ended meanwhile: the reply has no meaning any more
 		}
-		lease.inFlight = false
+		lease.schedule.inFlight = false
 		reason := err
 		switch {
 		case err != nil:
@@ -124,7 +124,7 @@ func (e *Engine) recordReply(batch []leaseRequest, verdicts []int64, sent time.T
 		}
 		if lease.state == registered {
 			if reason != nil {
-				lease.retry(now.Add(retryPause(lease.serverLength())), request.length)
+				lease.schedule.retry(now.Add(retryPause(lease.schedule.serverLength())), request.length)
 				lease.raiseUnanswered = lease.raiseUnanswered || request.length > 0 // see Retake
 			}
 			e.rescheduled(lease)
@@ -168,7 +168,7 @@ func (e *Engine) recordLateReply(batch []leaseRequest, verdicts []int64, sent ti
 			lost = append(lost, leaseEvent{lease, lossOf(verdict)})
 			events = append(events, leaseEvent{lease, lossOf(verdict)})
 			continue
-		case lease.retrying && !lease.inFlight: // no call was sent since
+		case lease.schedule.retrying && !lease.schedule.inFlight: // no call was sent since
 			e.recordHeld(request, verdict, sent, now)
 		case request.length > 0: // the schedule follows the call that was sent since
 			e.extendTrust(lease, sent, request.length)
@@ -188,19 +188,17 @@ func (e *Engine) recordLateReply(batch []leaseRequest, verdicts []int64, sent ti
 // recordHeld records that the server has renewed the lease, or found it held. Called with mu held.
 func (e *Engine) recordHeld(request leaseRequest, verdict int64, sent time.Time, now instant) {
 	lease := request.Lease
-	lease.retrying = false
-	switch {
-	case request.length > 0:
-		lease.shortLength = 0
-		lease.planRenewal(now)
+	lease.schedule.recordHeld(now, request.length)
+	beforeSleep := e.at(sent).Before(e.wokeAt)
+	if request.length > 0 {
 		e.extendTrust(lease, sent, request.length)
-	case request.length == readOnly:
-		e.applyServerLease(lease, sent, time.Duration(verdict-1)*time.Millisecond, now)
+	} else if !beforeSleep {
+		lease.applyServerLease(e.at(sent), time.Duration(verdict-1)*time.Millisecond, now)
 	}
-	if e.at(sent).Before(e.wokeAt) {
-		lease.renewAt, lease.checkAt = now, now
-	} else if lease.isUncertain() {
-		lease.checkAt = now // the server has a longer lease than that of the renewals
+	if beforeSleep {
+		lease.schedule.renewAt, lease.schedule.checkAt = now, now
+	} else if lease.trust.isUncertain() {
+		lease.schedule.checkAt = now // the server has a longer lease than that of the renewals
 	}
 }
 

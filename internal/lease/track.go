@@ -178,7 +178,7 @@ func (e *Engine) Check(key string) {
 		if lease.Untracked {
 			continue
 		}
-		lease.checkAt = now
+		lease.schedule.checkAt = now
 		e.rescheduled(lease)
 	}
 }
@@ -193,10 +193,10 @@ func (e *Engine) CheckAll() {
 	defer e.mu.Unlock()
 	now := e.now()
 	for _, lease := range e.leases {
-		if first := lease.start.Add(trackAfter); lease.Untracked || lease.checkAt == first {
+		if first := lease.schedule.start.Add(trackAfter); lease.Untracked || lease.schedule.checkAt == first {
 			continue
 		}
-		lease.checkAt = now
+		lease.schedule.checkAt = now
 	}
 	heap.Init(&e.leases)
 	if len(e.leases) > 0 {

@@ -4,6 +4,42 @@ import (
 	"time"
 )
 
+// trust is for how long a lease may be relied on, as the server's replies say. Guarded by Engine.mu.
+type trust struct {
+	deadline     instant // acting is safe until then, as far as the lease goes
+	certainUntil instant // the same, even if the machine was asleep; never after deadline
+	confirmedAt  instant // when the last confirmation was recorded
+	shortenedAt  instant // when the last look was recorded that found less than was confirmed
+	// possibleSince is before the first request was sent that may have been granted. Heartbeats count from then.
+	possibleSince instant
+}
+
+// extend records at now that the server has confirmed the lease, which is safe until then. The machine may have slept
+// for slept since the request was sent.
+func (t *trust) extend(now, until instant, slept time.Duration) {
+	t.confirmedAt = now
+	t.deadline = max(t.deadline, until)
+	t.certainUntil = max(t.certainUntil, until.Add(-slept))
+}
+
+// sleep records that the machine may have slept, so that the lease may end earlier than at the deadline.
+func (t *trust) sleep(slept time.Duration) { t.certainUntil = t.certainUntil.Add(-slept) }
+
+// isUncertain reports whether the lease may end before the deadline, because the machine may have been asleep. The
+// server has not answered since.
+func (t *trust) isUncertain() bool { return t.certainUntil.Before(t.deadline) }
+
+// shorten records at now that the server has less of the lease than it has confirmed: it is safe until then.
+func (t *trust) shorten(now, until instant) {
+	t.deadline, t.certainUntil, t.shortenedAt = until, until, now
+}
+
+// settle ends the uncertainty: the server has the lease until then at least.
+func (t *trust) settle(until instant) {
+	t.deadline = max(t.certainUntil, min(t.deadline, until))
+	t.certainUntil = t.deadline
+}
+
 // Confirmed records that a request sent at sent left the lease with at least length on the server. It can only move the
 // deadline forward. It reports false if the lease is over.
 func (e *Engine) Confirmed(lease *Lease, sent time.Time, length time.Duration) bool {
@@ -13,8 +49,8 @@ func (e *Engine) Confirmed(lease *Lease, sent time.Time, length time.Duration) b
 		return false
 	}
 	e.extendTrust(lease, sent, length)
-	if e.at(sent).Before(lease.shortenedAt) {
-		lease.checkAt = e.now() // see applyServerLease
+	if e.at(sent).Before(lease.trust.shortenedAt) {
+		lease.schedule.checkAt = e.now() // see applyServerLease
 	}
 	e.rescheduled(lease)
 	return true
@@ -23,16 +59,15 @@ func (e *Engine) Confirmed(lease *Lease, sent time.Time, length time.Duration) b
 // extendTrust moves the deadline forward to the trust in a request that was sent at sent, and left the lease with
 // length.
 func (e *Engine) extendTrust(lease *Lease, sent time.Time, length time.Duration) {
-	trustedUntil := e.at(sent).Add(length - lease.margin(length))
-	lease.confirmedAt = e.now()
-	lease.deadline = max(lease.deadline, trustedUntil)
+	slept := time.Duration(0)
 	if e.at(sent).Before(e.wokeAt) {
-		trustedUntil = trustedUntil.Add(-e.sleptFor)
+		slept = e.sleptFor
 	}
-	lease.certainUntil = max(lease.certainUntil, trustedUntil)
+	lease.trust.extend(e.now(), e.at(sent).Add(length-lease.margin(length)), slept)
 }
 
-// applyServerLease records how long the lease has left on the server, to less than a millisecond; 0: it has no end.
+// applyServerLease records the reply of a look that was sent at sent: how long the lease has left on the server, to
+// less than a millisecond; 0: it has no end.
 //
 // The server may have less than it confirmed, because another program has shortened the lease (PEXPIRE). Then the
 // deadline moves back, and a lease that is renewed is renewed now. But the reply may be older than a confirmation:
@@ -46,26 +81,23 @@ func (e *Engine) extendTrust(lease *Lease, sent time.Time, length time.Duration)
 //	Extend: answered
 //
 // (TestLook_BeforeAConfirmation_TakesNothingOffIt, TestConfirmation_BeforeALook_HidesNothingItFound)
-func (e *Engine) applyServerLease(lease *Lease, sent time.Time, left time.Duration, now instant) {
-	if e.at(sent).Before(e.wokeAt) {
+func (l *Lease) applyServerLease(sent instant, left time.Duration, now instant) {
+	if left == 0 {
+		l.trust.certainUntil = l.trust.deadline
 		return
 	}
-	if left > 0 {
-		safe := e.at(sent).Add(left - lease.margin(left))
-		switch shortened := e.at(sent).Add(left).Before(lease.certainUntil); {
-		case shortened && lease.confirmedAt.After(e.at(sent)):
-			lease.checkAt = now
-			return
-		case shortened:
-			lease.deadline, lease.shortenedAt = safe, now
-			if now.Add(left).Before(lease.certainUntil) { // more is missing than the time that the reply took
-				lease.renewAt = now
-			}
-		default:
-			lease.deadline = max(lease.certainUntil, min(lease.deadline, safe))
+	serverEnd, safe := sent.Add(left), sent.Add(left-l.margin(left))
+	switch shortened := serverEnd.Before(l.trust.certainUntil); {
+	case shortened && l.trust.confirmedAt.After(sent):
+		l.schedule.checkAt = now
+	case shortened:
+		if now.Add(left).Before(l.trust.certainUntil) { // more is missing than the time that the reply took
+			l.schedule.renewAt = now
 		}
+		l.trust.shorten(now, safe)
+	default:
+		l.trust.settle(safe)
 	}
-	lease.certainUntil = lease.deadline
 }
 
 // Trusted reports whether heartbeats allow to add a lease that may exist since possibleSince.
@@ -75,7 +107,7 @@ func (e *Engine) Trusted(key string, possibleSince time.Time) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	lease := Lease{possibleSince: e.at(possibleSince), group: uint8(SlotGroup(e.cluster, key))}
+	lease := Lease{trust: trust{possibleSince: e.at(possibleSince)}, group: uint8(SlotGroup(e.cluster, key))}
 	return e.now().Before(e.heartbeats.trustedUntil(&lease))
 }
 
@@ -84,7 +116,7 @@ func (e *Engine) Trusted(key string, possibleSince time.Time) bool {
 func (e *Engine) Lasting(lease *Lease) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return lease.state == registered && e.safeUntil(lease).Sub(e.now()) >= lease.serverLength()/4
+	return lease.state == registered && e.safeUntil(lease).Sub(e.now()) >= lease.schedule.serverLength()/4
 }
 
 // Until returns the earliest of the lease's deadline, the end of MaxHold and the end of the trust in heartbeats. Each
@@ -106,7 +138,7 @@ func (e *Engine) until(lease *Lease) time.Time {
 
 // safeUntil is until without MaxHold.
 func (e *Engine) safeUntil(lease *Lease) instant {
-	safe := lease.certainUntil
+	safe := lease.trust.certainUntil
 	if e.heartbeats != nil {
 		safe = min(safe, e.heartbeats.safeUntil(lease))
 	}

@@ -29,9 +29,9 @@ type View struct {
 func (e *Engine) View(leases []*Lease) []View {
 	views := make([]View, 0, len(leases))
 	e.forEach(leases, func(lease *Lease) {
-		view := View{Held: lease.state == registered, Since: e.time(lease.start), Until: e.until(lease),
-			Renewed: e.time(lease.confirmedAt), Length: lease.length,
-			Auto: lease.autoHandles > 0, Failing: lease.retrying}
+		view := View{Held: lease.state == registered, Since: e.time(lease.schedule.start), Until: e.until(lease),
+			Renewed: e.time(lease.trust.confirmedAt), Length: lease.schedule.length,
+			Auto: lease.schedule.isRenewed(), Failing: lease.schedule.retrying}
 		if e.heartbeats != nil && lease.group != noGroup {
 			view.Trust = e.heartbeats.trustPeriod()
 		}
@@ -56,8 +56,10 @@ func (e *Engine) forEach(leases []*Lease, visit func(lease *Lease)) {
 
 // Oldest sorts leases that have been registered, in the order of their grants.
 func (e *Engine) Oldest(leases []*Lease) {
-	slices.SortFunc(leases, func(first, second *Lease) int { // neither changes once a lease is registered
-		return cmp.Or(cmp.Compare(first.start, second.start), cmp.Compare(first.Owner, second.Owner))
+	starts := make(map[*Lease]instant, len(leases)) // Retake changes the start of a lease
+	e.forEach(leases, func(lease *Lease) { starts[lease] = lease.schedule.start })
+	slices.SortFunc(leases, func(first, second *Lease) int {
+		return cmp.Or(cmp.Compare(starts[first], starts[second]), cmp.Compare(first.Owner, second.Owner))
 	})
 }
 
@@ -96,10 +98,10 @@ func (e *Engine) State() State {
 			return
 		}
 		state.Leases++
-		if lease.autoHandles > 0 {
+		if lease.schedule.isRenewed() {
 			state.Auto++
 		}
-		if lease.retrying {
+		if lease.schedule.retrying {
 			state.Failing++
 		}
 	})
