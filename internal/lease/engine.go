@@ -33,56 +33,34 @@ const (
 	maxSlowCalls = 512
 	// maxEarly bounds how early a renewal may be sent, together with others.
 	maxEarly = 100 * time.Millisecond
-	// clockCheckInterval is the interval at which the wall clock is read while anything is held.
-	clockCheckInterval = time.Second
-	// wallJump is the advance of the wall clock over the monotonic clock, between two reads, from which on the machine is
-	// taken to have been suspended: its leases ran on while its monotonic clock stood still. A wallSlew-th of the time
-	// between the reads is added: a clock that is corrected gently runs up to 500 ppm fast, and while nothing is held the
-	// clock is not read.
-	wallJump = 500 * time.Millisecond
-	wallSlew = 1000
 )
 
 // Engine is the watchdog of one client.
 type Engine struct {
 	connectionID unique.Handle[string] // the connection id
-	base         time.Time             // the zero of instants
 	log          *slog.Logger
 	heartbeats   *heartbeatState // nil: no heartbeats
 
 	// The server.
 	runner       *script.Runner
-	client       rueidis.Client
-	cluster      bool
 	replicas     int
 	replicasWait time.Duration
-	tracker      *tracker // nil in a Cluster
-	watched      bool     // in a Cluster: the client's own invalidations are observed
-	unwatch      func()
+	tracker      *tracker // nil: keys are not tracked
 
 	// The goroutine of run, and the goroutines of calls.
 	ctx            context.Context
 	cancel         context.CancelFunc
-	wakeup         chan struct{}
 	wg             sync.WaitGroup
 	callPlaces     chan struct{} // places of calls under way
 	slowCallPlaces chan struct{} // in a Cluster: places of calls that have been under way for long
 
 	// The leases. mu guards the fields below.
 	mu        sync.Mutex
-	started   bool
 	entries   map[entry]*Lease // the watchdog map: the leases of each key, linked by sibling
 	leases    Heap[*Lease]     // all registered leases, the next event first
 	callQueue Heap[*leaseList] // leases that wait for a call
-
-	// The sleep of run, and of the machine.
-	wakeAt        instant // when run looks next; zero while it is looking
-	requestedWake instant // the last wakeBy since run looked; zero: none
-	wallClock     func() time.Time
-	lastWall      time.Time
-	lastMono      time.Time // the monotonic clock when lastWall was read
-	wokeAt        instant   // when a sleep of the machine was last seen
-	sleptFor      time.Duration
+	alarm     *alarm           // of the goroutine of run; nil: it has not begun
+	clock     clock
 }
 
 // entry is the key of the watchdog map: connectionID:key. There is one entry for each process and name, with the leases
@@ -115,44 +93,34 @@ type Config struct {
 func New(config Config) *Engine {
 	engine := &Engine{
 		connectionID: unique.Make(config.ConnectionID),
-		base:         time.Now().Add(-time.Hour), // so that no instant is zero
-		log:          config.Log, entries: map[entry]*Lease{},
-		client: config.Client, runner: config.Runner, cluster: config.Client.Mode() == rueidis.ClientModeCluster,
-		replicas: config.Replicas, replicasWait: config.ReplicasWait,
-		wakeup:     make(chan struct{}, 1),
+		log:          config.Log, entries: map[entry]*Lease{}, clock: newClock(),
+		runner: config.Runner, replicas: config.Replicas, replicasWait: config.ReplicasWait,
 		callPlaces: make(chan struct{}, maxCalls), slowCallPlaces: make(chan struct{}, maxSlowCalls),
-		wallClock: time.Now,
 	}
 	if config.Heartbeats.Interval > 0 {
-		engine.heartbeats = &heartbeatState{Heartbeats: config.Heartbeats}
+		cluster := config.Client.Mode() == rueidis.ClientModeCluster
+		engine.heartbeats = &heartbeatState{Heartbeats: config.Heartbeats, grouped: cluster}
 	}
 	engine.ctx, engine.cancel = context.WithCancel(context.Background())
-	if !engine.cluster {
-		engine.tracker = &tracker{engine: engine, client: config.Client}
-	} else if config.Watch != nil {
-		stop, observed := config.Watch(engine.invalidated)
-		engine.watched, engine.unwatch = observed, stop
-	}
+	engine.tracker = newTracker(engine, config)
 	return engine
 }
 
 // start is called with mu held, when something is registered: a client that holds nothing has no goroutine.
 func (e *Engine) start() {
-	if e.started || e.ctx.Err() != nil {
+	if e.alarm != nil || e.ctx.Err() != nil {
 		return
 	}
-	e.started = true
-	e.lastWall, e.lastMono = e.wallClock(), time.Now()
+	e.alarm = &alarm{ring: make(chan struct{}, 1)}
+	e.clock.begin()
 	e.wg.Add(1)
-	go e.run()
+	go e.run(e.alarm.ring)
 }
 
 // Stop ends the engine and waits for its goroutines, except the tracker's, which no longer affects leases. Leases that
 // are still registered end with errs.ErrClosed.
 func (e *Engine) Stop() {
-	if e.unwatch != nil {
-		e.unwatch()
-	}
+	e.tracker.stop()
 	e.mu.Lock() // start adds to wg, which must not happen during Wait
 	e.cancel()
 	e.mu.Unlock()
@@ -167,12 +135,6 @@ func (e *Engine) Stop() {
 		lease.Of.Ended(errs.ErrClosed)
 	}
 }
-
-func (e *Engine) at(moment time.Time) instant { return instant(moment.Sub(e.base)) }
-
-func (e *Engine) time(moment instant) time.Time { return e.base.Add(time.Duration(moment)) }
-
-func (e *Engine) now() instant { return instant(time.Since(e.base)) }
 
 // Find returns the registered lease of that owner on that key, or nil.
 func (e *Engine) Find(key, owner string) *Lease {
@@ -238,29 +200,13 @@ func (e *Engine) All() []*Lease {
 	return slices.Clone(e.leases)
 }
 
-// wakeBy makes the goroutine of run check again at latest. Called with mu held.
-//
-// The wake-up outlives the lease for which it was set, even if the lease is removed before the goroutine checks.
-// Otherwise lock and unlock in a loop would wake the goroutine every time: it finds nothing, goes to sleep for an hour,
-// and the next lease has to wake it again. So they disturb it every trackAfter or so
-// (TestWatchdog_AddAndRemoveInALoop_StaysAsleep).
-func (e *Engine) wakeBy(latest instant) {
-	if !e.wakeAt.IsZero() && latest.Before(e.wakeAt) {
-		e.wakeAt, e.requestedWake = 0, latest
-		select {
-		case e.wakeup <- struct{}{}:
-		default:
-		}
-	}
-}
-
 // rescheduled moves a registered lease to its place in the heap, after a change of its next event. Called with mu held.
 func (e *Engine) rescheduled(lease *Lease) {
 	heap.Fix(&e.leases, int(lease.index))
-	e.wakeBy(lease.nextEvent())
+	e.alarm.by(lease.nextEvent())
 }
 
-func (e *Engine) run() {
+func (e *Engine) run(ring <-chan struct{}) {
 	defer e.wg.Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -268,7 +214,7 @@ func (e *Engine) run() {
 		timer.Reset(e.runOnce())
 		select {
 		case <-timer.C:
-		case <-e.wakeup:
+		case <-ring:
 		case <-e.ctx.Done():
 			return
 		}
@@ -279,11 +225,9 @@ func (e *Engine) run() {
 // check.
 func (e *Engine) runOnce() time.Duration {
 	e.mu.Lock()
-	wall, mono, ahead := e.clocks()
-	e.lastWall, e.lastMono = wall, mono
-	now := e.at(mono)
-	if ahead > 0 {
-		e.clockJump(now, ahead)
+	now, slept := e.clock.read()
+	if slept > 0 {
+		e.clockJump(now, slept)
 	}
 	ended := e.takeDue(now)
 	var untrusted []*Lease
@@ -295,10 +239,7 @@ func (e *Engine) runOnce() time.Duration {
 	if len(e.leases) > 0 {
 		next = min(next, e.leases[0].nextEvent(), now.Add(clockCheckInterval))
 	}
-	if e.requestedWake.After(now) && e.requestedWake.Before(next) {
-		next = e.requestedWake
-	}
-	e.wakeAt, e.requestedWake = next, 0
+	next = e.alarm.set(now, next)
 	e.mu.Unlock()
 	e.notifyEnded("redlatch: hold ended", ended)
 	e.notifyExpired(untrusted)
@@ -312,7 +253,6 @@ func (e *Engine) runOnce() time.Duration {
 // clockJump makes every lease due for a renewal or a look, because the machine may have slept for that long: see the
 // package comment. Called with mu held.
 func (e *Engine) clockJump(now instant, slept time.Duration) {
-	e.wokeAt, e.sleptFor = now, slept
 	if e.heartbeats != nil {
 		e.heartbeats.wakeUp(now, slept)
 	}

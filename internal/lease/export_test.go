@@ -12,9 +12,9 @@ func (e *Engine) Entries() (names, due int) {
 // SetWall replaces the wall clock. It is for an engine whose goroutine sleeps, and wakes it.
 func (e *Engine) SetWall(wall func() time.Time) {
 	e.mu.Lock()
-	e.wallClock = wall
+	e.clock.wall = wall
 	e.mu.Unlock()
-	e.wakeup <- struct{}{}
+	e.alarm.ring <- struct{}{}
 }
 
 const (

@@ -102,9 +102,6 @@ const (
 	announceAgain = time.Minute // after a failed beat: the user may lack the right
 )
 
-// forever is later than everything.
-const forever = instant(1<<63 - 1)
-
 // SlotGroups is the number of parts into which a Cluster's slots are divided for heartbeats. Each part has a key of its
 // own, so that a node that is down ends little more than its own locks, wherever slots move. The parts are fixed, and
 // do not follow the nodes: all processes agree on them although they see slots move at different times. A part's key
@@ -136,8 +133,12 @@ func SlotGroupTag(group int) string {
 // heartbeatState is the state of an engine's beats. Guarded by Engine.mu.
 type heartbeatState struct {
 	Heartbeats
-	groups [SlotGroups]beatGroup
+	grouped bool // each slot group has beats of its own, because the client is a Cluster's
+	groups  [SlotGroups]beatGroup
 }
+
+// groupOf returns the slot group of a key.
+func (h *heartbeatState) groupOf(key string) int { return SlotGroup(h.grouped, key) }
 
 // beatGroup is the state of the beats for the leases of one slot group.
 type beatGroup struct {
@@ -231,7 +232,7 @@ func (e *Engine) Announce(key string) (answered <-chan struct{}) {
 	if e.heartbeats == nil || e.heartbeats.Renewed == 0 {
 		return nil
 	}
-	now, group := e.now(), SlotGroup(e.cluster, key)
+	now, group := e.clock.now(), e.heartbeats.groupOf(key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	state := &e.heartbeats.groups[group]
@@ -326,7 +327,7 @@ func (e *Engine) sendHeartbeat(group int) {
 		key := heartbeats.Key(group)
 		ctx, cancel := context.WithTimeout(e.ctx, heartbeats.Interval)
 		defer cancel()
-		sent := e.now()
+		sent := e.clock.now()
 		call := script.Call{
 			Script: beatScript, Keys: []string{key},
 			Args: []string{script.Millis(heartbeats.keyLifetime()), heartbeats.Value}, Patient: true,
@@ -343,7 +344,7 @@ func (e *Engine) sendHeartbeat(group int) {
 				}}
 		}
 		_, err := e.runner.Attempt(ctx, call)
-		now := e.now()
+		now := e.clock.now()
 		e.mu.Lock()
 		state := &heartbeats.groups[group]
 		state.inFlight = false
@@ -357,7 +358,7 @@ func (e *Engine) sendHeartbeat(group int) {
 			state.recordConfirmed(sent, now, heartbeats.trustPeriod())
 			state.nextAt = sent.Add(heartbeats.Interval)
 			state.dueWithoutLeases = false
-			if sent.Before(e.wokeAt) {
+			if e.clock.sleptSince(sent) > 0 {
 				state.nextAt = now
 			} else {
 				state.sleptFor = 0
@@ -367,7 +368,7 @@ func (e *Engine) sendHeartbeat(group int) {
 		} else {
 			state.nextAt = now.Add(min(max(heartbeats.Interval/10, time.Millisecond), 250*time.Millisecond))
 		}
-		e.wakeBy(min(state.nextAt, max(state.noneEndsBefore, now)))
+		e.alarm.by(min(state.nextAt, max(state.noneEndsBefore, now)))
 		e.mu.Unlock()
 		if warn {
 			e.log.Warn("redlatch: a heartbeat was not confirmed; what is held is lost unless one is in time",
@@ -381,10 +382,10 @@ func (e *Engine) sendHeartbeat(group int) {
 func (e *Engine) onLateHeartbeat(group int, sent instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if state := &e.heartbeats.groups[group]; sent.After(state.lastSentAt) && !sent.Before(e.wokeAt) {
-		now := e.now()
+	if state := &e.heartbeats.groups[group]; sent.After(state.lastSentAt) && e.clock.sleptSince(sent) == 0 {
+		now := e.clock.now()
 		state.recordConfirmed(sent, now, e.heartbeats.trustPeriod())
-		e.wakeBy(max(state.noneEndsBefore, now))
+		e.alarm.by(max(state.noneEndsBefore, now))
 	}
 }
 

@@ -67,16 +67,6 @@ type Holder interface {
 	Records() int
 }
 
-// instant is a time on the monotonic clock, after an engine's base. It has a third of the size of a time.Time, and a
-// lease has many. The zero value is no instant.
-type instant time.Duration
-
-func (i instant) Before(other instant) bool          { return i < other }
-func (i instant) After(other instant) bool           { return i > other }
-func (i instant) Add(duration time.Duration) instant { return i + instant(duration) }
-func (i instant) Sub(other instant) time.Duration    { return time.Duration(i - other) }
-func (i instant) IsZero() bool                       { return i == 0 }
-
 type state uint8
 
 const (

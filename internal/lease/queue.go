@@ -64,12 +64,12 @@ func (e *Engine) sendQueued() {
 func (e *Engine) takeBatch() (conn script.Conn, batch []leaseRequest, awaited time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := e.now()
+	now := e.clock.now()
 	// Only here places are taken, with mu held.
 	for e.callQueue.Len() > 0 && e.ctx.Err() == nil && len(e.callPlaces) < cap(e.callPlaces) {
 		first := e.callQueue[0]
 		if conn = nil; !first.untracked {
-			conn = e.tracked()
+			conn = e.tracker.connection()
 		}
 		length := batchLength(first.leases, conn != nil)
 		batch, awaited = batch[:0], maxReplyTimeout

@@ -13,7 +13,7 @@ import (
 // before asked. maxHold 0: no limit. Add reports false, and registers nothing, if the lease is over already. It is
 // called before the acquisition returns, so that no hold is ever without its watchdog.
 func (e *Engine) Add(lease *Lease, asked, sent time.Time, length time.Duration, auto bool, maxHold time.Duration) bool {
-	lease.schedule.start, lease.trust.possibleSince = e.at(sent), e.at(asked)
+	lease.schedule.start, lease.trust.possibleSince = e.clock.at(sent), e.clock.at(asked)
 	return e.add(lease, sent, length, length, auto, maxHold)
 }
 
@@ -29,27 +29,27 @@ func (e *Engine) AddHanded(lease *Lease, sent time.Time, written, length time.Du
 func (e *Engine) AddShort(lease *Lease, asked, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
 	// The deadline counts from sent, which may be long ago; everything else counts from now.
-	lease.schedule.start, lease.trust.possibleSince = e.now(), e.at(asked)
+	lease.schedule.start, lease.trust.possibleSince = e.clock.now(), e.clock.at(asked)
 	if written < length {
-		lease.schedule.beginShort(e.at(sent), written)
+		lease.schedule.beginShort(e.clock.at(sent), written)
 	}
 	return e.add(lease, sent, written, length, auto, maxHold)
 }
 
 func (e *Engine) add(lease *Lease, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
-	now := e.now()
+	now := e.clock.now()
 	lease.schedule.begin(now, length, auto)
 	if e.heartbeats != nil {
 		lease.group = noGroup
 		if e.heartbeats.appliesTo(length, auto) {
-			lease.group = uint8(SlotGroup(e.cluster, lease.Key))
+			lease.group = uint8(e.heartbeats.groupOf(lease.Key))
 		}
 	}
 	if maxHold > 0 {
 		lease.maxAt = lease.schedule.start.Add(maxHold)
 	}
-	if e.tracks() && !lease.Untracked {
+	if e.tracker.tracks() && !lease.Untracked {
 		lease.schedule.checkAt = lease.schedule.start.Add(trackAfter)
 	}
 	at := e.entry(lease.Key)
@@ -68,7 +68,7 @@ func (e *Engine) add(lease *Lease, sent time.Time, written, length time.Duration
 	if e.heartbeats != nil {
 		next = min(next, e.heartbeats.addLease(lease, now))
 	}
-	e.wakeBy(next)
+	e.alarm.by(next)
 	return true
 }
 
@@ -96,7 +96,7 @@ func (e *Engine) Retake(ctx context.Context, lease *Lease, length time.Duration,
 	maxHold time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := e.now()
+	now := e.clock.now()
 	left := e.safeUntil(lease).Sub(now)
 	if lease.state != registered || left < lease.schedule.serverLength()/4 {
 		return false
@@ -136,7 +136,7 @@ func (e *Engine) Auto(lease *Lease, length time.Duration) bool {
 	if lease.state != registered {
 		return false
 	}
-	lease.schedule.addHandle(e.now(), length)
+	lease.schedule.addHandle(e.clock.now(), length)
 	e.rescheduled(lease)
 	return true
 }
@@ -181,7 +181,7 @@ func (e *Engine) Over(lease *Lease) (reason error) {
 
 // endReason is Over, called with mu held.
 func (e *Engine) endReason(lease *Lease) error {
-	now := e.now()
+	now := e.clock.now()
 	switch {
 	case lease.state == endedByMaxHold:
 		return errs.ErrMaxHold

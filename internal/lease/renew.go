@@ -100,7 +100,7 @@ func (e *Engine) callRenewal(
 // other leases of the batch (TestRenewal_NotHeld_EndsThatLeaseOnly).
 func (e *Engine) recordReply(batch []leaseRequest, verdicts []int64, sent time.Time, err error) {
 	var lost, events []leaseEvent
-	now := e.now()
+	now := e.clock.now()
 	e.mu.Lock()
 	for i, request := range batch {
 		lease := request.Lease
@@ -156,7 +156,7 @@ func (e *Engine) recordReply(batch []leaseRequest, verdicts []int64, sent time.T
 // Then the lease is renewed once more than necessary.
 func (e *Engine) recordLateReply(batch []leaseRequest, verdicts []int64, sent time.Time) {
 	var lost, events []leaseEvent
-	now := e.now()
+	now := e.clock.now()
 	e.mu.Lock()
 	for i, request := range batch {
 		lease, verdict := request.Lease, verdicts[i]
@@ -189,11 +189,11 @@ func (e *Engine) recordLateReply(batch []leaseRequest, verdicts []int64, sent ti
 func (e *Engine) recordHeld(request leaseRequest, verdict int64, sent time.Time, now instant) {
 	lease := request.Lease
 	lease.schedule.recordHeld(now, request.length)
-	beforeSleep := e.at(sent).Before(e.wokeAt)
+	beforeSleep := e.clock.sleptSince(e.clock.at(sent)) > 0
 	if request.length > 0 {
 		e.extendTrust(lease, sent, request.length)
 	} else if !beforeSleep {
-		lease.applyServerLease(e.at(sent), time.Duration(verdict-1)*time.Millisecond, now)
+		lease.applyServerLease(e.clock.at(sent), time.Duration(verdict-1)*time.Millisecond, now)
 	}
 	if beforeSleep {
 		lease.schedule.renewAt, lease.schedule.checkAt = now, now

@@ -29,12 +29,30 @@ import (
 // shortened (see applyServerLease). After a lost connection all leases are looked at, so that their keys are tracked on
 // the next connection.
 type tracker struct {
-	engine *Engine
-	client rueidis.Client
-	start  sync.Once
+	engine  *Engine
+	client  rueidis.Client
+	unwatch func() // in a Cluster: ends the observation of the client's own connections; nil: the connection is its own
+	start   sync.Once
 
 	mu   sync.Mutex
-	conn rueidis.DedicatedClient // nil while there is no connection
+	conn rueidis.DedicatedClient // its own connection; nil while there is none
+}
+
+// newTracker returns nil in a Cluster if nobody observes the invalidations of the client.
+func newTracker(engine *Engine, config Config) *tracker {
+	tracker := &tracker{engine: engine, client: config.Client}
+	if config.Client.Mode() != rueidis.ClientModeCluster {
+		return tracker
+	}
+	if config.Watch == nil {
+		return nil
+	}
+	stop, observed := config.Watch(engine.invalidated)
+	if !observed {
+		return nil
+	}
+	tracker.unwatch = stop
+	return tracker
 }
 
 const (
@@ -50,12 +68,45 @@ const (
 // lacks returns the list of commands that the server is known to refuse.
 func (t *tracker) lacks() *errs.Lacks { return t.engine.runner.Lacks }
 
-// current returns the connection, or nil while there is no connection. The first call starts making it.
-func (t *tracker) current() rueidis.DedicatedClient {
+// tracks reports whether keys are tracked at all.
+func (t *tracker) tracks() bool { return t != nil && !t.lacks().Has(errs.LackTracking) }
+
+// connection returns the connection on which renewals make the server track their keys, or nil. The first call begins
+// to make it.
+func (t *tracker) connection() script.Conn {
+	switch {
+	case !t.tracks():
+		return nil
+	case t.unwatch != nil:
+		return t.client
+	}
 	t.start.Do(func() { go t.run() })
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.conn == nil {
+		return nil
+	}
 	return t.conn
+}
+
+// state describes the tracking in a State.
+func (t *tracker) state() string {
+	if !t.tracks() {
+		return "off"
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.unwatch == nil && t.conn == nil {
+		return "connecting"
+	}
+	return "on"
+}
+
+// stop ends the observation of the client's own connections. A connection of its own ends with the engine.
+func (t *tracker) stop() {
+	if t != nil && t.unwatch != nil {
+		t.unwatch()
+	}
 }
 
 // run keeps the connection until the engine stops. Stop does not wait for it: in rueidis neither a dial nor a close
@@ -138,27 +189,6 @@ func (t *tracker) serve() (connected, refused bool, err error) {
 	return true, false, nil
 }
 
-// tracks reports whether the engine tracks keys at all.
-func (e *Engine) tracks() bool {
-	return (e.watched || e.tracker != nil) && !e.runner.Lacks.Has(errs.LackTracking)
-}
-
-// tracked returns the connection on which renewals make the server track their keys, or nil.
-func (e *Engine) tracked() script.Conn {
-	if !e.tracks() {
-		return nil
-	}
-	if e.watched {
-		return e.client
-	}
-	if e.tracker != nil {
-		if conn := e.tracker.current(); conn != nil {
-			return conn
-		}
-	}
-	return nil
-}
-
 // invalidated is called when these keys were changed or removed or, if nil, when any may have been.
 func (e *Engine) invalidated(keys []string) {
 	if keys == nil {
@@ -173,7 +203,7 @@ func (e *Engine) invalidated(keys []string) {
 func (e *Engine) Check(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := e.now()
+	now := e.clock.now()
 	for lease := e.entries[e.entry(key)]; lease != nil; lease = lease.sibling {
 		if lease.Untracked {
 			continue
@@ -191,7 +221,7 @@ func (e *Engine) Check(key string) {
 func (e *Engine) CheckAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := e.now()
+	now := e.clock.now()
 	for _, lease := range e.leases {
 		if first := lease.schedule.start.Add(trackAfter); lease.Untracked || lease.schedule.checkAt == first {
 			continue
@@ -200,6 +230,6 @@ func (e *Engine) CheckAll() {
 	}
 	heap.Init(&e.leases)
 	if len(e.leases) > 0 {
-		e.wakeBy(e.leases[0].nextEvent())
+		e.alarm.by(e.leases[0].nextEvent())
 	}
 }

@@ -49,8 +49,8 @@ func (e *Engine) Confirmed(lease *Lease, sent time.Time, length time.Duration) b
 		return false
 	}
 	e.extendTrust(lease, sent, length)
-	if e.at(sent).Before(lease.trust.shortenedAt) {
-		lease.schedule.checkAt = e.now() // see applyServerLease
+	if e.clock.at(sent).Before(lease.trust.shortenedAt) {
+		lease.schedule.checkAt = e.clock.now() // see applyServerLease
 	}
 	e.rescheduled(lease)
 	return true
@@ -59,11 +59,8 @@ func (e *Engine) Confirmed(lease *Lease, sent time.Time, length time.Duration) b
 // extendTrust moves the deadline forward to the trust in a request that was sent at sent, and left the lease with
 // length.
 func (e *Engine) extendTrust(lease *Lease, sent time.Time, length time.Duration) {
-	slept := time.Duration(0)
-	if e.at(sent).Before(e.wokeAt) {
-		slept = e.sleptFor
-	}
-	lease.trust.extend(e.now(), e.at(sent).Add(length-lease.margin(length)), slept)
+	sentAt := e.clock.at(sent)
+	lease.trust.extend(e.clock.now(), sentAt.Add(length-lease.margin(length)), e.clock.sleptSince(sentAt))
 }
 
 // applyServerLease records the reply of a look that was sent at sent: how long the lease has left on the server, to
@@ -107,8 +104,8 @@ func (e *Engine) Trusted(key string, possibleSince time.Time) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	lease := Lease{trust: trust{possibleSince: e.at(possibleSince)}, group: uint8(SlotGroup(e.cluster, key))}
-	return e.now().Before(e.heartbeats.trustedUntil(&lease))
+	lease := Lease{trust: trust{possibleSince: e.clock.at(possibleSince)}, group: uint8(e.heartbeats.groupOf(key))}
+	return e.clock.now().Before(e.heartbeats.trustedUntil(&lease))
 }
 
 // Lasting reports whether the lease is registered, and at least a quarter of the lease on the server may still be
@@ -116,7 +113,7 @@ func (e *Engine) Trusted(key string, possibleSince time.Time) bool {
 func (e *Engine) Lasting(lease *Lease) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return lease.state == registered && e.safeUntil(lease).Sub(e.now()) >= lease.schedule.serverLength()/4
+	return lease.state == registered && e.safeUntil(lease).Sub(e.clock.now()) >= lease.schedule.serverLength()/4
 }
 
 // Until returns the earliest of the lease's deadline, the end of MaxHold and the end of the trust in heartbeats. Each
@@ -133,7 +130,7 @@ func (e *Engine) until(lease *Lease) time.Time {
 	if !lease.maxAt.IsZero() {
 		until = min(until, lease.maxAt)
 	}
-	return e.time(until)
+	return e.clock.time(until)
 }
 
 // safeUntil is until without MaxHold.
@@ -142,19 +139,6 @@ func (e *Engine) safeUntil(lease *Lease) instant {
 	if e.heartbeats != nil {
 		safe = min(safe, e.heartbeats.safeUntil(lease))
 	}
-	_, _, ahead := e.clocks()
+	_, _, ahead := e.clock.compare()
 	return safe.Add(-ahead)
-}
-
-// clocks reads both clocks, and returns the advance of the wall clock over the monotonic clock since the last read; 0
-// if it is too small to mean a sleep. The wall clock is never used as a time here: it only shows that more time has
-// passed than on the monotonic clock. Called with mu held.
-func (e *Engine) clocks() (wall, mono time.Time, ahead time.Duration) {
-	wall, mono = e.wallClock(), time.Now()
-	passed := mono.Sub(e.lastMono)
-	ahead = wall.Round(0).Sub(e.lastWall.Round(0)) - passed // Round(0) drops the monotonic reading
-	if ahead <= wallJump+passed/wallSlew {
-		ahead = 0
-	}
-	return wall, mono, ahead
 }

@@ -29,14 +29,14 @@ type View struct {
 func (e *Engine) View(leases []*Lease) []View {
 	views := make([]View, 0, len(leases))
 	e.forEach(leases, func(lease *Lease) {
-		view := View{Held: lease.state == registered, Since: e.time(lease.schedule.start), Until: e.until(lease),
-			Renewed: e.time(lease.trust.confirmedAt), Length: lease.schedule.length,
+		view := View{Held: lease.state == registered, Since: e.clock.time(lease.schedule.start), Until: e.until(lease),
+			Renewed: e.clock.time(lease.trust.confirmedAt), Length: lease.schedule.length,
 			Auto: lease.schedule.isRenewed(), Failing: lease.schedule.retrying}
 		if e.heartbeats != nil && lease.group != noGroup {
 			view.Trust = e.heartbeats.trustPeriod()
 		}
 		if !lease.maxAt.IsZero() {
-			view.MaxHold = e.time(lease.maxAt)
+			view.MaxHold = e.clock.time(lease.maxAt)
 		}
 		views = append(views, view)
 	})
@@ -82,17 +82,7 @@ type State struct {
 
 // State returns the state of the watchdog.
 func (e *Engine) State() State {
-	state := State{Calls: len(e.callPlaces), Tracking: "off"}
-	if e.tracks() {
-		state.Tracking = "on"
-		if tracker := e.tracker; tracker != nil {
-			tracker.mu.Lock()
-			if tracker.conn == nil {
-				state.Tracking = "connecting"
-			}
-			tracker.mu.Unlock()
-		}
-	}
+	state := State{Calls: len(e.callPlaces), Tracking: e.tracker.state()}
 	e.forEach(e.All(), func(lease *Lease) {
 		if lease.state != registered {
 			return
@@ -107,8 +97,8 @@ func (e *Engine) State() State {
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.wokeAt.IsZero() {
-		state.Slept = e.time(e.wokeAt)
+	if wokeAt := e.clock.wokeAt; !wokeAt.IsZero() {
+		state.Slept = e.clock.time(wokeAt)
 	}
 	if e.heartbeats != nil && e.heartbeats.Trust > 0 {
 		e.fillHeartbeats(&state)
@@ -122,7 +112,7 @@ func (e *Engine) fillHeartbeats(state *State) {
 	for i := range e.heartbeats.groups {
 		group := &e.heartbeats.groups[i]
 		if !group.lastSentAt.IsZero() {
-			if beaten := e.time(group.lastSentAt); beaten.After(state.Beaten) {
+			if beaten := e.clock.time(group.lastSentAt); beaten.After(state.Beaten) {
 				state.Beaten = beaten
 			}
 		}
