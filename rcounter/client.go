@@ -14,6 +14,7 @@ import (
 // connection and no goroutine of its own, and nothing for a name that is not used.
 type Client struct {
 	calls *session.Session
+	batch batch.Options
 	adds  *batch.Slots[addition, int64]
 	tally batch.Tally
 }
@@ -30,7 +31,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{calls: calls}
+	c := &Client{calls: calls, batch: batch.CheapCalls()}
+	c.batch.Bound, c.batch.ErrTimeout, c.batch.Spawn = calls.Bound(), session.ErrPatience, calls.Finish
 	c.adds = batch.NewSlots(calls.Runner.Apart, shareSlots, c.newAdds)
 	return c, nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // addition is one Add.
@@ -24,12 +23,10 @@ const shareSlots = 4096
 
 // newAdds makes the batcher of Adds.
 func (c *Client) newAdds() *batch.Batcher[addition, int64] {
-	l := &batch.Batcher[addition, int64]{
-		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience, What: "add",
-		Key: "several counters", Run: c.addAll,
+	return &batch.Batcher[addition, int64]{
+		Options: &c.batch, Tally: &c.tally, What: "add", Key: "several counters", Run: c.addAll,
 		Alone: func(ctx context.Context, a addition) (int64, error) { return a.k.addAlone(ctx, a.d) },
 	}
-	return l.ForCheapCalls()
 }
 
 // sum is several additions to one counter under the same options, all of which rise or all of which fall. They are

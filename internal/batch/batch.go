@@ -21,7 +21,8 @@ const (
 	defaultWindow = 100 * time.Microsecond
 )
 
-// Options are the bounds of shared calls. The zero value has the defaults.
+// Options are the terms on which requests share calls. The bounds have defaults; the other fields may stay zero, except
+// Bound and ErrTimeout.
 type Options struct {
 	// MaxBatch is the maximum number of requests in a call, 1 to 128. Negative: every request is sent alone, at once, even
 	// if others are under way. Defaults to 128.
@@ -31,6 +32,29 @@ type Options struct {
 	// Window is how long the first request of a call that is not full waits for more, while other calls are under way.
 	// Defaults to 100 us.
 	Window time.Duration
+	// WindowPerRequest, if it is set, makes the window shorter: it is as long for each request under way, Window at most.
+	// It needs MinInFlight.
+	WindowPerRequest time.Duration
+	// MinInFlight is the number of requests, sent or waiting, from which on requests share calls. With fewer requests
+	// under way each is sent alone, at once, side by side: then the wait for the end of a call costs more than a shared
+	// call saves. 0: requests share from the second on.
+	MinInFlight int64
+	// Pays, if MinInFlight is set, is the mean number of requests in a call from which on sharing pays. If the mean is
+	// lower, as with many objects that have few requests each, the next aloneFor requests are sent alone. 0: sharing
+	// always pays.
+	Pays int64
+	// Near is the longest duration of a call for which two calls suffice: the server answers one while the other is on its
+	// way. One more call is useful for each Near that a call takes. 0: MaxCalls are useful.
+	Near time.Duration
+	// SplitInHalf, if MinInFlight is set, also sends the open batch when it has half of the requests under way. One half
+	// is answered while the other is on its way, and neither waits for a timer, which in an idle program comes up to 1 ms
+	// late. A server that is far away needs more calls than two: see Near.
+	SplitInHalf bool
+	// Bound is the maximum wait of a caller, whatever its context allows. The error is then ErrTimeout.
+	Bound      time.Duration
+	ErrTimeout error
+	// Spawn runs a function that sends calls whose callers may have left.
+	Spawn func(func())
 }
 
 // Check checks the options and fills in the defaults.
@@ -74,36 +98,14 @@ type Batcher[Q, A any] struct {
 	Options *Options
 	// Run answers the requests of one call.
 	Run func(ctx context.Context, requests []*Request[Q, A])
-	// Abandoned is called with requests that were answered without an error after their callers had left. It may be nil.
-	Abandoned func(requests []*Request[Q, A])
-	// Spawn runs a function that sends calls whose callers may have left.
-	Spawn func(func())
-	// Bound is the maximum wait of a caller, whatever its context allows. The error is then ErrTimeout.
-	Bound      time.Duration
-	ErrTimeout error
-	// MinInFlight is the number of requests, sent or waiting, from which on requests share calls. With fewer requests
-	// under way each is sent alone, at once, side by side: then the wait for the end of a call costs more than a shared
-	// call saves. 0: requests share from the second on.
-	MinInFlight int64
-	// Pays, if MinInFlight is set, is the mean number of requests in a call from which on sharing pays. If the mean is
-	// lower, as with many objects that have few requests each, the next aloneFor requests are sent alone. 0: sharing
-	// always pays.
-	Pays int64
 	// Alone answers a request that is sent by itself, at once, and makes nothing that lives longer; nil: Run does. Alone
 	// itself checks whether ctx has ended.
 	Alone func(ctx context.Context, ask Q) (A, error)
-	// Calls returns how many calls are useful at the moment, at least 1, and at most Options.MaxCalls count; nil:
-	// Options.MaxCalls. It must not block.
+	// Abandoned is called with requests that were answered without an error after their callers had left. It may be nil.
+	Abandoned func(requests []*Request[Q, A])
+	// Calls returns how many calls are useful at the moment, at least 1, and at most Options.MaxCalls count; nil: see
+	// Options.Near. It must not block.
 	Calls func() int
-	// Near, if Calls is nil, is the longest duration of a call for which two calls suffice: the server answers one while
-	// the other is on its way. One more call is useful for each Near that a call takes. 0: Options.MaxCalls are useful.
-	Near time.Duration
-	// Window returns how long the first request of a call waits for more; nil: Options.Window. It must not block.
-	Window func() time.Duration
-	// SplitInHalf, if MinInFlight is set, also sends the open batch when it has half of the requests under way. One half
-	// is answered while the other is on its way, and neither waits for a timer, which in an idle program comes up to 1 ms
-	// late. A server that is far away needs more calls than two: see Calls.
-	SplitInHalf bool
 	// Tally counts the shared calls. A request that is sent alone, at once, is not counted.
 	Tally *Tally
 	// Errors name the operation What and the key Key.
@@ -113,8 +115,7 @@ type Batcher[Q, A any] struct {
 
 	inFlight  atomic.Int64 // requests under way, if MinInFlight is set
 	roundTrip atomic.Int64 // duration of a call in ns, if Near is set
-	meanSize  atomic.Int64 // 256 times the mean number of requests in a call, if Pays is set; 0: not known
-	aloneLeft atomic.Int64 // the number of requests that will still be sent alone, because sharing did not pay
+	payoff    payoff       // if Pays is set
 
 	mu            sync.Mutex
 	open          *batch[Q, A]
@@ -122,7 +123,7 @@ type Batcher[Q, A any] struct {
 	callsInFlight int
 }
 
-// ForCheapCalls sets the terms under which requests share calls that each cost no more than the call itself, such as an
+// CheapCalls returns the terms under which requests share calls that each cost no more than the call itself, such as an
 // INCRBY.
 //
 //   - Sharing begins at four requests under way. With two, two goroutines would lose a quarter of their rate; with 24,
@@ -130,18 +131,10 @@ type Batcher[Q, A any] struct {
 //   - The mean call must carry two requests. With 256 goroutines on 64 counters, calls of one or two requests were four
 //     times as slow as INCR.
 //   - At most four shared calls are under way, and two are enough for each 200 µs that a call takes.
-func (l *Batcher[Q, A]) ForCheapCalls() *Batcher[Q, A] {
-	l.Options, l.MinInFlight, l.Pays, l.SplitInHalf, l.Near = cheapCalls, 4, 2, true, 200*time.Microsecond
-	return l
+func CheapCalls() Options {
+	return Options{MaxBatch: maxBatch, MaxCalls: 4, Window: defaultWindow, MinInFlight: 4, Pays: 2, SplitInHalf: true,
+		Near: 200 * time.Microsecond}
 }
-
-var cheapCalls = func() *Options {
-	opts := &Options{MaxCalls: 4}
-	if err := opts.Check(); err != nil {
-		panic(err)
-	}
-	return opts
-}()
 
 // Lone bounds the context of a call with a single request by the patience of its caller. The call may have been meant
 // for more requests whose callers left before it was sent. The context of a call with several requests stays as it is.
@@ -211,15 +204,11 @@ type batch[Q, A any] struct {
 
 // Do answers one request.
 func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (A, error) {
-	if l.MinInFlight == 0 {
+	if l.Options.MinInFlight == 0 {
 		return l.do(ctx, ask, true)
 	}
 	defer l.leave()
-	canShare := l.enter()
-	if canShare && l.aloneLeft.Load() > 0 {
-		l.aloneLeft.Add(-1)
-		canShare = false
-	}
+	canShare := l.enter() && !l.payoff.sendsAlone()
 	if l.Alone != nil && (!canShare || l.Options.MaxBatch < 0) {
 		return l.Alone(ctx, ask)
 	}
@@ -227,7 +216,7 @@ func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (A, error) {
 }
 
 // enter counts a request in, and reports whether enough requests are under way to share calls. leave counts it out.
-func (l *Batcher[Q, A]) enter() (canShare bool) { return l.inFlight.Add(1) >= l.MinInFlight }
+func (l *Batcher[Q, A]) enter() (canShare bool) { return l.inFlight.Add(1) >= l.Options.MinInFlight }
 func (l *Batcher[Q, A]) leave()                 { l.inFlight.Add(-1) }
 
 // do answers one request that was counted in. If canShare is set, it shares a call when others are under way.
@@ -262,7 +251,7 @@ func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, canShare bool) (none A, _
 	switch {
 	case gaveUp != nil:
 	case end == joined.ended && joined.expired:
-		gaveUp = l.ErrTimeout
+		gaveUp = l.Options.ErrTimeout
 	default:
 		return request.Answer, request.Err
 	}
@@ -290,39 +279,63 @@ func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, canShare bool) (none A, _
 func (l *Batcher[Q, A]) sendAlone(ctx context.Context, request *Request[Q, A]) (A, error) {
 	defer func() {
 		if following := l.startNext(); following != nil {
-			l.Spawn(func() { l.sendAll(following) })
+			l.Options.Spawn(func() { l.sendAll(following) })
 		}
 	}()
 	l.run(ctx, []*Request[Q, A]{request})
 	return request.Answer, request.Err
 }
 
+// payoff measures whether it pays that requests share calls.
+type payoff struct {
+	meanSize  atomic.Int64 // 256 times the mean number of requests in a call; 0: not known
+	aloneLeft atomic.Int64 // the number of requests that will still be sent alone, because sharing did not pay
+}
+
 // aloneFor is how many requests are sent alone when sharing has not paid.
 const aloneFor = 256
 
-// recordSize updates the mean size with the size of a call. Two calls that end at once may lose one of the updates.
-func (l *Batcher[Q, A]) recordSize(size int64) {
-	meanSize := cmp.Or(l.meanSize.Load(), l.MinInFlight<<8)
-	if meanSize += (size<<8 - meanSize) / 4; meanSize < l.Pays<<8 {
-		l.aloneLeft.Store(aloneFor)
+// sendsAlone reports whether the next request is sent alone, because sharing has not paid.
+func (p *payoff) sendsAlone() bool {
+	if p.aloneLeft.Load() <= 0 {
+		return false
+	}
+	p.aloneLeft.Add(-1)
+	return true
+}
+
+// recordSize updates the mean size with the size of a call, on these terms. Two calls that end at once may lose one of
+// the updates.
+func (p *payoff) recordSize(size int64, terms *Options) {
+	meanSize := cmp.Or(p.meanSize.Load(), terms.MinInFlight<<8)
+	if meanSize += (size<<8 - meanSize) / 4; meanSize < terms.Pays<<8 {
+		p.aloneLeft.Store(aloneFor)
 		meanSize = 0
 	}
-	l.meanSize.Store(meanSize)
+	p.meanSize.Store(meanSize)
 }
 
 // run makes a call, and records its duration. A faster call counts at once, a slower one little, because it may have
-// waited for the processor.
+// waited for the processor. Two calls that end at once may lose one of the updates. A call that failed says nothing
+// about the way to the server.
 func (l *Batcher[Q, A]) run(ctx context.Context, requests []*Request[Q, A]) {
-	if l.Pays > 0 {
-		l.recordSize(int64(len(requests)))
+	if l.Options.Pays > 0 {
+		l.payoff.recordSize(int64(len(requests)), l.Options)
 	}
-	if l.Near == 0 {
+	if l.Options.Near == 0 {
 		l.Run(ctx, requests)
 		return
 	}
 	began := time.Now()
 	l.Run(ctx, requests)
-	duration, current := int64(time.Since(began)), l.roundTrip.Load()
+	if requests[0].Err != nil {
+		return
+	}
+	l.recordDuration(int64(time.Since(began)))
+}
+
+func (l *Batcher[Q, A]) recordDuration(duration int64) {
+	current := l.roundTrip.Load()
 	if current > 0 && duration > current {
 		duration = current + (duration-current)/128
 	}
@@ -346,23 +359,20 @@ func (l *Batcher[Q, A]) join(ctx context.Context, request *Request[Q, A]) (joine
 		joined = &batch[Q, A]{done: make(chan struct{}), requests: make([]*Request[Q, A], 0, min(16, l.Options.MaxBatch))}
 		l.open = joined
 		if l.callsInFlight < l.callLimit() && l.Options.MaxBatch > 1 {
-			window := l.Options.Window
-			if l.Window != nil {
-				window = l.Window()
-			}
-			joined.windowTimer = time.AfterFunc(window, func() { l.endWindow(joined) })
+			joined.windowTimer = time.AfterFunc(l.window(), func() { l.endWindow(joined) })
 		}
 	}
 	joined.requests = append(joined.requests, request)
 	until, leavesEarly := ctx.Deadline()
-	leavesEarly = leavesEarly && time.Until(until) < l.Bound
+	leavesEarly = leavesEarly && time.Until(until) < l.Options.Bound
 	switch {
 	case leavesEarly:
 		end = joined.done
 	case joined.ended == nil:
 		// This is the first caller whose context lasts for Bound. The patience of later ones ends with its own.
-		joined.boundAt = time.Now().Add(l.Bound)
-		joined.ended, joined.patienceTimer = make(chan struct{}), time.AfterFunc(l.Bound, func() { l.endPatience(joined) })
+		joined.boundAt = time.Now().Add(l.Options.Bound)
+		joined.ended = make(chan struct{})
+		joined.patienceTimer = time.AfterFunc(l.Options.Bound, func() { l.endPatience(joined) })
 		fallthrough
 	default:
 		end = joined.ended
@@ -375,11 +385,11 @@ func (l *Batcher[Q, A]) join(ctx context.Context, request *Request[Q, A]) (joine
 		joined.lastPatience = until
 	}
 	if len(joined.requests) == l.Options.MaxBatch ||
-		l.SplitInHalf && int64(2*len(joined.requests)) >= l.inFlight.Load() && l.callsInFlight < l.callLimit() {
+		l.Options.SplitInHalf && int64(2*len(joined.requests)) >= l.inFlight.Load() && l.callsInFlight < l.callLimit() {
 		l.closeOpen()
 		if l.callsInFlight < l.callLimit() {
 			l.callsInFlight++
-			l.Spawn(func() { l.sendAll(joined) })
+			l.Options.Spawn(func() { l.sendAll(joined) })
 		} else {
 			l.ready = append(l.ready, joined)
 		}
@@ -402,10 +412,18 @@ func (l *Batcher[Q, A]) callLimit() int {
 	switch {
 	case l.Calls != nil:
 		return min(l.Calls(), l.Options.MaxCalls)
-	case l.Near > 0:
-		return min(2+int(l.roundTrip.Load()/int64(l.Near)), l.Options.MaxCalls)
+	case l.Options.Near > 0:
+		return min(2+int(l.roundTrip.Load()/int64(l.Options.Near)), l.Options.MaxCalls)
 	}
 	return l.Options.MaxCalls
+}
+
+// window returns how long the first request of a call waits for more.
+func (l *Batcher[Q, A]) window() time.Duration {
+	if perRequest := l.Options.WindowPerRequest; perRequest > 0 {
+		return min(time.Duration(l.inFlight.Load())*perRequest, l.Options.Window)
+	}
+	return l.Options.Window
 }
 
 // closeOpen closes the open batch to more requests. Called with mu held.
@@ -423,7 +441,7 @@ func (l *Batcher[Q, A]) endWindow(shared *batch[Q, A]) {
 	if l.open == shared && l.callsInFlight < l.callLimit() {
 		l.closeOpen()
 		l.callsInFlight++
-		l.Spawn(func() { l.sendAll(shared) })
+		l.Options.Spawn(func() { l.sendAll(shared) })
 	}
 }
 

@@ -19,11 +19,10 @@ var errPatience = errors.New("out of patience")
 // doubler answers each request with twice its number, after a time of the test's choosing.
 func doubler(t *testing.T, o Options, takes func(n int) time.Duration) *Batcher[int, int] {
 	require.NoError(t, o.Check())
+	o.Bound, o.ErrTimeout, o.Spawn = time.Second, errPatience, func(send func()) { go send() }
 	var calls atomic.Int64
 	return &Batcher[int, int]{
-		Options: &o, Tally: &Tally{}, Spawn: func(f func()) {
-			go f()
-		}, Bound: time.Second, ErrTimeout: errPatience, What: "double", Key: "n",
+		Options: &o, Tally: &Tally{}, What: "double", Key: "n",
 		Run: func(_ context.Context, requests []*Request[int, int]) {
 			time.Sleep(takes(int(calls.Add(1))))
 			for _, r := range requests {
@@ -115,8 +114,9 @@ func TestBatcher_NotSent_IsErrUnavailable(t *testing.T) {
 // answered.
 func TestBatcher_SplitInHalf_SendsTheSecondHalfWithoutATimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := doubler(t, Options{Window: time.Minute}, func(int) time.Duration { return time.Second / 4 })
-		b.MinInFlight, b.SplitInHalf, b.Calls = 4, true, func() int { return 2 }
+		terms := Options{Window: time.Minute, MinInFlight: 4, SplitInHalf: true}
+		b := doubler(t, terms, func(int) time.Duration { return time.Second / 4 })
+		b.Calls = func() int { return 2 }
 		var asked []<-chan result
 		for n := range 10 { // three by themselves; one, the first of the crowd; four of eight; two
 			asked = append(asked, ask(t.Context(), b, n))
@@ -140,27 +140,39 @@ func TestBatcher_SplitInHalf_SendsTheSecondHalfWithoutATimer(t *testing.T) {
 // The third and fourth call are for servers that are far away.
 func TestCoalescer_LatencyGrows_AllowsMoreCalls(t *testing.T) {
 	l := NewCoalescer(CoalescerConfig[int]{Timeout: time.Second})
-	require.Equal(t, 2, l.batcher.Calls(), "nothing is known")
-	l.recordDuration(int64(2 * time.Millisecond))
+	require.Equal(t, 2, l.batcher.callLimit(), "nothing is known")
+	l.batcher.recordDuration(int64(2 * time.Millisecond))
 	require.Equal(t, coalescedCalls, l.batcher.callLimit())
-	l.recordDuration(int64(100 * time.Microsecond))
+	l.batcher.recordDuration(int64(100 * time.Microsecond))
 	require.Equal(t, 2, l.batcher.callLimit())
 	for range 2 {
-		l.recordDuration(int64(5 * time.Millisecond)) // no processor was free
+		l.batcher.recordDuration(int64(5 * time.Millisecond)) // no processor was free
 	}
 	require.Equal(t, 2, l.batcher.callLimit())
 	for range 100 {
-		l.recordDuration(int64(5 * time.Millisecond))
+		l.batcher.recordDuration(int64(5 * time.Millisecond))
 	}
 	require.Equal(t, coalescedCalls, l.batcher.callLimit(), "it is far away now")
+}
+
+// A call that fails at once says nothing of how far away the server is.
+func TestBatcher_FailedCall_LeavesTheCallLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := doubler(t, Options{Near: time.Second}, func(int) time.Duration { return 4 * time.Second })
+		<-ask(t.Context(), b, 1)
+		require.Equal(t, 6, b.callLimit())
+		b.Run = func(_ context.Context, requests []*Request[int, int]) { requests[0].Err = errs.ErrUnavailable }
+		require.ErrorIs(t, (<-ask(t.Context(), b, 1)).err, errs.ErrUnavailable)
+		require.Equal(t, 6, b.callLimit())
+	})
 }
 
 // Four callers have calls of one or two, which cost more than they save: then each asks alone. A crowd goes on sharing,
 // and so do the four once they are a crowd.
 func TestBatcher_HardlyShared_SendsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := doubler(t, Options{MaxCalls: 4}, func(int) time.Duration { return time.Millisecond })
-		b.MinInFlight, b.Pays, b.SplitInHalf, b.Near = 4, 3, true, time.Hour
+		terms := Options{MaxCalls: 4, MinInFlight: 4, Pays: 3, SplitInHalf: true, Near: time.Hour}
+		b := doubler(t, terms, func(int) time.Duration { return time.Millisecond })
 		crowd := func(callers, each int) (calls, requests int64) {
 			c, r := b.Tally.Counts()
 			var all sync.WaitGroup

@@ -35,7 +35,6 @@ type Coalescer[Q any] struct {
 
 	base        time.Time
 	pausedUntil atomic.Int64 // no calls are shared before this, in ns after base: see cooldown
-	roundTrip   atomic.Int64 // ns of a shared call, near the fastest of the latest calls
 }
 
 // CoalescerConfig are the settings of a Coalescer. All fields are required.
@@ -77,17 +76,14 @@ var errCoalescedTimeout = errors.New("no reply to a shared call within the call 
 
 // NewCoalescer returns a Coalescer without requests.
 func NewCoalescer[Q any](config CoalescerConfig[Q]) *Coalescer[Q] {
-	l := &Coalescer[Q]{options: Options{MaxCalls: coalescedCalls}, config: config, base: time.Now()}
-	if err := l.options.Check(); err != nil {
-		panic(err) // cannot happen: these are the defaults
+	l := &Coalescer[Q]{config: config, base: time.Now()}
+	l.options = Options{
+		MaxBatch: maxBatch, MaxCalls: coalescedCalls, MinInFlight: coalesceFrom, Near: tripPerCall,
+		Window: defaultWindow, WindowPerRequest: windowPerCall,
+		Bound: config.Timeout, ErrTimeout: errCoalescedTimeout, Spawn: config.Spawn,
 	}
 	l.batcher = Batcher[Q, bool]{
-		Options: &l.options, MinInFlight: coalesceFrom, Tally: &l.tally, Spawn: config.Spawn, Bound: config.Timeout,
-		ErrTimeout: errCoalescedTimeout, What: config.What, Key: config.Key,
-		Run: l.run, Calls: func() int { return 2 + int(l.roundTrip.Load()/int64(tripPerCall)) },
-		Window: func() time.Duration {
-			return min(time.Duration(l.batcher.inFlight.Load())*windowPerCall, defaultWindow)
-		},
+		Options: &l.options, Tally: &l.tally, What: config.What, Key: config.Key, Run: l.run,
 		Abandoned: func(requests []*Request[Q, bool]) {
 			for _, request := range requests {
 				if request.Answer {
@@ -145,7 +141,6 @@ func (l *Coalescer[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 	switch {
 	case err == nil:
 		l.config.Runner.Clock.Learn(call.Keys[0], server, sent, received)
-		l.recordDuration(int64(received.Sub(sent)))
 	case script.NotAnswered(err):
 		for _, request := range requests {
 			request.Err = err
@@ -183,15 +178,6 @@ func (l *Coalescer[Q]) onLateReply(reply rueidis.RedisMessage, requests []*Reque
 			l.config.Late(request.Ask)
 		}
 	}
-}
-
-// recordDuration records the duration of a call. A slow call counts little: it may have waited for a processor. Two
-// calls that end at once may lose one of the updates.
-func (l *Coalescer[Q]) recordDuration(duration int64) {
-	if current := l.roundTrip.Load(); current > 0 && duration > current {
-		duration = current + (duration-current)/128
-	}
-	l.roundTrip.Store(duration)
 }
 
 // decode decodes the reply for count requests.

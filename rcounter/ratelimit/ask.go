@@ -97,11 +97,9 @@ func (r reply) admission(upTo bool) Admission {
 
 // newAsks makes the batcher of requests.
 func (c *Client) newAsks() *batch.Batcher[request, answers] {
-	l := &batch.Batcher[request, answers]{
-		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.allowTimeout, ErrTimeout: errAllowTimeout, What: "take",
-		Key: "several limits", Run: c.askAll, Alone: c.askAlone,
+	return &batch.Batcher[request, answers]{
+		Options: &c.batch, Tally: &c.tally, What: "take", Key: "several limits", Run: c.askAll, Alone: c.askAlone,
 	}
-	return l.ForCheapCalls()
 }
 
 // ask has a request answered by the server, or in this process if its limit is of the process.

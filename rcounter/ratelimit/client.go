@@ -53,6 +53,7 @@ type Client struct {
 	allowTimeout time.Duration
 	allows       *script.Runner // of what lasts for allowTimeout
 	asks         *batch.Slots[request, answers]
+	batch        batch.Options
 	tally        batch.Tally
 	refusals     refusals
 	known        sync.Map // key of a stored limit -> *storedLimit
@@ -92,6 +93,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		}),
 	}
 	c.allows.Late(errAllowTimeout)
+	c.batch = batch.CheapCalls()
+	c.batch.Bound, c.batch.ErrTimeout, c.batch.Spawn = c.allowTimeout, errAllowTimeout, calls.Finish
 	c.asks = batch.NewSlots(c.allows.Apart, 1, c.newAsks)
 	if h.Client().Mode() != rueidis.ClientModeCluster {
 		c.down.pause = o.AllowTimeout

@@ -36,6 +36,7 @@ func New(h *pubsub.Hub, o Options) (client *Client, err error) {
 	if err := c.batch.Check(); err != nil {
 		return nil, err
 	}
+	c.batch.Bound, c.batch.ErrTimeout, c.batch.Spawn = c.calls.Bound(), session.ErrPatience, c.calls.Finish
 	return c, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Packet is an amount of money that is split into shares. Each user takes one share, first come, first served, until
@@ -54,8 +53,7 @@ func (p *Packet) batcher() *grabs {
 	c := p.c
 	g := c.packets.Of(p.keys[0], func() *grabs {
 		own := &Packet{c: c, name: p.name, keys: p.keys} // not the caller's, which refers to what is made here
-		return &grabs{batch.Batcher[string, Share]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish,
-			Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience,
+		return &grabs{batch.Batcher[string, Share]{Options: &c.batch, Tally: &c.tally,
 			What: "grab", Key: p.keys[0], Run: batch.Each(own.grabEach, Share.Won)}}
 	})
 	p.known.Store(g)

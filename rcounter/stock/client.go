@@ -92,8 +92,10 @@ func New(h *pubsub.Hub, o Options) (client *Client, err error) {
 	if err := c.batch.Check(); err != nil {
 		return nil, err
 	}
+	c.batch.Bound, c.batch.ErrTimeout, c.batch.Spawn = c.calls.Bound(), session.ErrPatience, c.calls.Finish
 	c.acts = c.batch
 	c.acts.MaxCalls = min(c.acts.MaxCalls, shareActsCalls)
+	c.acts.MinInFlight, c.acts.SplitInHalf = shareActsFrom, true
 	return c, nil
 }
 

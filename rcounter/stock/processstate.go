@@ -34,23 +34,16 @@ func (s *Stock) processState() *processState {
 func newProcessState(c *Client, s *Stock) *processState {
 	s = &Stock{c: c, name: s.name, keys: s.keys} // not the caller's, which refers to what is made here
 	d := &processState{cache: newCache(c, s.keys)}
-	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish,
-		Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience, What: "claim", Key: s.keys[0],
+	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Tally: &c.tally, What: "claim", Key: s.keys[0],
 		Run: batch.Each(func(ctx context.Context, claimants []string) ([]Grant, error) {
 			return s.claim(ctx, session.CallID(), claimants)
 		}, Grant.Won)}
-	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish,
-		Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys,
-		Abandoned: s.takeBack}
-	d.acts = batch.Batcher[act, done]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(),
-		ErrTimeout: session.ErrPatience, What: "act", Key: s.keys[0], Run: s.runActs, MinInFlight: shareActsFrom,
-		SplitInHalf: true,
-		Calls:       s.usefulCalls}
-	d.looks = batch.Batcher[string, found]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish,
-		Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience, What: "find", Key: s.keys[0], Reads: true,
-		Run: batch.Each(s.findAll, func(found) bool {
-			return false
-		}), MinInFlight: shareActsFrom, SplitInHalf: true, Calls: s.usefulCalls}
+	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Tally: &c.tally, What: "claim", Key: s.keys[0],
+		Run: s.runAnys, Abandoned: s.takeBack}
+	d.acts = batch.Batcher[act, done]{Options: &c.acts, Tally: &c.tally, What: "act", Key: s.keys[0], Run: s.runActs,
+		Calls: s.usefulCalls}
+	d.looks = batch.Batcher[string, found]{Options: &c.acts, Tally: &c.tally, What: "find", Key: s.keys[0], Reads: true,
+		Run: batch.Each(s.findAll, func(found) bool { return false }), Calls: s.usefulCalls}
 	return d
 }
 
