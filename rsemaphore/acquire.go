@@ -1,6 +1,7 @@
 package rsemaphore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,19 +19,17 @@ import (
 type acquisition struct {
 	s      *Semaphore
 	n      int
-	began  time.Time
 	auto   bool
 	lease  time.Duration
 	waits  bool
 	leaves time.Time // when the caller gives up; zero: not known
 
 	p       *permit
-	text    string    // of the entry in the server's queue; "": not made yet
-	entry   string    // text, if the entry may be in the queue
-	rarely  bool      // the entry allows a poll every MaxPoll
-	sent    time.Time // the permits are held since then, at the earliest
-	written time.Duration
-	handed  bool // the permits were handed over, with the lease written
+	text    string        // of the entry in the server's queue; "": not made yet
+	entry   string        // text, if the entry may be in the queue
+	poll    time.Duration // the longest time between two requests that the entry allows; 0: as Client.poll
+	sent    time.Time     // the permits are held since then, at the earliest
+	written time.Duration // the permits were handed over, with this lease; 0: they were not
 	// unanswered is the last instant at which a request without a reply may take permits.
 	unanswered time.Time
 	since      time.Time               // no request sent earlier has taken the permits
@@ -57,16 +56,16 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 	}.Explain(err)
 }
 
-func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
+func (a *acquisition) run(ctx context.Context, began time.Time, waitTime time.Duration) (*Permit, error) {
 	s, c := a.s, a.s.c
-	r := wait.Request{Name: s.name, Object: a, Began: a.began, QueueKey: s.queueKey, QueueClass: s.queueClass(),
+	r := wait.Request{Name: s.name, Object: a, Began: began, QueueKey: s.queueKey, QueueClass: s.queueClass(),
 		Channel: s.channel,
 		Grants:  s.ownGrantChannel, Taker: a, MaxRunTime: c.opts.CallTimeout}
 	if !a.waits {
 		r.Mode = wait.Yielding
 	}
 	if waitTime != unlimited {
-		r.Until = a.began.Add(waitTime)
+		r.Until = began.Add(waitTime)
 	}
 	a.leaves = r.Until
 	if d, ok := ctx.Deadline(); ok && (a.leaves.IsZero() || d.Before(a.leaves)) {
@@ -112,7 +111,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 // register adds the lease of a granted permit to the watchdog, and reports whether the lease still runs.
 func (a *acquisition) register() (added bool) {
 	c := a.s.c
-	if a.handed {
+	if a.written > 0 {
 		return c.engine.AddHanded(&a.p.Lease, a.sent, a.written, a.lease, a.auto, c.opts.MaxHold)
 	}
 	return c.engine.Add(&a.p.Lease, a.since, a.sent, a.lease, a.auto, c.opts.MaxHold)
@@ -139,24 +138,20 @@ func (a *acquisition) queueEntry() wait.QueueEntry {
 		// A hand-over writes a short lease, so that a waiter that is cut off keeps permits from others for a short time only.
 		// The lease leaves time for a renewal without a reply, and for another renewal.
 		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
-		entry := wait.Entry{Mode: wait.EntryPermits, Amount: a.n, First: first, Stale: 5 * c.poll() / 2,
+		entry := wait.Entry{Mode: wait.EntryPermits, Amount: a.n, First: first, Stale: 5 * cmp.Or(a.poll, c.poll()) / 2,
 			LeavesAt: c.runner.Clock.Leaves(a.s.key, a.leaves), Process: c.session.ID, Rest: a.p.base() + a.s.label}
-		if a.rarely {
-			entry.Stale = 5 * wait.MaxPoll / 2
-		}
 		a.text = entry.Text()
 	}
-	e := wait.QueueEntry{Owner: a.p.base(), Entry: a.text, Lease: a.lease}
-	if a.rarely {
-		e.Poll = wait.MaxPoll
-	}
-	return e
+	return wait.QueueEntry{Owner: a.p.base(), Entry: a.text, Lease: a.lease, Poll: a.poll}
 }
 
 // QueueEntry implements wait.Taker.
 func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
-	if a.text == "" { // with Liveness each heartbeat needs a reply: see answer
-		a.rarely = crowd && a.s.c.live.monitor == nil
+	if a.text == "" {
+		a.poll = 0
+		if crowd && a.s.c.live.monitor == nil { // with Liveness each heartbeat needs a reply: see answer
+			a.poll = wait.MaxPoll
+		}
 	}
 	s := a.queueEntry()
 	a.entry = s.Entry
@@ -180,7 +175,7 @@ func (a *acquisition) Taken(g wait.Grant) bool {
 	case time.Until(g.Sent.Add(g.Lease)) < g.Lease/2:
 		return false
 	}
-	a.sent, a.written, a.handed = g.Sent, g.Lease, true
+	a.sent, a.written = g.Sent, g.Lease
 	return true
 }
 
@@ -331,7 +326,7 @@ func (a *acquisition) answer(r *requestReply, i int, err error) (wait.Answer, er
 		return a.renamed(r.received),
 			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", errs.ErrUnavailable, s.name)
 	case asked == askedGranted:
-		a.sent, a.handed = r.sent, false
+		a.sent, a.written = r.sent, 0
 		return wait.Answer{Granted: true}, nil
 	}
 	a.since = r.sent

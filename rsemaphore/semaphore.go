@@ -231,14 +231,15 @@ func (s *Semaphore) acquire(ctx context.Context, permits int, waitTime, leaseTim
 		return nil, err
 	}
 	ctx = client.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: s.name, N: int64(permits)})
+	began := time.Now()
 	request := acquisition{
-		s: s, n: permits, began: time.Now(), auto: leaseTime == 0, lease: leaseTime, waits: waitTime != 0,
+		s: s, n: permits, auto: leaseTime == 0, lease: leaseTime, waits: waitTime != 0,
 	}
 	if request.auto {
 		request.lease = client.opts.WatchdogTimeout
 	}
-	permit, err := request.run(ctx, waitTime)
-	waited := time.Since(request.began)
+	permit, err := request.run(ctx, began, waitTime)
+	waited := time.Since(began)
 	if err != nil {
 		err = request.explain(err, waited)
 		var refused *NotAcquiredError

@@ -18,8 +18,8 @@ func (e *Engine) Add(lease *Lease, asked, sent time.Time, length time.Duration, 
 }
 
 // AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with the length written on
-// the server. After a third of written, or soon (see Lease.RaiseSoon), it is renewed once, to its full length, also if it
-// is not auto.
+// the server. After a third of written, or soon (see Lease.RaiseSoon), it is renewed once, to its full length, also if
+// it is not auto.
 func (e *Engine) AddHanded(lease *Lease, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
 	return e.AddShort(lease, sent, sent, written, length, auto, maxHold)

@@ -13,7 +13,7 @@ type schedule struct {
 	checkAt     instant // when to look whether the lease is still held; zero: not needed
 	autoHandles int32   // the number of handles that want renewals
 	raisesSoon  bool    // see Lease.RaiseSoon
-	retrying    bool    // the last request failed; its next attempt is at the end of a pause, not at a point of the schedule
+	retrying    bool    // the last request failed; renewAt or checkAt is the end of a pause, not a point of the schedule
 	inFlight    bool    // a request is under way; none is due before its reply
 }
 
