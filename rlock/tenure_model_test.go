@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/oracle/tenuremodel"
 	"github.com/redlatch/redlatch/internal/redistest"
 	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 )
@@ -34,7 +33,7 @@ func TestScripts_RandomOrders_AnswerAsTheModelOfTenures(t *testing.T) {
 
 var modelled = []string{alice[:36], bob[:36], carol[:36]}
 
-func ownerText(o tenuremodel.Owner) string {
+func ownerText(o modelOwner) string {
 	return fmt.Sprintf("%s:%d", modelled[o.Process], o.Number)
 }
 
@@ -47,21 +46,21 @@ func agrees(t *testing.T, g *scriptRig, seed uint64) {
 	heard, stop := wire.Overhear(t, g.c, []string{grants + modelled[0], grants + modelled[1], grants + modelled[2]}, nil)
 	defer stop()
 	random := rand.New(rand.NewPCG(seed, 0))
-	model := &tenuremodel.Server{}
+	model := &modelServer{}
 	holder, line, _ := model.Look()
-	anybody := func() tenuremodel.Owner {
+	anybody := func() modelOwner {
 		if holder.Number != 0 && random.IntN(3) == 0 {
 			return holder
 		}
-		return tenuremodel.Owner{Process: random.IntN(3), Number: 1 + random.IntN(3)}
+		return modelOwner{Process: random.IntN(3), Number: 1 + random.IntN(3)}
 	}
 	var did []string
 	for range steps {
-		o, next, late, notAfter := anybody(), tenuremodel.Owner{}, random.IntN(6) == 0, "0"
+		o, next, late, notAfter := anybody(), modelOwner{}, random.IntN(6) == 0, "0"
 		if late {
 			notAfter = "1"
 		}
-		var want tenuremodel.Reply
+		var want modelReply
 		var got, expected []int64
 		var err error
 		switch act := random.IntN(9); {
@@ -70,7 +69,7 @@ func agrees(t *testing.T, g *scriptRig, seed uint64) {
 			model.Expire()
 			g.must(t, "DEL", key)
 		case act == 8:
-			to := tenuremodel.Owner{Process: o.Process, Number: 1 + random.IntN(3)}
+			to := modelOwner{Process: o.Process, Number: 1 + random.IntN(3)}
 			did = append(did, fmt.Sprintf("%v is replaced by %v, late: %v", o, to, late))
 			want = model.Transfer(to, o, late)
 			got, err = g.run(t, "acquire", []string{key, queue}, ownerText(to), "300000", notAfter, "PUBLISH", grants, "",
@@ -94,7 +93,7 @@ func agrees(t *testing.T, g *scriptRig, seed uint64) {
 		default:
 			args := []string{ownerText(o), channel, "PUBLISH", grants, entryOf(ownerText(o))}
 			if random.IntN(2) == 0 && len(line) < most {
-				next = tenuremodel.Owner{Process: o.Process, Number: 4 + random.IntN(3)}
+				next = modelOwner{Process: o.Process, Number: 4 + random.IntN(3)}
 				if !late {
 					notAfter = "99999999999999"
 				}
@@ -111,14 +110,14 @@ func agrees(t *testing.T, g *scriptRig, seed uint64) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, expected, got, "%v", did)
-		var told []tenuremodel.Owner
+		var told []modelOwner
 		holder, line, told = model.Look()
 		compare(t, g, key, holder, line, told, heard(), did)
 	}
 }
 
 // compare looks at what there is on the server.
-func compare(t *testing.T, g *scriptRig, key string, holder tenuremodel.Owner, line, told []tenuremodel.Owner,
+func compare(t *testing.T, g *scriptRig, key string, holder modelOwner, line, told []modelOwner,
 	heard, did []string) {
 	t.Helper()
 	fields := map[string]string{}
