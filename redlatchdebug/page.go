@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
@@ -30,7 +31,7 @@ type page struct {
 	Mode          string        `json:"mode"`
 	Nodes         []string      `json:"nodes"`
 	Waits         list[waiting] `json:"waits"`
-	Holds         list[hold]    `json:"holds"`
+	Holds         list[held]    `json:"holds"`
 	Pending       list[pending] `json:"pending_releases"`
 	Limits        list[limit]   `json:"limits"`
 	Policies      []policy      `json:"policies"`
@@ -65,7 +66,7 @@ type waiting struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-type hold struct {
+type held struct {
 	Client    string  `json:"client"`
 	Kind      string  `json:"kind"`
 	Name      string  `json:"name"`
@@ -184,19 +185,26 @@ type recentError struct {
 type client struct {
 	name string
 	*session.Session
+	keeper *hold.Keeper    // nil: it keeps no holds
 	limits accessor.Limits // of rate limits; else nil
 }
 
 func clientsOf(red *redlatch.Client) []*client {
 	return []*client{
-		{name: "locks", Session: accessor.Of[*session.Session](red.Locks())},
-		{name: "elections", Session: accessor.Of[*session.Session](red.Elections())},
-		{name: "semaphores", Session: accessor.Of[*session.Session](red.Semaphores())},
+		keeping("locks", accessor.Of[*hold.Keeper](red.Locks())),
+		keeping("elections", accessor.Of[*hold.Keeper](red.Elections())),
+		keeping("semaphores", accessor.Of[*hold.Keeper](red.Semaphores())),
 		{name: "counters", Session: accessor.Of[*session.Session](red.Counters())},
 		{name: "stocks", Session: accessor.Of[*session.Session](red.Stocks())},
 		{name: "red_packets", Session: accessor.Of[*session.Session](red.RedPackets())},
-		{"limiters", accessor.Of[*session.Session](red.Limiters()), accessor.Of[accessor.Limits](red.Limiters())},
+		{name: "limiters", Session: accessor.Of[*session.Session](red.Limiters()),
+			limits: accessor.Of[accessor.Limits](red.Limiters())},
 	}
+}
+
+// keeping returns a client that keeps holds.
+func keeping(name string, keeper *hold.Keeper) *client {
+	return &client{name: name, Session: keeper.Session, keeper: keeper}
 }
 
 // page collects the content of the page.
@@ -208,7 +216,7 @@ func (h *handler) page(ctx context.Context, q query) *page {
 	locks, hub := h.clients[0], h.red.Hub()
 	p := &page{query: q, At: time.Now(), Process: host + ":" + strconv.Itoa(os.Getpid()), Open: since(locks.Base),
 		Closed: locks.Closed(),
-		Waits:  list[waiting]{Shown: []waiting{}}, Holds: list[hold]{Shown: []hold{}},
+		Waits:  list[waiting]{Shown: []waiting{}}, Holds: list[held]{Shown: []held{}},
 		Pending: list[pending]{Shown: []pending{}},
 		Limits:  list[limit]{Shown: []limit{}}, Policies: []policy{}, Errors: []recentError{}}
 	p.Mode = modes[hub.Client().Mode()]
@@ -224,10 +232,10 @@ func (h *handler) page(ctx context.Context, q query) *page {
 		p.Clients = append(p.Clients, c.state())
 		p.Failing += p.Clients[len(p.Clients)-1].Failing
 		p.addErrors(c.name, c.RecentErrors())
-		if c.Retrier == nil {
+		if c.keeper == nil {
 			continue
 		}
-		for _, r := range c.Retrier.All() {
+		for _, r := range c.keeper.Retrier.All() {
 			if match(r.Name) {
 				p.Pending.add(pending{c.name, r.Name, until(r.Until)}, q.N)
 			}
@@ -269,10 +277,10 @@ func oldest[T any](p *page, to *list[T], all []row[T]) {
 func (p *page) waits(clients []*client, match func(string) bool) {
 	var all []row[waiting]
 	for _, c := range clients {
-		if c.Waiters == nil {
+		if c.keeper == nil {
 			continue
 		}
-		first, n := c.Waiters.Waits(p.N, match)
+		first, n := c.keeper.Waiters.Waits(p.N, match)
 		p.Waits.Total += n
 		for _, w := range first {
 			o := c.object(w.Object, w.Name)
@@ -290,22 +298,22 @@ func (p *page) waits(clients []*client, match func(string) bool) {
 
 // holds adds the oldest holds.
 func (p *page) holds(clients []*client, match func(string) bool) {
-	var all []row[hold]
+	var all []row[held]
 	for _, c := range clients {
-		if c.Engine == nil {
+		if c.keeper == nil {
 			continue
 		}
-		leases := slices.DeleteFunc(c.Engine.All(), func(l *lease.Lease) bool { return !match(l.Name) })
-		c.Engine.Oldest(leases)
+		leases := slices.DeleteFunc(c.keeper.Engine.All(), func(l *lease.Lease) bool { return !match(l.Name) })
+		c.keeper.Engine.Oldest(leases)
 		p.Holds.Total += len(leases)
 		leases = leases[:min(len(leases), p.N)]
-		for i, v := range c.Engine.View(leases) {
+		for i, v := range c.keeper.Engine.View(leases) {
 			if !v.Held { // released meanwhile
 				p.Holds.Total--
 				continue
 			}
 			o := c.object(leases[i].Of, leases[i].Name)
-			all = append(all, row[hold]{holdOf(c, leases[i], v, o), v.Since, o})
+			all = append(all, row[held]{holdOf(c, leases[i], v, o), v.Since, o})
 		}
 	}
 	oldest(p, &p.Holds, all)
@@ -331,8 +339,8 @@ func (p *page) limits(clients []*client, match func(string) bool) {
 	}
 }
 
-func holdOf(c *client, l *lease.Lease, v lease.View, o *object) hold {
-	x := hold{Client: c.name, Kind: o.Kind, Name: l.Name, Owner: short(l.Of.Shown()), Permits: permits(l.Of),
+func holdOf(c *client, l *lease.Lease, v lease.View, o *object) held {
+	x := held{Client: c.name, Kind: o.Kind, Name: l.Name, Owner: short(l.Of.Shown()), Permits: permits(l.Of),
 		For:  since(v.Since),
 		Safe: max(0, until(v.Until)), Lease: millis(v.Length), Whole: millis(v.Length), Renewed: v.Auto,
 		Confirmed: since(v.Renewed), Failing: v.Failing}
@@ -371,16 +379,16 @@ func (c *client) state() clientState {
 		s.Clock = &clock{Ahead: millis(time.Until(there.Round(0)).Round(time.Millisecond)),
 			Within: millis(e.Spread/2 + time.Millisecond), Age: millis(age), Servers: n}
 	}
-	if c.Engine == nil {
+	if c.keeper == nil {
 		return s
 	}
-	w := c.Engine.State()
+	w := c.keeper.Engine.State()
 	s.Holds = true
 	s.Held, s.Renewed, s.Failing, s.Tracking, s.Missed = w.Leases, w.Auto, w.Failing, w.Tracking, w.Missed
 	if c.name == "semaphores" {
 		s.Tracking = "" // no permit is tracked, because other processes write its keys all the time
 	}
-	s.Waiting, s.HandOvers = c.Waiters.Count()
+	s.Waiting, s.HandOvers = c.keeper.Waiters.Count()
 	s.Options.WatchdogTimeout, s.Options.PollCap = some(millis(c.WatchdogTimeout)), some(millis(c.PollCap))
 	for _, f := range []struct {
 		to *(*millis)

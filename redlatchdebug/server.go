@@ -213,7 +213,7 @@ func (o *object) holder(h redlatch.Holder) {
 // here reports whether an owner, or the beginning of the id of a client, is of this process.
 func (o *object) here(owner string) bool {
 	id, _, _ := strings.Cut(owner, ":")
-	return id != "" && strings.HasPrefix(o.of.ID, id)
+	return id != "" && o.of.keeper != nil && strings.HasPrefix(o.of.keeper.ID, id)
 }
 
 // add counts x, and shows it if fewer than most are shown.

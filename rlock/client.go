@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -19,7 +20,7 @@ import (
 // Client makes locks and keeps the holds of this process. It is safe for concurrent use. Make one and share it.
 type Client struct {
 	session *session.Session
-	handles session.Handles // what all holds share
+	keeper  *hold.Keeper // what all holds share
 
 	// Parts of the session that every call uses.
 	opts      session.Options
@@ -42,14 +43,17 @@ type Client struct {
 	grantChannel   string // the channel of grants to this process, where one server serves all keys
 	publish        string // PUBLISH or SPUBLISH
 
-	holderLookups session.Holders[Holder] // looks up the holders for the errors of calls that gave up
+	holderLookups hold.Holders[Holder] // looks up the holders for the errors of calls that gave up
 
 	// The server of a Quorum's member.
 	memberRun   atomic.Int64 // its run, by its last reply
 	askedForRun atomic.Bool  // the client waited once for a server to say its run
 }
 
-func init() { accessor.Register(func(client *Client) *session.Session { return client.session }) }
+func init() {
+	accessor.Register(func(client *Client) *session.Session { return client.session })
+	accessor.Register(func(client *Client) *hold.Keeper { return client.keeper })
+}
 
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing. It
 // returns ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.
@@ -65,18 +69,18 @@ func New(hub *pubsub.Hub, opts Options) (*Client, error) {
 		clustered: hub.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: opts.TokenRetention,
 		hashOver: opts.HashOver,
 		fenced:   opts.Fenced}
-	beats := lease.Announced(func(group int) string { return lease.BeatKey(opened.ID, group) }, opts.Process)
+	beats := lease.Announced(func(group int) string { return lease.BeatKey(client.keeper.ID, group) }, opts.Process)
 	if opts.Liveness {
 		beats.Interval, beats.Trust = opts.Heartbeat, opts.trust()
 		client.heartbeat = opts.Heartbeat
 		// A hold counts as watched from its grant on, and not only from when its waiter learns of the grant.
 		opened.PollCap = min(opened.PollCap, opts.Heartbeat)
 	}
-	opened.Start(lease.Config{Watch: opened.Inner.Watch, Heartbeats: beats})
-	client.grantChannel, client.watchdogMillis = grantPrefix+opened.ID, script.Millis(opened.WatchdogTimeout)
+	client.keeper = hold.NewKeeper(opened, "hold", "Unlock", lease.Config{Watch: opened.Inner.Watch, Heartbeats: beats})
+	client.grantChannel = grantPrefix + client.keeper.ID
+	client.watchdogMillis = script.Millis(opened.WatchdogTimeout)
 	client.opts, client.runner = opened.Options, opened.Runner
-	client.engine, client.waiters = opened.Engine, opened.Waiters
-	client.handles = session.Handles{Session: opened, Noun: "hold", Verb: "Unlock"}
+	client.engine, client.waiters = client.keeper.Engine, client.keeper.Waiters
 	client.cohorts.base = opened.Base
 	client.coalescer = newCoalescer(client)
 	if opts.Liveness {

@@ -9,7 +9,7 @@ import (
 )
 
 // ID is the connection id.
-func (c *Client) ID() string { return c.session.ID }
+func (c *Client) ID() string { return c.keeper.ID }
 
 // Waiting is how many calls stand in the process's line for name.
 func (c *Client) Waiting(name string) int { return c.waiters.Members(c.opts.KeyPrefix + name) }
@@ -21,7 +21,7 @@ func (c *Client) Lines() int { return c.waiters.Census().LocalQueues }
 func (c *Client) Owed() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return len(c.session.Retrier.Drain(ctx))
+	return len(c.keeper.Retrier.Drain(ctx))
 }
 
 // Late is what the reply to an earlier try of the hold does, if it comes only now and says that it was granted. It does

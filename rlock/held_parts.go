@@ -12,6 +12,7 @@ import (
 	"weak"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -23,8 +24,8 @@ import (
 // (TestQuorum_HoldDropped_IsNotRenewedNorMended).
 type heldParts struct {
 	of    *several
-	life  *session.Life
-	onEnd *func(*session.Handle)
+	life  *hold.Life
+	onEnd *func(*hold.Handle)
 	began time.Time    // when enough members were held
 	once  session.Once // runs the release
 
@@ -45,9 +46,9 @@ type heldPart struct {
 }
 
 func newHeldParts(q *several) *heldParts {
-	parts := &heldParts{of: q, life: &session.Life{}, parts: make([]heldPart, len(q.members))}
+	parts := &heldParts{of: q, life: &hold.Life{}, parts: make([]heldPart, len(q.members))}
 	weakly, life := weak.Make(parts), parts.life
-	onEnd := func(handle *session.Handle) {
+	onEnd := func(handle *hold.Handle) {
 		if parts := weakly.Value(); parts != nil {
 			parts.partEnded(handle)
 		} else { // the hold was dropped; a caller may still wait for its Done
@@ -106,7 +107,7 @@ func (p *heldParts) countLasting() (count int) {
 
 // partEnded is called when the hold of a member has ended. ErrMaxHold and ErrClosed end the whole: acquiring the member
 // again would pass the limit, or fail.
-func (p *heldParts) partEnded(handle *session.Handle) {
+func (p *heldParts) partEnded(handle *hold.Handle) {
 	why, endedAt := handle.Err(), time.Now()
 	if until := handle.Holding.Until(); until.Before(endedAt) {
 		endedAt = until
@@ -204,7 +205,7 @@ func (p *heldParts) startRelease() []*Hold {
 }
 
 // handle returns the handle of the member whose owner a context carries under that key; nil if no held member has it.
-func (p *heldParts) handle(key any) *session.Handle {
+func (p *heldParts) handle(key any) *hold.Handle {
 	if _, ok := key.(ownerKey); !ok {
 		return nil
 	}
@@ -384,7 +385,7 @@ func (p *heldParts) begin(ctx context.Context, atLeast time.Duration) error {
 // unlock implements Hold.Unlock. For a Quorum it returns when a majority has released; the other releases go on.
 func (p *heldParts) unlock(ctx context.Context) error {
 	q := p.of
-	return q.members[0].c.handles.Release(ctx, q.name, p.life, &p.once, func(ctx context.Context) error {
+	return q.members[0].c.keeper.Release(ctx, q.name, p.life, &p.once, func(ctx context.Context) error {
 		holds := p.startRelease()
 		p.life.End(errs.ErrReleased) // before anything is sent: no work may continue under a hold that is being released
 		why := p.life.Err()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -19,7 +20,7 @@ import (
 // holds. In an idle process it runs every two minutes, and a forgotten hold is renewed until then. WithLease,
 // Options.MaxHold and [Lock.Do] bound a hold without the garbage collector.
 type Hold struct {
-	h       *session.Handle
+	h       *hold.Handle
 	cleanup runtime.Cleanup
 	parts   *heldParts // set for a Multi or Quorum lock: h is then nil
 	// acquired is the context of the acquisition, for the Acquisition field of its events; nil without an observer
@@ -31,10 +32,10 @@ type Hold struct {
 // The library never starts the garbage collector to find forgotten holds. A collection scans the whole heap, in every
 // idle process that holds a lock, and a forgotten hold is a mistake that most programs do not make and that the log
 // names.
-func newHold(handle *session.Handle) *Hold {
-	hold := &Hold{h: handle}
-	hold.cleanup = runtime.AddCleanup(hold, (*session.Handle).Dropped, handle)
-	return hold
+func newHold(handle *hold.Handle) *Hold {
+	made := &Hold{h: handle}
+	made.cleanup = runtime.AddCleanup(made, (*hold.Handle).Dropped, handle)
+	return made
 }
 
 // follow keeps the context of the hold's acquisition for the observer, which gets it at the release.
@@ -53,7 +54,7 @@ func (x *Hold) client() *Client {
 }
 
 // ownerOf returns the owner whose handle it is.
-func ownerOf(handle *session.Handle) *owner { return handle.Holding.Lease.Of.(*owner) }
+func ownerOf(handle *hold.Handle) *owner { return handle.Holding.Lease.Of.(*owner) }
 
 // Context returns a child of parent that ends with the hold. Its cause is ErrReleased after Unlock, otherwise ErrLost,
 // ErrMaxHold or ErrClosed. It carries the owner of this lock: acquiring the same lock under it re-enters the hold. It
@@ -182,7 +183,7 @@ func (x *Hold) UnlockAfter(ctx context.Context, d time.Duration) error {
 }
 
 // keep makes the release keep the lock until minimum after the handle's acquisition. After Unlock it does nothing.
-func keep(handle *session.Handle, minimum time.Duration) {
+func keep(handle *hold.Handle, minimum time.Duration) {
 	handle.Unless(func() {
 		handle.Bar()
 		holding, until := ownerOf(handle), int64(handle.Began+minimum)
@@ -195,7 +196,7 @@ func keep(handle *session.Handle, minimum time.Duration) {
 }
 
 // life returns the state of the hold, with the contexts that end with it.
-func (x *Hold) life() *session.Life {
+func (x *Hold) life() *hold.Life {
 	if x.parts != nil {
 		return x.parts.life
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -74,7 +75,7 @@ func (l *single) Inspect(ctx context.Context) (State, error) {
 	return state, err
 }
 
-// holders returns the holders of the lock when a call gives up after waiting; see session.Holders. It reads no waiters,
+// holders returns the holders of the lock when a call gives up after waiting; see hold.Holders. It reads no waiters,
 // because a queue may be long.
 func (l *single) holders(ctx context.Context, waited time.Duration) []Holder {
 	return slices.Clone(l.c.holderLookups.Of(ctx, l.key, waited, func(ctx context.Context) []Holder {
@@ -84,7 +85,7 @@ func (l *single) holders(ctx context.Context, waited time.Duration) []Holder {
 		}
 		var state State
 		l.fillState(&state, reply)
-		state.Holders = state.Holders[:min(len(state.Holders), session.MostNamed)]
+		state.Holders = state.Holders[:min(len(state.Holders), hold.MostNamed)]
 		l.nameProcesses(ctx, &state)
 		return state.Holders
 	}))

@@ -79,7 +79,7 @@ func (w *watchedLock) Holds(ctx context.Context) (holds []lease.Hold, err error)
 	}
 	w.fields = reply.fields
 	for field := range reply.fields {
-		if strings.HasSuffix(field, "!") || field == "mode" || strings.HasPrefix(field, client.session.ID) {
+		if strings.HasSuffix(field, "!") || field == "mode" || strings.HasPrefix(field, client.keeper.ID) {
 			continue
 		}
 		if heartbeatKey := heartbeatKeyOf(w.lock.key, field); heartbeatKey != "" {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/lease"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // owner is one outermost acquisition and its re-entries. On the server it is one field of the lock's hash.
@@ -22,7 +22,7 @@ import (
 // (TestAcquire_EachTime_IsANewOwner). The label is part of the id: a key or field of its own could outlive the hold, or
 // be missing while the hold lasts.
 type owner struct {
-	session.Holding
+	hold.Holding
 	lock      *single
 	writeHold *owner // the write hold under which the owner reads; nil: none
 	token     int64  // set before the first handle is made; 0: none
@@ -35,7 +35,7 @@ type owner struct {
 
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
 	own := &owner{lock: l}
-	own.Lease = lease.Lease{Name: l.name, Owner: l.c.session.NewOwner(label), Renew: l.kind.renew, Ctx: ctx, Longest: d}
+	own.Lease = lease.Lease{Name: l.name, Owner: l.c.keeper.NewOwner(label), Renew: l.kind.renew, Ctx: ctx, Longest: d}
 	// Each vote's deadline allows for drift, not the majority's, because each server has a clock of its own.
 	own.Lease.Drift = l.kind.allowsDrift
 	own.Lease.Key = l.leaseKey(own.Lease.Owner)
@@ -43,7 +43,7 @@ func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *o
 		more := l.kind.extraRenewKeys(l, own.Lease.Owner)
 		own.Lease.More = &more
 	}
-	own.Begin(&l.c.handles, own)
+	own.Begin(l.c.keeper, own)
 	return own
 }
 
@@ -114,7 +114,7 @@ func (x *ownerContext) Value(key any) any {
 	return x.Context.Value(key)
 }
 
-// Label implements session.Resource.
+// Label implements hold.Resource.
 func (o *owner) Label() string { return Owner(o.Lease.Owner).Label() }
 
 // hasLabel reports whether the owner has the label. It is called for each turn, mostly with "", so that case only
@@ -129,7 +129,7 @@ func (o *owner) hasLabel(label string) bool {
 // Object returns the lock, for the debug page.
 func (o *owner) Object() any { return o.lock }
 
-// Send implements session.Resource: it sends the release once.
+// Send implements hold.Resource: it sends the release once.
 //
 //   - Before the instant of UnlockAfter it makes the lock end at that instant (keep.lua), and makes waiters send
 //     requests (look.lua).
@@ -138,7 +138,7 @@ func (o *owner) Object() any { return o.lock }
 //     first send, so a grant by a later run would be trusted for too long.
 //   - Otherwise the release removes the owner. The script hands the lock over, or publishes the release.
 //
-// Afterwards a waiter of this process is woken, unless a message notifies it anyway. Before Send, session.Handle has
+// Afterwards a waiter of this process is woken, unless a message notifies it anyway. Before Send, hold.Handle has
 // ended the hold's contexts, so that no work continues under it, and has removed the owner from the watchdog.
 func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	lock, client := o.lock, o.lock.c
@@ -171,7 +171,7 @@ type batchKey struct {
 	key    string
 }
 
-// BatchKey implements session.Several. One call can release all owners that leave the queue of a Fair lock, in which
+// BatchKey implements hold.Several. One call can release all owners that leave the queue of a Fair lock, in which
 // each waiter has an entry.
 func (o *owner) BatchKey() any {
 	if !o.lock.kind.enqueuesWhenRefused || o.keepUntil.Load() != 0 {
@@ -180,8 +180,8 @@ func (o *owner) BatchKey() any {
 	return batchKey{o.lock.c, o.lock.key}
 }
 
-// SendAll implements session.Several.
-func (o *owner) SendAll(ctx context.Context, all []*session.Holding) error {
+// SendAll implements hold.Several.
+func (o *owner) SendAll(ctx context.Context, all []*hold.Holding) error {
 	lock := o.lock
 	request := releaseRequest{owner: o.Lease.Owner}
 	for _, other := range all {
@@ -208,7 +208,7 @@ type ownerKey struct {
 // any owner; "": ctx carries none.
 func ownerIn(ctx context.Context, lock *single) (own *owner, turn int32, id Owner) {
 	switch carried := ctx.Value(lock.ownKey).(type) {
-	case *session.Handle:
+	case *hold.Handle:
 		own := ownerOf(carried)
 		return own, carried.Turn(), Owner(own.Lease.Owner)
 	case sentOwner:
@@ -225,7 +225,7 @@ func ownerIn(ctx context.Context, lock *single) (own *owner, turn int32, id Owne
 // handles of a re-entry or of other readers. The ended hold must not use them: a goroutine that kept its context would
 // overtake the waiting writers for as long as those readers follow each other.
 func (l *single) endedIn(ctx context.Context) error {
-	handle, ok := ctx.Value(l.ownKey).(*session.Handle)
+	handle, ok := ctx.Value(l.ownKey).(*hold.Handle)
 	if !ok {
 		return nil
 	}

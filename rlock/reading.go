@@ -43,7 +43,7 @@ import (
 // begins. Otherwise the reader is queued as an owner of its own, Y, which is the process's next tenure.
 //
 // The last reader of X releases it. A reader that comes between the decision to release and the release request finds
-// the count at 0, and sends a request (session.Holding.Enter). So no reader joins a hold that is being released
+// the count at 0, and sends a request (hold.Holding.Enter). So no reader joins a hold that is being released
 // (TestReader_ComesAsTheLastLeaves_HoldsTheLock).
 //
 // # Readers with holds of their own

@@ -32,7 +32,7 @@ func newSeveral(verb string, locks []*Lock, needed int) *several {
 	for _, lock := range locks {
 		member := lock.form.(*single)
 		whole.members, whole.labels = append(whole.members, member), append(whole.labels, lock.terms.label)
-		names, keys = append(names, member.name), append(keys, member.c.session.ID+" "+member.key)
+		names, keys = append(names, member.name), append(keys, member.c.keeper.ID+" "+member.key)
 	}
 	whole.name = verb + "(" + strings.Join(names, ",") + ")"
 	whole.queueKey = strings.Join(keys, ",")

@@ -59,7 +59,7 @@ func (l *single) grantChannel() string {
 	if !l.c.clustered {
 		return l.c.grantChannel
 	}
-	return l.grants + l.c.session.ID
+	return l.grants + l.c.keeper.ID
 }
 
 // handsOver reports whether waiters queue on the server, and releases hand the lock over to them.

@@ -16,7 +16,7 @@ type Stats struct {
 // Stats returns the current counts. It sends nothing, and works on a closed client. It takes O(names that are waited
 // for): negligible for metrics that are read every few seconds.
 func (c *Client) Stats() Stats {
-	stats := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
+	stats := Stats{Held: c.engine.Count(), PendingReleases: c.keeper.Retrier.Count()}
 	stats.Waiting, stats.HandOvers = c.waiters.Count()
 	stats.HandOvers += c.cohorts.countFollowingTurns()
 	stats.SharedCalls, stats.SharedRequests = c.coalescer.Counts()

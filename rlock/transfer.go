@@ -49,7 +49,7 @@ import (
 //   - "from" has lost the lock, or was joined, or a reader is under its write hold: the transfer does nothing, the
 //     tenure ends, and "to" queues.
 //   - A request of "from" without a reply enters "from" into the queue again: "from" has a pending release until that
-//     request cannot run any more (session.Holding.Replaced).
+//     request cannot run any more (hold.Holding.Replaced).
 //   - The process dies between the grant and the turn: the lock is free after the short first lease.
 
 // firstLease returns the lease that is written for a tenure whose caller is not known yet. It is short, so that a

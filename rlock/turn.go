@@ -96,7 +96,7 @@ func (cohorts *lockCohorts) takeTurn(caller *queuedCaller) (*Hold, error) {
 	return newHold(handle), nil
 }
 
-// Next implements session.Follower. A turn has ended: Next gives the next turn to the first caller, or starts its
+// Next implements hold.Follower. A turn has ended: Next gives the next turn to the first caller, or starts its
 // transfer to another owner. It returns false if the tenure must end. known says that another process knows the owner's
 // id, so the next caller needs another owner.
 func (o *owner) Next(known bool) bool {
@@ -122,7 +122,7 @@ func (o *owner) Next(known bool) bool {
 	return true
 }
 
-// Gone implements session.Follower.
+// Gone implements hold.Follower.
 func (o *owner) Gone() {
 	cohorts := &o.lock.c.cohorts
 	cohorts.mu.Lock()

@@ -139,7 +139,7 @@ func (a *acquisition) queueEntry() wait.QueueEntry {
 		// The lease leaves time for a renewal without a reply, and for another renewal.
 		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
 		entry := wait.Entry{Mode: wait.EntryPermits, Amount: a.n, First: first, Stale: 5 * cmp.Or(a.poll, c.poll()) / 2,
-			LeavesAt: c.runner.Clock.Leaves(a.s.key, a.leaves), Process: c.session.ID, Rest: a.p.base() + a.s.label}
+			LeavesAt: c.runner.Clock.Leaves(a.s.key, a.leaves), Process: c.keeper.ID, Rest: a.p.base() + a.s.label}
 		a.text = entry.Text()
 	}
 	return wait.QueueEntry{Owner: a.p.base(), Entry: a.text, Lease: a.lease, Poll: a.poll}

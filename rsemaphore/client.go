@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -20,7 +21,7 @@ import (
 // make one and share it.
 type Client struct {
 	session *session.Session
-	handles session.Handles // the part that all permits share
+	keeper  *hold.Keeper // what all permits share
 	// Copies of the session's fields, which nearly every call uses.
 	clustered bool
 	seed      [8]byte       // the first half of every permit id: the first bytes of the connection id
@@ -31,7 +32,7 @@ type Client struct {
 	waiters   *wait.Waiters
 	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 	live      liveness
-	named     session.Holders[Holder] // for the errors of calls that gave up
+	named     hold.Holders[Holder] // for the errors of calls that gave up
 	// Script arguments of nearly every call.
 	watchdogMillis string
 	grantChannel   string // the channel of this process's grants, if one serves all keys
@@ -39,6 +40,7 @@ type Client struct {
 
 func init() {
 	accessor.Register(func(client *Client) *session.Session { return client.session })
+	accessor.Register(func(client *Client) *hold.Keeper { return client.keeper })
 }
 
 // New makes a client on hub, which still belongs to the caller and may serve other clients. It sends nothing. The error
@@ -60,17 +62,16 @@ func New(hub *pubsub.Hub, opts Options) (*Client, error) {
 		// other processes expect heartbeats from the grant on, so a waiter must learn of its grant within an Interval
 		clientSession.PollCap = min(clientSession.PollCap, beats.Interval)
 	}
-	clientSession.Start(lease.Config{Heartbeats: beats})
-	client.seed, client.opts, client.runner = [8]byte(clientSession.Seed[:8]), clientSession.Options, clientSession.Runner
-	client.engine, client.waiters = clientSession.Engine, clientSession.Waiters
-	client.grantChannel = grantChannelPrefix + clientSession.ID
+	client.keeper = hold.NewKeeper(clientSession, "permit", "Release", lease.Config{Heartbeats: beats})
+	client.seed, client.opts, client.runner = [8]byte(client.keeper.Seed[:8]), clientSession.Options, clientSession.Runner
+	client.engine, client.waiters = client.keeper.Engine, client.keeper.Waiters
+	client.grantChannel = grantChannelPrefix + client.keeper.ID
 	if client.live.partyLease = clientSession.WatchdogTimeout; beats.Trust > 0 {
 		client.live = liveness{beats.Trust,
 			lease.NewMonitor(clientSession.Runner, beats.Interval, clientSession.CallTimeout, clientSession.Background)}
 	}
 	client.coalescer = newCoalescer(client)
 	client.watchdogMillis = script.Millis(clientSession.WatchdogTimeout)
-	client.handles = session.Handles{Session: clientSession, Noun: "permit", Verb: "Release"}
 	return client, nil
 }
 

@@ -17,8 +17,8 @@ func (c *Client) Refused() int { return c.waiters.Census().Waiting }
 func (c *Client) Owed() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return len(c.session.Retrier.Drain(ctx))
+	return len(c.keeper.Retrier.Drain(ctx))
 }
 
 // ID is the connection id, which tells this client from others on the server.
-func (c *Client) ID() string { return c.session.ID }
+func (c *Client) ID() string { return c.keeper.ID }

@@ -43,7 +43,7 @@ const fixedLeaseBit = 0x80
 // heartbeats returns the heartbeats of the client.
 func (o *Options) heartbeats(client *Client) lease.Heartbeats {
 	trust := lease.TrustFor(o.Heartbeat)
-	key := func(group int) string { return lease.BeatKey(client.session.ID[:lease.ClientLength], group) }
+	key := func(group int) string { return lease.BeatKey(client.keeper.ID[:lease.ClientLength], group) }
 	if !o.Liveness || trust >= client.session.WatchdogTimeout {
 		return lease.Announced(key, o.Process)
 	}
@@ -100,7 +100,7 @@ func (w watchedPermits) Holds(ctx context.Context) ([]lease.Hold, error) {
 	var holds []lease.Hold
 	for base, released := range numbers {
 		client := idClient(idOf(base, 0))
-		if client == semaphore.c.session.ID[:lease.ClientLength] {
+		if client == semaphore.c.keeper.ID[:lease.ClientLength] {
 			continue
 		}
 		holds = append(holds, lease.Hold{Owner: base + decimal(released), Beat: lease.BeatKeyFor(client, semaphore.key),

@@ -59,7 +59,7 @@ type barrierParty struct {
 }
 
 func (b *CyclicBarrier) newParty() *barrierParty {
-	return &barrierParty{barrier: b, began: time.Now(), id: b.c.session.NewOwner(""), leaseTime: b.c.live.partyLease}
+	return &barrierParty{barrier: b, began: time.Now(), id: b.c.keeper.NewOwner(""), leaseTime: b.c.live.partyLease}
 }
 
 // Object is the barrier, for the debug page.
@@ -67,7 +67,7 @@ func (p *barrierParty) Object() any { return p.barrier }
 
 // The methods below implement lease.Holder.
 func (p *barrierParty) Ended(reason error) { p.end(reason) }
-func (p *barrierParty) Renewed(err error)  { p.barrier.c.session.TellRenewed(&p.lease, err) }
+func (p *barrierParty) Renewed(err error)  { p.barrier.c.keeper.TellRenewed(&p.lease, err) }
 func (*barrierParty) InUse() bool          { return true }
 func (p *barrierParty) Shown() string      { return p.id }
 func (*barrierParty) Records() int         { return 0 }
@@ -483,7 +483,7 @@ func (p *barrierParty) leaveLater(finalFrom time.Time) {
 	client := p.barrier.c
 	_ = client.engine.Remove(&p.lease) // lost or not, the party is removed
 	anywhere := &barrierParty{barrier: p.barrier, id: p.id, leaseTime: p.leaseTime, unansweredUntil: p.unansweredUntil}
-	client.session.ReleaseLater(p.barrier.name, finalFrom, p.leaseTime, func(ctx context.Context) error {
+	client.keeper.ReleaseLater(p.barrier.name, finalFrom, p.leaseTime, func(ctx context.Context) error {
 		_, err := anywhere.exchange("leave", 0).by(ctx, client.runner.Attempt)
 		return err
 	})

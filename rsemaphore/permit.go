@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -23,20 +24,20 @@ import (
 // the permit is renewed. A permit with a leaseTime of its own may be left to its lease on purpose: permits with a
 // leaseTime of a minute that are never released limit the starts in a minute.
 type Permit struct {
-	h        *session.Handle
+	h        *hold.Handle
 	cleanup  runtime.Cleanup
 	acquired context.Context // the context of the acquisition, for Event.Acquisition; nil without an observer
 }
 
 // permit is the watchdog's part of a Permit.
 type permit struct {
-	session.Holding // the owner is the base of the ids and their number
-	s               *Semaphore
-	n               int
-	token           int64        // set before the handle is made; 0: none
-	unheard         atomic.Bool  // a release got no reply, and may have served other waiters of this process
-	stillHeld       atomic.Int64 // the permits that it still holds: with weights, n less the released parts
-	partsMu         sync.Mutex   // allows one ReleasePart at a time, so that the server receives the lowest number last
+	hold.Holding // the owner is the base of the ids and their number
+	s            *Semaphore
+	n            int
+	token        int64        // set before the handle is made; 0: none
+	unheard      atomic.Bool  // a release got no reply, and may have served other waiters of this process
+	stillHeld    atomic.Int64 // the permits that it still holds: with weights, n less the released parts
+	partsMu      sync.Mutex   // allows one ReleasePart at a time, so that the server receives the lowest number last
 }
 
 func (s *Semaphore) newPermit(ctx context.Context, permits int, longest time.Duration, renewed bool) *permit {
@@ -46,7 +47,7 @@ func (s *Semaphore) newPermit(ctx context.Context, permits int, longest time.Dur
 		Renew: s.store.renew, Untracked: true, Ctx: ctx, Longest: longest}
 	own.Lease.RaiseSoon()
 	own.Granted = own.base()
-	own.Begin(&s.c.handles, own)
+	own.Begin(s.c.keeper, own)
 	return own
 }
 
@@ -78,7 +79,7 @@ func (p *permit) base() string { return p.Lease.Owner[:baseSize] }
 func (p *permit) Object() any    { return described{p.s} }
 func (p *permit) Permits() int64 { return p.stillHeld.Load() }
 
-// Send implements session.Resource.
+// Send implements hold.Resource.
 func (p *permit) Send(ctx context.Context, _ bool) (gone bool, err error) {
 	held, err := p.release(ctx, p.Entry())
 	if err != nil {
@@ -100,7 +101,7 @@ type batchKey struct {
 	store    *store
 }
 
-// BatchKey implements session.Several.
+// BatchKey implements hold.Several.
 func (p *permit) BatchKey() any {
 	if p.s.store.records(p.n) > maxBatchedRecords {
 		return nil
@@ -108,8 +109,8 @@ func (p *permit) BatchKey() any {
 	return batchKey{p.s.queueKey, p.s.store}
 }
 
-// SendAll implements session.Several.
-func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
+// SendAll implements hold.Several.
+func (p *permit) SendAll(ctx context.Context, all []*hold.Holding) error {
 	semaphore := p.s
 	var others []string
 	for _, holding := range all {
@@ -147,12 +148,12 @@ func (p *permit) release(ctx context.Context, entry string) (held bool, err erro
 	return released >= p.stillHeld.Load(), err // more, if a ReleasePart got no reply
 }
 
-// Label implements session.Resource.
+// Label implements hold.Resource.
 func (p *permit) Label() string { return p.s.label }
 
-func newPermitHandle(handle *session.Handle) *Permit {
+func newPermitHandle(handle *hold.Handle) *Permit {
 	permit := &Permit{h: handle}
-	permit.cleanup = runtime.AddCleanup(permit, (*session.Handle).Dropped, handle)
+	permit.cleanup = runtime.AddCleanup(permit, (*hold.Handle).Dropped, handle)
 	return permit
 }
 

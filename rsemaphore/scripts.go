@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -40,7 +40,7 @@ func (s *Semaphore) keys() []string {
 
 // self returns the arguments by which a script recognizes the waiters of this process.
 func (s *Semaphore) self() []string {
-	return []string{s.grants, s.c.session.ID}
+	return []string{s.grants, s.c.keeper.ID}
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
@@ -120,7 +120,7 @@ func (s *Semaphore) acquireCall(all []wait.QueueEntry, enqueue bool, notAfter in
 		args = make([]string, 0, n)
 	}
 	args = append(args, s.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.interop),
-		s.grants, c.session.ID, flag(enqueue))
+		s.grants, c.keeper.ID, flag(enqueue))
 	for i := range all {
 		args = append(args, all[i].Entry, c.millis(all[i].Lease))
 	}
@@ -186,7 +186,7 @@ const allOrNone = -1
 // of each other acquisition that the call releases.
 func (s *Semaphore) releaseCall(what string, kept int64, entry string, others ...string) script.Call {
 	c := s.c
-	args := append([]string{what, decimal(kept), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID,
+	args := append([]string{what, decimal(kept), s.channel, c.session.Inner.PublishCommand(), s.grants, c.keeper.ID,
 		entry}, others...)
 	return script.Call{Script: s.store.release, Keys: s.releaseKeys, Args: args}
 }
@@ -357,10 +357,10 @@ func holder(id, text string, end, now int64) (h Holder, err error) {
 // forever is the end that Redisson writes for a permit without a lease.
 const forever = 922337203685477
 
-// holders returns holders of permits for a call that gives up after a wait; see session.Holders.
+// holders returns holders of permits for a call that gives up after a wait; see hold.Holders.
 func (s *Semaphore) holders(ctx context.Context, waited time.Duration) []Holder {
 	return slices.Clone(s.c.named.Of(ctx, s.permits, waited, func(ctx context.Context) []Holder {
-		state, err := s.inspectExchange(session.MostNamed).by(ctx, s.c.runner.Do)
+		state, err := s.inspectExchange(hold.MostNamed).by(ctx, s.c.runner.Do)
 		if err != nil {
 			return nil
 		}

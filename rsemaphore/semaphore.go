@@ -59,7 +59,7 @@ func (c *Client) semaphore(at site, capacity int, bad error) *Semaphore {
 	semaphore.grants, semaphore.ownGrantChannel = grantChannelPrefix, c.grantChannel
 	if c.clustered {
 		semaphore.grants = keyname.Prefix("redlatch_grant", at.key) + ":"
-		semaphore.ownGrantChannel = semaphore.grants + c.session.ID
+		semaphore.ownGrantChannel = semaphore.grants + c.keeper.ID
 	}
 	semaphore.refuse(semaphore.checkCapacity(capacity))
 	return semaphore

@@ -15,7 +15,7 @@ type Stats struct {
 // Stats returns the current counts. It sends nothing, and works on a closed client. Its cost grows with the number of
 // names that are waited for, and does not matter to metrics that are read once in seconds.
 func (c *Client) Stats() Stats {
-	stats := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
+	stats := Stats{Held: c.engine.Count(), PendingReleases: c.keeper.Retrier.Count()}
 	stats.Waiting, stats.HandOvers = c.waiters.Count()
 	stats.SharedCalls, stats.SharedRequests = c.coalescer.Counts()
 	return stats

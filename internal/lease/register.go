@@ -172,7 +172,7 @@ func (e *Engine) Remove(lease *Lease) (reason error) {
 //	                                                  release: calls Over, and goes on as after MaxHold
 //	watchdog: calls Ended
 //
-// (TestRelease_BetweenMaxHoldAndItsNews_IsNoLoss in internal/session)
+// (TestRelease_BetweenMaxHoldAndItsNews_IsNoLoss in internal/hold)
 func (e *Engine) Over(lease *Lease) (reason error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

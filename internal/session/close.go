@@ -3,8 +3,6 @@ package session
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -13,6 +11,18 @@ import (
 // closeTime is how long Close waits if its ctx has no end. Otherwise a hold that is never released, for example because
 // a function returned before its Unlock, would block a deferred Close(context.Background()) forever.
 const closeTime = 10 * time.Second
+
+// Holds are what a client keeps until Close: holds, and calls that wait for them.
+type Holds interface {
+	// End ends the waiting calls and the contexts of the holds. New calls are refused by then.
+	End()
+	// Stop waits for pending releases until ctx ends, and stops the renewals. Its error names what is left. All calls and
+	// holds have left by then, or ctx has ended.
+	Stop(ctx context.Context) error
+}
+
+// Keep makes Close end holds. It is called once, before the first call.
+func (s *Session) Keep(holds Holds) { s.holds = holds }
 
 // Close refuses new calls, and ends waiting calls with ErrClosed. The contexts of all holds end with cause ErrClosed.
 // Then Close waits until ctx ends (for closeTime if ctx has no end): for the releases of holds that are not lost, for
@@ -23,7 +33,7 @@ const closeTime = 10 * time.Second
 // the last moment, because Close must not cost a hold whose Unlock is still to come. A release that fails becomes a
 // pending one, so the retrier runs longer than the holds.
 func (s *Session) Close(ctx context.Context) error {
-	return s.Error(s.background.closing.Close(ctx, s.closeOnce))
+	return s.Error(s.closing.Close(ctx, s.closeOnce))
 }
 
 // closeOnce is the first Close.
@@ -34,22 +44,15 @@ func (s *Session) closeOnce(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, closeTime)
 	}
 	defer cancel()
-	if s.Engine != nil {
-		s.Waiters.Close()
-		s.Engine.EndAll(errs.ErrClosed)
+	if s.holds != nil {
+		s.holds.End()
 	}
-	s.background.cancel()
-	defer s.background.running.Wait()
-	if s.Engine != nil && s.Engine.Unrenewed() {
-		// A hold that is never renewed may have been left to its lease on purpose, and then has no handle. Only the collector
-		// finds that out, which in a short or an idle process has not run since
-		// (TestClose_PermitsLeftToTheirLease_DoesNotWait).
-		s.background.running.Go(runtime.GC)
-	}
-	if s.background.evictionChecked != nil {
+	s.cancel()
+	defer s.running.Wait()
+	if s.evictionChecked != nil {
 		defer func() {
 			select {
-			case <-s.background.evictionChecked:
+			case <-s.evictionChecked:
 			case <-ctx.Done(): // the check ends by itself (TestClose_ConnectionBeingMade_IsNotWaitedFor)
 			}
 		}()
@@ -60,45 +63,11 @@ func (s *Session) closeOnce(ctx context.Context) error {
 	case <-ctx.Done():
 		left = s.Count()
 	}
-	if s.Engine == nil {
-		if left > 0 {
-			return fmt.Errorf("close: %d tasks in the background still under way: %w", left, errs.Ended(ctx))
-		}
-		return nil
+	if s.holds != nil {
+		return s.holds.Stop(ctx)
 	}
-	names := s.Engine.Names()
-	pending := s.Retrier.Drain(ctx)
-	s.Engine.Stop()
-	s.Retrier.Stop()
-	return leftovers(ctx, names, pending)
-}
-
-// leftovers is the error of a Close whose ctx ended first, with the names of the holds that are left to their leases.
-// It is nil if nothing is left. pending are the names of releases that were not confirmed.
-func leftovers(ctx context.Context, names, pending []string) error {
-	var problems []string
-	if len(names) > 0 {
-		problems = append(problems, fmt.Sprintf("%d still held, left to their leases: %s", len(names), shorten(names)))
+	if left > 0 {
+		return fmt.Errorf("close: %d tasks in the background still under way: %w", left, errs.Ended(ctx))
 	}
-	if len(pending) > 0 {
-		problems = append(problems,
-			fmt.Sprintf("%d unconfirmed releases given up, left to their leases: %s", len(pending), shorten(pending)))
-	}
-	switch reason := context.Cause(ctx); {
-	case len(problems) == 0:
-		return nil
-	case reason == nil:
-		return fmt.Errorf("close: %s", strings.Join(problems, "; "))
-	default:
-		return fmt.Errorf("close: %s: %w", strings.Join(problems, "; "), reason)
-	}
-}
-
-// shorten joins names, at most 20 of them, so that an error stays readable.
-func shorten(names []string) string {
-	const most = 20
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	return nil
 }

@@ -6,11 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/url"
-	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -18,9 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/wait"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -33,29 +27,16 @@ type Session struct {
 	Inner   accessor.Hub[*pubsub.Subscription] // methods of Hub that are not exported
 	Runner  *script.Runner
 	Base    time.Time // the time of New
-	Keeper            // zero before Start
 
 	packageName  string // the public package
 	evictable    string // in a log line: the keys that the server may evict
 	failureLog   failureLog
 	recentErrors errs.RecentErrors
-	background   background
-}
+	holds        Holds // nil: the client keeps nothing
 
-// Keeper is the part of a session that keeps leases and waits.
-type Keeper struct {
-	Engine  *lease.Engine
-	Waiters *wait.Waiters
-	Retrier *Retrier
-	ID      string       // the connection id: the first half of every owner
-	Seed    [16]byte     // the bytes of ID
-	owners  atomic.Int64 // the number of owners so far: the second half of the last owner
-}
-
-// background are the goroutines of a session besides its calls, until it is closed.
-type background struct {
+	// The goroutines besides calls, until Close.
 	closing Once
-	ctx     context.Context // the context of these goroutines; ends at Close
+	ctx     context.Context // ends at Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	// closed when the check for eviction has ended; nil before it begins; guarded by Inflight.mu
@@ -84,7 +65,7 @@ func New(hub *pubsub.Hub, packageName, evictable string, opts Options) (*Session
 	session.Runner = session.NewRunner(opts.CallTimeout)
 	session.failureLog.lastLines = map[string]failureLine{}
 	session.Inflight.hub = inner.Context()
-	session.background.ctx, session.background.cancel = context.WithCancel(inner.Context())
+	session.ctx, session.cancel = context.WithCancel(inner.Context())
 	return session, nil
 }
 
@@ -97,21 +78,6 @@ func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
 	}
 	runner.Lacks = s.Inner.Lacks()
 	return runner
-}
-
-// Start makes the Keeper of a client that holds something for a time, or waits. It fills in the fields of config that
-// depend on the session. Renewals, waits and wake-ups are reported to the Observer.
-func (s *Session) Start(config lease.Config) {
-	s.ID, s.Seed = lease.NewConnectionID(config.Heartbeats.Trust, s.Hub.Client().Mode() == rueidis.ClientModeCluster)
-	s.Retrier = NewRetrier()
-	s.Waiters = wait.NewWaiters(s.Hub, s.PollCap, func(ctx context.Context, name string, byMessage bool) {
-		s.Tell(ctx, errs.Event{Kind: errs.EventWoken, Name: name, ByMessage: byMessage})
-	}, func(ctx context.Context, name string) { s.Tell(ctx, errs.Event{Kind: errs.EventWaiting, Name: name}) })
-	s.Waiters.Unclaimed = s.Retrier.Kick
-	s.Waiters.Silence = wait.NewSilence(s.Hub.Client(), s.CallTimeout, s.Logger)
-	config.ConnectionID, config.Client, config.Runner, config.Log = s.ID, s.Hub.Client(), s.Runner, s.Logger
-	config.Replicas, config.ReplicasWait = s.MinReplicas, s.ReplicaTimeout
-	s.Engine = lease.New(config)
 }
 
 // Error returns err with the name of the package in front.
@@ -129,20 +95,6 @@ func (s *Session) Key(name string) (string, error) {
 	return key, s.Error(keyname.Check(key))
 }
 
-// NewOwner returns an id that was never used before. A label becomes part of the id. There it needs no key of its own
-// and lives exactly as long as the hold. Redisson does not notice it, because Redisson only compares owners.
-func (s *Session) NewOwner(label string) string {
-	var room [64]byte // so that the id needs one allocation
-	id := string(strconv.AppendInt(append(append(room[:0], s.ID...), ':'), s.owners.Add(1), 10))
-	if label != "" {
-		id += ":" + url.PathEscape(label)
-		if head, ok := strings.CutSuffix(id, ":write"); ok {
-			id = head + ":%77rite" // Redisson's mark of a writer
-		}
-	}
-	return id
-}
-
 // Enter counts a call for which Close waits, or a hold. Leave counts it out. The error is ErrClosed if the client or
 // its hub is closed.
 func (s *Session) Enter() error { return s.Error(s.Inflight.Enter()) }
@@ -157,13 +109,13 @@ func (s *Session) Usable(bad error, arguments ...error) error {
 }
 
 // Context returns a context that ends at Close, and with the hub.
-func (s *Session) Context() context.Context { return s.background.ctx }
+func (s *Session) Context() context.Context { return s.ctx }
 
 // Background runs fn on a goroutine, unless Close has begun, and reports whether it does. ctx ends at Close, and Close
 // waits for fn.
 func (s *Session) Background(fn func(ctx context.Context)) bool {
 	return s.IfOpen(func() { // Close may be waiting for the goroutines already
-		s.background.running.Go(func() { fn(s.background.ctx) })
+		s.running.Go(func() { fn(s.ctx) })
 	})
 }
 
@@ -246,10 +198,10 @@ func (s *Session) Answered() {
 	}
 	s.IfOpen(func() {
 		checked := make(chan struct{})
-		s.background.evictionChecked = checked
+		s.evictionChecked = checked
 		go func() {
 			defer close(checked)
-			ctx, cancel := context.WithTimeout(s.background.ctx, evictionTimeout)
+			ctx, cancel := context.WithTimeout(s.ctx, evictionTimeout)
 			defer cancel()
 			if policy := s.Runner.EvictionPolicy(ctx); policy != "" {
 				s.Logger.Warn("redlatch: the server evicts keys when its memory is full, "+s.evictable+

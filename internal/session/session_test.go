@@ -2,18 +2,16 @@ package session_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -25,13 +23,10 @@ func newHub(t *testing.T) *pubsub.Hub {
 	return hub
 }
 
-// newSession is a session of a package "shop"; started: with an engine, a queue and a retrier.
-func newSession(t *testing.T, started bool, o session.Options) *session.Session {
+// newSession is a session of a package "shop".
+func newSession(t *testing.T, o session.Options) *session.Session {
 	s, err := session.New(newHub(t), "shop", "goods", o)
 	require.NoError(t, err)
-	if started {
-		s.Start(lease.Config{})
-	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -48,26 +43,14 @@ func ended() context.Context {
 }
 
 func TestOptions_NotGiven_HaveTheirDefaults(t *testing.T) {
-	s := newSession(t, false, session.Options{KeyPrefix: "{t}:"})
+	s := newSession(t, session.Options{KeyPrefix: "{t}:"})
 	require.Equal(t, session.Options{KeyPrefix: "{t}:", WatchdogTimeout: 30 * time.Second, PollCap: time.Second,
 		CallTimeout:  500 * time.Millisecond,
 		RetryTimeout: 500 * time.Millisecond, ReplicaTimeout: 250 * time.Millisecond, Logger: slog.Default()}, s.Options)
 	require.Equal(t, 500*time.Millisecond, s.Bound())
 	require.Equal(t, 2500*time.Millisecond, s.GiveBackBound())
-	s = newSession(t, false, session.Options{CallTimeout: session.MaxDuration})
+	s = newSession(t, session.Options{CallTimeout: session.MaxDuration})
 	require.Positive(t, s.GiveBackBound(), "however long a call may last")
-}
-
-func TestNewOwner_AnyLabel_IsUnique(t *testing.T) {
-	s := newSession(t, true, session.Options{})
-	seen := map[string]bool{}
-	for _, label := range []string{"", "job", "", "a:b", "x:write", "write"} {
-		owner := s.NewOwner(label)
-		require.True(t, lease.Ours(owner), owner)
-		require.False(t, seen[owner], owner)
-		require.NotRegexp(t, ":write$", owner, "which is Redisson's mark of a writer")
-		seen[owner] = true
-	}
 }
 
 func TestCheck_LeaseAndWait_HaveTheirBounds(t *testing.T) {
@@ -81,127 +64,8 @@ func TestCheck_LeaseAndWait_HaveTheirBounds(t *testing.T) {
 	require.ErrorIs(t, session.CheckLease(1), errs.ErrInvalidOption)
 }
 
-// holder is the Of of a lease, and keeps why the lease ended.
-type holder struct {
-	dropped bool
-	why     chan error
-}
-
-func (h *holder) Ended(why error) {
-	select {
-	case h.why <- why:
-	default: // Stop tells once more
-	}
-}
-
-func (*holder) Renewed(error) {}
-func (h *holder) InUse() bool { return !h.dropped }
-func (*holder) Shown() string { return "" }
-func (*holder) Records() int  { return 0 }
-
-// keep has every lease renewed.
-var keep = script.New("keep", `local all = {} for i = 1, #KEYS do all[i] = 1 end return all`)
-
-// hold adds a lease, and returns why it ended.
-func hold(s *session.Session, name string, dropped bool) (l *lease.Lease, why chan error) {
-	why = make(chan error, 1)
-	l = &lease.Lease{Name: name, Key: name, Owner: s.NewOwner(""), Renew: keep, Of: &holder{dropped, why}}
-	s.Engine.Add(l, time.Now(), time.Now(), time.Minute, true, 0)
-	return l, why
-}
-
-// resource is held, and calls its function when it is being released.
-type resource struct {
-	session.Holding
-	sent func()
-}
-
-// newResource begins a holding of the name "a".
-func newResource(s *session.Session, sent func()) *resource {
-	r := &resource{sent: sent}
-	r.Lease = lease.Lease{Name: "a", Key: "a", Owner: s.NewOwner(""), Renew: keep}
-	r.Begin(&session.Handles{Session: s, Noun: "hold", Verb: "Unlock"}, r)
-	return r
-}
-
-func (r *resource) Send(context.Context, bool) (gone bool, err error) {
-	r.sent()
-	return false, nil
-}
-
-func (*resource) Label() string { return "" }
-
-func TestHolding_BeingReleased_IsNotReentered(t *testing.T) {
-	s := newSession(t, true, session.Options{})
-	sent := 0
-	var o *resource
-	o = newResource(s, func() {
-		sent++
-		require.ErrorIs(t, o.Enter(o.Turn()), errs.ErrLost, "its last handle has left")
-		require.Zero(t, o.Count())
-	})
-	s.Engine.Add(&o.Lease, time.Now(), time.Now(), time.Minute, true, 0)
-	require.NoError(t, s.Enter())
-	first := o.Handle(true)
-
-	require.NoError(t, o.Enter(o.Turn()))
-	require.NoError(t, s.Enter())
-	second := o.Handle(true)
-	require.ErrorIs(t, o.Enter(o.Turn()+1), errs.ErrLost, "nor is another caller's turn")
-	require.NoError(t, first.Release(context.Background(), nil))
-	require.Zero(t, sent)
-	require.NoError(t, second.Release(context.Background(), nil))
-	require.Equal(t, 1, sent)
-	require.ErrorIs(t, o.Enter(o.Turn()), errs.ErrLost)
-}
-
-// An owner that was replaced holds nothing. But a request of its own that was not answered may yet bring something.
-func TestHolding_ReplacedWithARequestUnderWay_IsReleased(t *testing.T) {
-	soon := time.Now().Add(time.Millisecond)
-	for name, until := range map[string]time.Time{"all were answered": {}, "one was not": soon} {
-		t.Run(name, func(t *testing.T) {
-			s := newSession(t, true, session.Options{})
-			var sent atomic.Int32
-			o := newResource(s, func() { sent.Add(1) })
-			s.Engine.Add(&o.Lease, time.Now(), time.Now(), time.Minute, true, 0)
-			require.NoError(t, o.Keep(true, until, ""))
-			require.NoError(t, s.Engine.Remove(&o.Lease))
-			o.Replaced(time.Time{})
-			s.Retrier.Drain(t.Context())
-			require.Equal(t, !until.IsZero(), sent.Load() > 0)
-		})
-	}
-}
-
-func TestClose_MayNotWait_NamesWhatIsLeft(t *testing.T) {
-	s := newSession(t, true, session.Options{})
-	for _, name := range []string{"b", "a"} {
-		hold(s, name, false)
-		require.NoError(t, s.Enter())
-	}
-	hold(s, "party", false)
-	hold(s, "dropped", true) // which the log has told of, and nobody will release
-	for range 21 {
-		s.Retrier.Add(&session.Pending{Name: "c", Until: time.Now().Add(time.Minute),
-			Release: func(ctx context.Context) error {
-				<-ctx.Done()
-				return ctx.Err()
-			}})
-	}
-	why := errors.New("going down")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(why)
-	err := s.Close(ctx)
-	require.ErrorIs(t, err, why)
-	require.ErrorContains(t, err,
-		"shop: close: 3 still held, left to their leases: a, b, party; 21 unconfirmed releases given up, left to their "+
-			"leases: c, c,")
-	require.ErrorContains(t, err, "c and 1 more: going down")
-	require.Equal(t, err, s.Close(context.Background()), "the result of the first")
-}
-
 func TestClose_WorkLeftByCalls_IsWaitedFor(t *testing.T) {
-	s := newSession(t, false, session.Options{})
+	s := newSession(t, session.Options{})
 	going, end := make(chan struct{}, 2), make(chan struct{})
 	work := func() { going <- struct{}{}; <-end }
 	s.Finish(work)
@@ -215,7 +79,7 @@ func TestClose_WorkLeftByCalls_IsWaitedFor(t *testing.T) {
 	close(end)
 	require.NoError(t, <-closed)
 
-	s, end = newSession(t, false, session.Options{}), make(chan struct{})
+	s, end = newSession(t, session.Options{}), make(chan struct{})
 	defer close(end)
 	s.Finish(work)
 	err := s.Close(ended())
@@ -223,18 +87,10 @@ func TestClose_WorkLeftByCalls_IsWaitedFor(t *testing.T) {
 	require.EqualError(t, err, "shop: close: 1 tasks in the background still under way: context canceled")
 }
 
-func TestClose_Background_EndsBeforeIt(t *testing.T) {
-	s := newSession(t, true, session.Options{})
-	over := false
-	require.True(t, s.Background(func(ctx context.Context) { <-ctx.Done(); over = true }))
-	require.NoError(t, s.Close(ended()))
-	require.True(t, over)
-}
-
 // rueidis heeds no context while it connects, so a question whose connection is being made when the server falls silent
 // ends seconds later.
 func TestClose_ConnectionBeingMade_IsNotWaitedFor(t *testing.T) {
-	for name, started := range map[string]bool{"of a client that holds nothing": false, "of a client that holds": true} {
+	for name, keeps := range map[string]bool{"of a client that holds nothing": false, "of a client that holds": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, redistest.Embedded(t))
@@ -243,8 +99,8 @@ func TestClose_ConnectionBeingMade_IsNotWaitedFor(t *testing.T) {
 			t.Cleanup(func() { hub.Close(context.Background()) })
 			s, err := session.New(hub, "shop", "goods", session.Options{})
 			require.NoError(t, err)
-			if started {
-				s.Start(lease.Config{})
+			if keeps {
+				hold.NewKeeper(s, "hold", "Unlock", lease.Config{})
 			}
 			// Where a connection begins, nothing comes back from here on.
 			silence := proxy.Trap(&redistest.Trap{Match: func(words []string) bool {
@@ -264,7 +120,7 @@ func TestClose_ConnectionBeingMade_IsNotWaitedFor(t *testing.T) {
 }
 
 func TestAsk_LongContext_EndsAfterTheRetryTimeout(t *testing.T) {
-	s := newSession(t, false, session.Options{CallTimeout: 10 * time.Millisecond, RetryTimeout: 50 * time.Millisecond})
+	s := newSession(t, session.Options{CallTimeout: 10 * time.Millisecond, RetryTimeout: 50 * time.Millisecond})
 	long, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	for _, parent := range []context.Context{context.Background(), long} {
@@ -293,7 +149,7 @@ func TestAsk_LongContext_EndsAfterTheRetryTimeout(t *testing.T) {
 }
 
 func TestError_WrappedTwice_NamesThePackageOnce(t *testing.T) {
-	s := newSession(t, false, session.Options{})
+	s := newSession(t, session.Options{})
 	require.NoError(t, s.Error(nil))
 	err := s.Error(s.Error(errs.ErrLost))
 	require.EqualError(t, err, "shop: lost")
@@ -310,7 +166,7 @@ func TestTell_Observer_ReturnsTheContextOfWhatFollows(t *testing.T) {
 	none := errs.Observer(func(context.Context, errs.Event) context.Context { return nil })
 	panics := errs.Observer(func(context.Context, errs.Event) context.Context { panic("hook") })
 	tell := func(o errs.Observer, n int64) context.Context {
-		s := newSession(t, false, session.Options{Logger: log.Logger(), Observer: o})
+		s := newSession(t, session.Options{Logger: log.Logger(), Observer: o})
 		return s.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, N: n})
 	}
 	for _, o := range []errs.Observer{nil, none, panics} {
@@ -332,7 +188,7 @@ func TestTell_Observer_ReturnsTheContextOfWhatFollows(t *testing.T) {
 }
 
 func TestTell_EventsWithErrors_AreRecentErrors(t *testing.T) {
-	s := newSession(t, false, session.Options{})
+	s := newSession(t, session.Options{})
 	tell := func(kind errs.EventKind, name string, err error) {
 		s.Tell(context.Background(), errs.Event{Kind: kind, Name: name, Err: err})
 	}

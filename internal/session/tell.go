@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/lease"
 )
 
 // errorLabels are the labels of events with an error on the debug page.
@@ -24,14 +23,6 @@ func (s *Session) Tell(ctx context.Context, event errs.Event) context.Context {
 	}
 	event.Package = s.packageName
 	return errs.Tell(ctx, s.Observer, event, s.Logger)
-}
-
-// TellRenewed reports a renewal attempt of a lease; err is nil or the reason of its failure.
-func (s *Session) TellRenewed(lease *lease.Lease, err error) { s.tellOf(lease, errs.EventRenewed, err) }
-
-// tellOf reports an event of a lease outside of any call.
-func (s *Session) tellOf(lease *lease.Lease, kind errs.EventKind, err error) {
-	s.Tell(s.Engine.Values(lease), errs.Event{Kind: kind, Name: lease.Name, Err: err})
 }
 
 func (s *Session) recordError(event errs.Event) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/accessor"
-	"github.com/redlatch/redlatch/internal/session"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
@@ -223,9 +223,9 @@ func (c *client) warm() (err error) {
 		}
 	}
 	for _, l := range c.locks {
-		c.names = append(c.names, accessor.Of[*session.Session](l).ID)
+		c.names = append(c.names, accessor.Of[*hold.Keeper](l).ID)
 	}
-	c.names = append(c.names, accessor.Of[*session.Session](c.red.Elections()).ID)
+	c.names = append(c.names, accessor.Of[*hold.Keeper](c.red.Elections()).ID)
 	return c.red.Semaphores().Semaphore("warm-"+c.host.name, 1).Do(ctx, 1, nothing)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -73,6 +74,7 @@ type Client struct {
 // The holds and waits of an election are in the session of its lock client.
 func init() {
 	accessor.Register(func(c *Client) *session.Session { return accessor.Of[*session.Session](c.locks) })
+	accessor.Register(func(c *Client) *hold.Keeper { return accessor.Of[*hold.Keeper](c.locks) })
 }
 
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing. It returns

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/rlock"
@@ -42,7 +43,7 @@ func (s *Shards) Run(ctx context.Context, name string, fn func(ctx context.Conte
 	defer stop(nil)
 	//nolint:contextcheck // the client's context: its Close ends the worker
 	defer context.AfterFunc(s.client.session.Context(), func() { stop(errs.ErrClosed) })()
-	id := accessor.Of[*session.Session](s.client.locks).NewOwner("")
+	id := accessor.Of[*hold.Keeper](s.client.locks).NewOwner("")
 	self := &worker{shards: s, name: name, id: id, fn: fn, stop: stop,
 		sightings: newSightings(id, s.client.trustPeriod/2), changed: make(chan struct{}, 1), duties: map[int]*duty{}}
 	self.run(ctx)

@@ -39,12 +39,12 @@ func (s *Semaphore) acquire(ctx context.Context, permits int, until time.Time, o
 	request := wait.Request{Name: s.name, Object: s, Began: began, QueueKey: s.queueKey(), QueueClass: strconv.Itoa(permits),
 		Channel: s.channel,
 		Until:   until, Try: own.try, OnMessage: own.onMessage}
-	refused := !once && s.session.Waiters.Members(request.QueueKey) > 0
+	refused := !once && s.waiters.Members(request.QueueKey) > 0
 	var err error
 	if !refused {
 		alone := request
 		alone.Mode, alone.Until, alone.OnMessage = wait.Alone, began, nil
-		err = s.session.Waiters.Wait(ctx, alone)
+		err = s.waiters.Wait(ctx, alone)
 		if gaveUp := (*wait.GaveUp)(nil); !once && errors.As(err, &gaveUp) {
 			if ended := context.Cause(ctx); ended != nil { // it ended after the refusal, and the error has both
 				gaveUp.Cause = cmp.Or(gaveUp.Cause, ended)
@@ -55,7 +55,7 @@ func (s *Semaphore) acquire(ctx context.Context, permits int, until time.Time, o
 	}
 	if refused {
 		own.tries = 0
-		err = s.session.Waiters.Wait(ctx, request)
+		err = s.waiters.Wait(ctx, request)
 	}
 	waited := time.Since(began)
 	if err != nil {

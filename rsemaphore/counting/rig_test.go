@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/accessor"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/redistest"
 	sent "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -65,7 +65,7 @@ func within(t testing.TB) context.Context {
 }
 
 // waiters are the process's calls that wait.
-func (r *rig) waiters() *wait.Waiters { return accessor.Of[*session.Session](r.c).Waiters }
+func (r *rig) waiters() *wait.Waiters { return accessor.Of[*hold.Keeper](r.c).Waiters }
 
 // isRefused reports whether somebody was refused permits of one semaphore, and waits.
 func (r *rig) isRefused() bool { return r.waiters().Census().Waiting == 1 }

@@ -15,9 +15,11 @@ import (
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
+	"github.com/redlatch/redlatch/internal/wait"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -55,6 +57,7 @@ const maxPermits = math.MaxInt32
 //   - Close waits for calls, but not for holders, because holders are not known.
 type Semaphore struct {
 	session *session.Session
+	waiters *wait.Waiters
 
 	name, key, channel string
 	bad                error // the error of every call
@@ -63,7 +66,8 @@ type Semaphore struct {
 // New describes the counting semaphore of that name. Its calls use the client's options, observer and Close. Nothing is
 // sent. If the name cannot be used, every call returns the error.
 func New(client *rsemaphore.Client, name string) *Semaphore {
-	semaphore := &Semaphore{session: accessor.Of[*session.Session](client), name: name}
+	semaphore := &Semaphore{session: accessor.Of[*session.Session](client),
+		waiters: accessor.Of[*hold.Keeper](client).Waiters, name: name}
 	semaphore.key, semaphore.bad = semaphore.session.Key(name)
 	semaphore.channel = keyname.Prefix("redisson_sc", semaphore.key)
 	return semaphore
@@ -128,7 +132,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration)
 		return status == 1, err
 	})
 	if set {
-		s.session.Waiters.Wake(s.queueKey())
+		s.waiters.Wake(s.queueKey())
 	}
 	return set, err
 }
@@ -167,7 +171,7 @@ func (s *Semaphore) runAdd(ctx context.Context, n int64) (free int64, err error)
 		err = s.notInteger()
 	}
 	if err == nil && n > 0 {
-		s.session.Waiters.Wake(s.queueKey())
+		s.waiters.Wake(s.queueKey())
 	}
 	return free, err
 }

@@ -1,4 +1,4 @@
-package session_test
+package hold_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -64,26 +65,26 @@ func (d *releases) most() int {
 }
 
 // retrying tests a retrier in a bubble.
-func retrying(t *testing.T, fn func(t *testing.T, r *session.Retrier)) {
+func retrying(t *testing.T, fn func(t *testing.T, r *hold.Retrier)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := session.NewRetrier()
+		r := hold.NewRetrier()
 		defer r.Stop()
 		fn(t, r)
 	})
 }
 
-func pending(r *session.Retrier) int {
+func pending(r *hold.Retrier) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return len(r.Drain(ctx))
 }
 
 func TestRetrier_Pending_IsTriedUntilAnswered(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		require.Zero(t, r.Drain(context.Background()), "nothing is pending")
 		d := &releases{fail: true}
-		r.Add(&session.Pending{Release: d.release, Until: time.Now().Add(time.Hour)})
+		r.Add(&hold.Pending{Release: d.release, Until: time.Now().Add(time.Hour)})
 		time.Sleep(time.Minute)
 		n := len(d.tries())
 		require.Greater(t, n, 60)
@@ -99,10 +100,10 @@ func TestRetrier_Pending_IsTriedUntilAnswered(t *testing.T) {
 }
 
 func TestRetrier_AnswerBeforeAfter_IsNotFinal(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		d := &releases{}
 		start := time.Now()
-		r.Add(&session.Pending{Release: d.release, After: start.Add(5 * time.Second), Until: start.Add(time.Hour)})
+		r.Add(&hold.Pending{Release: d.release, After: start.Add(5 * time.Second), Until: start.Add(time.Hour)})
 		synctest.Wait()
 		require.Len(t, d.tries(), 1, "the first try is made at once")
 		require.Equal(t, 1, pending(r))
@@ -117,17 +118,17 @@ func TestRetrier_AnswerBeforeAfter_IsNotFinal(t *testing.T) {
 
 // A late reply has a release added for an owner that has one.
 func TestRetrier_OneOwner_HasOnePendingRelease(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		d := &releases{}
 		start := time.Now()
 		for _, after := range []time.Duration{time.Second, 0, 3 * time.Second, 2 * time.Second} {
-			r.Add(&session.Pending{Owner: "a", Release: d.release, After: start.Add(after), Until: start.Add(time.Minute)})
+			r.Add(&hold.Pending{Owner: "a", Release: d.release, After: start.Add(after), Until: start.Add(time.Minute)})
 			require.Equal(t, 1, r.Count())
 		}
 		require.Zero(t, r.Drain(context.Background()))
 		tries := d.tries()
 		require.Equal(t, start.Add(3*time.Second), tries[len(tries)-1])
-		r.Add(&session.Pending{Owner: "a", Release: d.release, Until: start.Add(time.Minute)})
+		r.Add(&hold.Pending{Owner: "a", Release: d.release, Until: start.Add(time.Minute)})
 		require.Zero(t, r.Drain(context.Background()))
 		require.Len(t, d.tries(), len(tries)+1, "another, after the first was over")
 	})
@@ -137,27 +138,27 @@ func TestRetrier_OneOwner_HasOnePendingRelease(t *testing.T) {
 // is sent in it, and answered, may have come before such a request.
 func TestReleaseLater_LastMillisecondOver_IsFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &session.Session{Keeper: session.Keeper{Retrier: session.NewRetrier()}}
-		defer s.Retrier.Stop()
+		k := &hold.Keeper{Session: &session.Session{}, Retrier: hold.NewRetrier()}
+		defer k.Retrier.Stop()
 		d := &releases{}
 		notAfter := time.Now()
-		s.ReleaseLater("x", notAfter, time.Hour, d.release)
-		require.Zero(t, s.Retrier.Drain(context.Background()))
+		k.ReleaseLater("x", notAfter, time.Hour, d.release)
+		require.Zero(t, k.Retrier.Drain(context.Background()))
 		tries := d.tries()
 		require.Equal(t, notAfter, tries[0], "the first try is made at once")
 		require.False(t, tries[len(tries)-1].Before(notAfter.Add(time.Millisecond)),
 			"the last one when no such request can run any more")
-		s.Retrier.Stop()
+		k.Retrier.Stop()
 	})
 }
 
 // The release runs on the server, then the late acquire does, and only then is the release answered: the answer says
 // nothing of the acquire, though it came after After.
 func TestRetrier_SentBeforeAfter_IsNotFinal(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		d := &releases{slow: 7 * time.Second}
 		start := time.Now()
-		r.Add(&session.Pending{Release: d.release, After: start.Add(5 * time.Second), Until: start.Add(time.Hour)})
+		r.Add(&hold.Pending{Release: d.release, After: start.Add(5 * time.Second), Until: start.Add(time.Hour)})
 		require.Zero(t, r.Drain(context.Background()))
 		require.Equal(t, []time.Time{start, start.Add(7 * time.Second)}, d.tries())
 	})
@@ -166,12 +167,12 @@ func TestRetrier_SentBeforeAfter_IsNotFinal(t *testing.T) {
 // One worker sleeps until a release that is to be tried again in a minute. It is the only one that is left when the
 // other has failed with its first try.
 func TestRetrier_OneDueLater_DelaysNoOther(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		start := time.Now()
 		later, d := &releases{}, &releases{fail: true}
-		r.Add(&session.Pending{Release: later.release, After: start.Add(time.Minute), Until: start.Add(time.Hour)})
+		r.Add(&hold.Pending{Release: later.release, After: start.Add(time.Minute), Until: start.Add(time.Hour)})
 		time.Sleep(time.Second)
-		r.Add(&session.Pending{Release: d.release, Until: start.Add(time.Hour)})
+		r.Add(&hold.Pending{Release: d.release, Until: start.Add(time.Hour)})
 		time.Sleep(time.Second)
 		require.Greater(t, len(d.tries()), 3)
 		d.set(false, 0)
@@ -186,31 +187,31 @@ func TestRetrier_OneDueLater_DelaysNoOther(t *testing.T) {
 
 // The same with as many workers as there may be, all others on calls that are not answered.
 func TestRetrier_FreeWorkerSleeps_DueReleaseIsTried(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		start := time.Now()
 		later, hung, d := &releases{}, &releases{slow: 30 * time.Second}, &releases{}
-		r.Add(&session.Pending{Release: later.release, After: start.Add(time.Minute), Until: start.Add(time.Hour)})
+		r.Add(&hold.Pending{Release: later.release, After: start.Add(time.Minute), Until: start.Add(time.Hour)})
 		time.Sleep(time.Second)
-		for range session.RetryWorkers - 1 {
-			r.Add(&session.Pending{Release: hung.release, Until: start.Add(time.Hour)})
+		for range hold.RetryWorkers - 1 {
+			r.Add(&hold.Pending{Release: hung.release, Until: start.Add(time.Hour)})
 		}
 		synctest.Wait()
-		require.Len(t, hung.tries(), session.RetryWorkers-1)
+		require.Len(t, hung.tries(), hold.RetryWorkers-1)
 		for range 3 {
-			r.Add(&session.Pending{Release: d.release, Until: start.Add(time.Hour)})
+			r.Add(&hold.Pending{Release: d.release, Until: start.Add(time.Hour)})
 		}
 		synctest.Wait()
 		require.Equal(t, []time.Time{start.Add(time.Second), start.Add(time.Second), start.Add(time.Second)}, d.tries())
-		require.LessOrEqual(t, r.Workers(), session.RetryWorkers)
+		require.LessOrEqual(t, r.Workers(), hold.RetryWorkers)
 	})
 }
 
 func TestRetrier_LeaseOver_GivesUp(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		d := &releases{fail: true}
 		until := time.Now().Add(10 * time.Second)
-		r.Add(&session.Pending{Release: d.release, Until: until})
-		r.Add(&session.Pending{Release: d.release, After: time.Now().Add(time.Hour), Until: until})
+		r.Add(&hold.Pending{Release: d.release, Until: until})
+		r.Add(&hold.Pending{Release: d.release, After: time.Now().Add(time.Hour), Until: until})
 		require.Zero(t, r.Drain(context.Background()))
 		require.False(t, time.Now().Before(until))
 		require.Less(t, time.Since(until), time.Second)
@@ -223,20 +224,20 @@ func TestRetrier_LeaseOver_GivesUp(t *testing.T) {
 // A leftover hold keeps others out for as long as its release is pending: with more of them than can be tried, the
 // newest must not be served before the first.
 func TestRetrier_Many_AreTriedInOrder(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		const many = 5000
 		var mu sync.Mutex
 		var tried []int
 		for i := range many { // ten times as fast as they can be tried
-			r.Add(&session.Pending{Until: time.Now().Add(time.Hour), Release: func(context.Context) error {
+			r.Add(&hold.Pending{Until: time.Now().Add(time.Hour), Release: func(context.Context) error {
 				mu.Lock()
 				tried = append(tried, i)
 				mu.Unlock()
-				time.Sleep(session.RetryWorkers * 10 * time.Millisecond)
+				time.Sleep(hold.RetryWorkers * 10 * time.Millisecond)
 				return nil
 			}})
 			time.Sleep(time.Millisecond)
-			require.LessOrEqual(t, r.Workers(), session.RetryWorkers)
+			require.LessOrEqual(t, r.Workers(), hold.RetryWorkers)
 		}
 		require.Greater(t, pending(r), many/2)
 		require.Zero(t, r.Drain(context.Background()))
@@ -244,7 +245,7 @@ func TestRetrier_Many_AreTriedInOrder(t *testing.T) {
 		require.Zero(t, r.Workers(), "an idle retrier has none")
 		require.Len(t, tried, many)
 		for at, i := range tried {
-			require.InDelta(t, at, i, session.RetryWorkers)
+			require.InDelta(t, at, i, hold.RetryWorkers)
 		}
 	})
 }
@@ -255,10 +256,10 @@ type crowd struct {
 	together int // that one call was made for, at most
 }
 
-func (d *crowd) pending(owner string) *session.Pending {
+func (d *crowd) pending(owner string) *hold.Pending {
 	now := time.Now()
-	return &session.Pending{Name: owner, Owner: owner, BatchKey: "these", Until: now.Add(time.Hour), Release: d.release,
-		ReleaseAll: func(ctx context.Context, all []*session.Holding) error {
+	return &hold.Pending{Name: owner, Owner: owner, BatchKey: "these", Until: now.Add(time.Hour), Release: d.release,
+		ReleaseAll: func(ctx context.Context, all []*hold.Holding) error {
 			d.mu.Lock()
 			d.together = max(d.together, len(all))
 			d.mu.Unlock()
@@ -268,7 +269,7 @@ func (d *crowd) pending(owner string) *session.Pending {
 
 // Callers leave faster than a call for each could be made, whatever the number of workers.
 func TestRetrier_Batch_KeepsUpWithLeavers(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		d := &crowd{releases: releases{slow: 10 * time.Millisecond}}
 		most := 0
 		for n := range 5000 {
@@ -289,9 +290,9 @@ func TestRetrier_Batch_KeepsUpWithLeavers(t *testing.T) {
 
 // However many wait, a call is bounded, and none is left out.
 func TestRetrier_Batch_IsBounded(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		d, failing := &crowd{releases: releases{slow: time.Second}}, &releases{fail: true}
-		r.Add(&session.Pending{Name: "another", Release: failing.release, Until: time.Now().Add(time.Hour)})
+		r.Add(&hold.Pending{Name: "another", Release: failing.release, Until: time.Now().Add(time.Hour)})
 		for n := range 1001 {
 			r.Add(d.pending(fmt.Sprint(n)))
 		}
@@ -306,7 +307,7 @@ func TestRetrier_Batch_IsBounded(t *testing.T) {
 
 // Of those that can be made together one is kicked: something is taken by nobody until it has been sent.
 func TestKick_Batch_WaitsForNoOther(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		d := &crowd{releases: releases{slow: time.Minute}}
 		for _, owner := range []string{"a", "b", "c"} {
 			r.Add(d.pending(owner))
@@ -325,13 +326,13 @@ func TestKick_Batch_WaitsForNoOther(t *testing.T) {
 }
 
 func TestKick_ManyPending_GoesFirst(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		d, kicked := &releases{slow: 10 * time.Millisecond}, &releases{}
 		for range 10000 {
-			r.Add(&session.Pending{Release: d.release, Until: time.Now().Add(time.Hour)})
+			r.Add(&hold.Pending{Release: d.release, Until: time.Now().Add(time.Hour)})
 		}
 		time.Sleep(time.Millisecond)
-		r.Add(&session.Pending{Owner: "a", Release: kicked.release, Until: time.Now().Add(time.Hour)})
+		r.Add(&hold.Pending{Owner: "a", Release: kicked.release, Until: time.Now().Add(time.Hour)})
 		synctest.Wait()
 		require.Empty(t, kicked.tries())
 		r.Kick("a")
@@ -343,7 +344,7 @@ func TestKick_ManyPending_GoesFirst(t *testing.T) {
 }
 
 func TestAwait_FirstTry_ReturnsWithItOrInTime(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		await := func(owner string) time.Duration {
 			began := time.Now()
 			r.Await(owner, 10*time.Millisecond)
@@ -365,9 +366,9 @@ func TestAwait_FirstTry_ReturnsWithItOrInTime(t *testing.T) {
 
 // The release that is under way may have run before the grant, and would be the last.
 func TestKick_DuringTheLastRelease_FollowsIt(t *testing.T) {
-	retrying(t, func(t *testing.T, r *session.Retrier) {
+	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		d := &releases{slow: time.Second}
-		r.Add(&session.Pending{Owner: "a", Release: d.release, Until: time.Now().Add(time.Hour)})
+		r.Add(&hold.Pending{Owner: "a", Release: d.release, Until: time.Now().Add(time.Hour)})
 		synctest.Wait()
 		r.Kick("a")
 		require.Zero(t, r.Drain(context.Background()))

@@ -1,4 +1,4 @@
-package session_test
+package hold_test
 
 import (
 	"context"
@@ -7,21 +7,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/stretchr/testify/require"
-
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // However many callers of a process give up, they ask ten times in a second at most who holds what they waited for.
 func TestHolders_CallersGiveUpTogether_ShareALookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var h session.Holders[string]
+		var h hold.Holders[string]
 		asked := map[string]int{}
 		find := func(key string) []string {
 			return h.Of(t.Context(), key, time.Second, func(ctx context.Context) []string {
 				asked[key]++
 				end, _ := ctx.Deadline()
-				require.Equal(t, session.NamedWithin, time.Until(end))
+				require.Equal(t, hold.NamedWithin, time.Until(end))
 				time.Sleep(2 * time.Millisecond)
 				return []string{"a holder"}
 			})
@@ -46,17 +45,17 @@ func TestHolders_CallersGiveUpTogether_ShareALookUp(t *testing.T) {
 
 func TestHolders_SilentServer_AreNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var h session.Holders[string]
+		var h hold.Holders[string]
 		silent := func(ctx context.Context) []string { <-ctx.Done(); return nil }
 		began := time.Now()
 		for range 2 { // the second waits for the first
 			go func() {
 				h.Of(t.Context(), "x", time.Second, silent)
-				if took := time.Since(began); took > 2*session.NamedWithin {
+				if took := time.Since(began); took > 2*hold.NamedWithin {
 					t.Errorf("it took %v", took)
 				}
 			}()
-			time.Sleep(session.NamedWithin / 2)
+			time.Sleep(hold.NamedWithin / 2)
 		}
 		synctest.Wait()
 		time.Sleep(time.Second)
@@ -64,9 +63,9 @@ func TestHolders_SilentServer_AreNotWaitedFor(t *testing.T) {
 }
 
 func TestHolders_ShortOrCancelledWait_AreNotLookedUp(t *testing.T) {
-	var h session.Holders[string]
+	var h hold.Holders[string]
 	never := func(context.Context) []string { t.Error("asked"); return nil }
-	require.Nil(t, h.Of(t.Context(), "x", session.NamedAfter-1, never))
+	require.Nil(t, h.Of(t.Context(), "x", hold.NamedAfter-1, never))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Nil(t, h.Of(ctx, "x", time.Minute, never))

@@ -1,4 +1,4 @@
-package session_test
+package hold_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package session_test
+package hold_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 type lifeTestKey string
@@ -39,7 +39,7 @@ func TestLife_Long_ContextsDoNotPileUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var life session.Life
+			var life hold.Life
 			if parent == nil {
 				own := life.Context(long)
 				parent = func(ctx context.Context) context.Context {
@@ -64,7 +64,7 @@ func TestLife_Long_ContextsDoNotPileUp(t *testing.T) {
 }
 
 func TestLife_Context_HasTheValuesOfItsParent(t *testing.T) {
-	var life session.Life
+	var life hold.Life
 	parent, cancel := context.WithCancelCause(t.Context())
 	first := life.Context(context.WithValue(parent, lifeTestKey("first"), "v"))
 	second := life.Context(context.WithValue(parent, lifeTestKey("second"), []int{1}))
@@ -105,7 +105,7 @@ func TestLife_Nested_LooksUpAValueOnce(t *testing.T) {
 		n := 0
 		ctx := context.Context(asked{context.WithValue(parent, lifeTestKey("k"), "v"), &n})
 		for range 16 {
-			ctx = new(session.Life).Context(ctx)
+			ctx = new(hold.Life).Context(ctx)
 		}
 		n = 0
 		require.Equal(t, "v", ctx.Value(lifeTestKey("k")))

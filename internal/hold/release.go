@@ -1,104 +1,28 @@
-package session
+package hold
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 )
-
-// Once is a task that is done once and has one result for all callers. In the zero value the task has not begun.
-type Once struct {
-	mu              sync.Mutex
-	result          error
-	done            chan struct{} // closed when there is a result; made when a caller waits for it
-	begun, finished bool
-}
-
-// Unless runs the given function unless the task has begun. The function must not block.
-func (o *Once) Unless(run func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.begun {
-		run()
-	}
-}
-
-// begin reports whether this call is the first. Then its caller does the task, and passes the result to finish.
-func (o *Once) begin() (first bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	first, o.begun = !o.begun, true
-	return first
-}
-
-// finish sets the result. It is called once, after a begin that reported true.
-func (o *Once) finish(result error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.result, o.finished = result, true
-	if o.done != nil {
-		close(o.done)
-	}
-}
-
-// await waits for the result until ctx ends. ok is false if ctx ended first; err is then its cause.
-func (o *Once) await(ctx context.Context) (ok bool, err error) {
-	o.mu.Lock()
-	finished, result := o.finished, o.result
-	if o.done == nil && !finished {
-		o.done = make(chan struct{})
-	}
-	done := o.done
-	o.mu.Unlock()
-	if finished {
-		return true, result
-	}
-	select {
-	case <-done:
-		return true, o.result
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-}
-
-// Do runs the given function if it is the first call. Otherwise it waits for the result of the first call until ctx
-// ends. ok is false if ctx ended first; err is then its cause.
-func (o *Once) Do(ctx context.Context, run func(context.Context) error) (ok bool, err error) {
-	if !o.begin() {
-		return o.await(ctx)
-	}
-	err = run(ctx)
-	o.finish(err)
-	return true, err
-}
-
-// Close is Do for a Close: a later call waits for the first until its own ctx ends, and returns the first call's
-// result.
-func (o *Once) Close(ctx context.Context, run func(context.Context) error) error {
-	ok, err := o.Do(ctx, run)
-	if !ok {
-		return fmt.Errorf("close: an earlier call of Close is still under way: %w", err)
-	}
-	return err
-}
 
 // Release runs the given release of a handle with that name and life, while ctx, or its successor by toRelease, lasts.
 // A later call waits for the result of the first.
-func (c *Handles) Release(ctx context.Context, name string, life *Life, once *Once,
+func (k *Keeper) Release(ctx context.Context, name string, life *Life, once *session.Once,
 	run func(context.Context) error) error {
 	ctx, cancel := life.toRelease(ctx)
 	defer cancel()
-	if !once.begin() {
-		return c.awaitRelease(ctx, name, once)
+	if !once.Begin() {
+		return k.awaitRelease(ctx, name, once)
 	}
 	err := run(ctx)
-	once.finish(err)
+	once.Finish(err)
 	return err
 }
 
@@ -114,11 +38,11 @@ func (l *Life) toRelease(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // awaitRelease waits for the result of the first release of a handle.
-func (c *Handles) awaitRelease(ctx context.Context, name string, once *Once) error {
-	ok, err := once.await(ctx)
+func (k *Keeper) awaitRelease(ctx context.Context, name string, once *session.Once) error {
+	ok, err := once.Await(ctx)
 	if !ok {
-		err = c.releaseError(name, fmt.Errorf("%w: another %s of this %s is still under way: %w",
-			errs.ErrUnknownOutcome, c.Verb, c.Noun, err))
+		err = k.releaseError(name, fmt.Errorf("%w: another %s of this %s is still under way: %w",
+			errs.ErrUnknownOutcome, k.Verb, k.Noun, err))
 	}
 	return err
 }
@@ -141,8 +65,8 @@ func (h *Handle) Release(ctx, acquired context.Context) error {
 	holding := h.Holding
 	ctx, cancel := h.toRelease(ctx)
 	defer cancel()
-	if !h.begin() {
-		return holding.client.awaitRelease(ctx, holding.Lease.Name, &h.Once)
+	if !h.Begin() {
+		return holding.keeper.awaitRelease(ctx, holding.Lease.Name, &h.Once)
 	}
 	event := errs.Event{
 		Kind: errs.EventReleasing, Name: holding.Lease.Name, N: holding.permitCount(), Acquisition: acquired,
@@ -150,11 +74,11 @@ func (h *Handle) Release(ctx, acquired context.Context) error {
 	if acquired == nil {
 		event.Acquisition = context.Background()
 	}
-	ctx = holding.client.Tell(ctx, event)
+	ctx = holding.keeper.Tell(ctx, event)
 	err := h.release(ctx)
-	holding.client.Tell(ctx, errs.Event{Kind: errs.EventReleased, Name: holding.Lease.Name, N: holding.permitCount(),
-		Held: time.Since(holding.client.Base) - h.Began, Err: err})
-	h.finish(err)
+	holding.keeper.Tell(ctx, errs.Event{Kind: errs.EventReleased, Name: holding.Lease.Name, N: holding.permitCount(),
+		Held: time.Since(holding.keeper.Base) - h.Began, Err: err})
+	h.Finish(err)
 	return err
 }
 
@@ -168,7 +92,7 @@ func (o *Holding) permitCount() int64 {
 
 // release is the body of Release.
 func (h *Handle) release(ctx context.Context) error {
-	holding, client := h.Holding, h.Holding.client
+	holding := h.Holding
 	defer h.leaveInFlight() // last: a Close that waits for the handle also waits for the pending release
 	h.end(errs.ErrReleased) // before anything is sent: no work may go on while the holding is released
 	if holding.passTurn(h) {
@@ -178,8 +102,8 @@ func (h *Handle) release(ctx context.Context) error {
 	if !holding.removeHandle(h) {
 		return attempt.keepForOthers(h)
 	}
-	over := client.Engine.Remove(&holding.Lease) // before the release is sent: see package lease
-	if errors.Is(over, errs.ErrMaxHold) {        // the server still has the holding; only its renewal has ended
+	over := holding.keeper.Engine.Remove(&holding.Lease) // before the release is sent: see package lease
+	if errors.Is(over, errs.ErrMaxHold) {                // the server still has the holding; only its renewal has ended
 		over, attempt.endReason, attempt.exclusiveUntil = nil, errs.ErrMaxHold, time.Now().Add(holding.Longest())
 	}
 	// A request of the acquisition may still be on its way, on another connection, and would acquire anew for an owner
@@ -208,7 +132,7 @@ func (h *Handle) release(ctx context.Context) error {
 
 // keepForOthers is the release of a handle while other handles are left.
 func (r *releaseAttempt) keepForOthers(handle *Handle) error {
-	over := r.client.Engine.Over(&r.Lease)
+	over := r.keeper.Engine.Over(&r.Lease)
 	handle.Manual()
 	if over == nil || errors.Is(over, errs.ErrMaxHold) || r.wasReleasedInTime() {
 		return nil // the release of the last handle returns ErrLost if it was lost
@@ -274,7 +198,7 @@ func (o *Holding) releaseLater(finalFrom time.Time) {
 			}
 		}
 	}
-	o.client.releaseLater(pending, finalFrom, o.Longest())
+	o.keeper.releaseLater(pending, finalFrom, o.Longest())
 }
 
 // Depart is Abandon for a caller that has waited. It returns after the first attempt to release the remains, or after
@@ -284,7 +208,7 @@ func (o *Holding) releaseLater(finalFrom time.Time) {
 func (o *Holding) Depart(mayRunUntil time.Time, queueEntry string) {
 	o.Abandon(mayRunUntil, queueEntry)
 	if !mayRunUntil.IsZero() {
-		o.client.Retrier.Await(cmp.Or(o.Granted, o.Lease.Owner), departTimeout)
+		o.keeper.Retrier.Await(cmp.Or(o.Granted, o.Lease.Owner), departTimeout)
 	}
 }
 
@@ -302,19 +226,19 @@ const departTimeout = 10 * time.Millisecond
 //	398.0: leaves, releases     --->  nothing is there
 //	                                  398.7, which is 398 in its clock: grants a request that named 398
 //	399.0: releases             --->  releases the grant
-func (s *Session) ReleaseLater(name string, lastGrant time.Time, longest time.Duration,
+func (k *Keeper) ReleaseLater(name string, lastGrant time.Time, longest time.Duration,
 	send func(context.Context) error) {
-	s.releaseLater(Pending{Name: name, Release: func(ctx context.Context) error {
+	k.releaseLater(Pending{Name: name, Release: func(ctx context.Context) error {
 		return resendError(send(ctx))
 	}}, lastGrant, longest)
 }
 
 // releaseLater is ReleaseLater for a pending release without times. The owner may turn out to have more than was known:
 // see Retrier.Kick.
-func (s *Session) releaseLater(pending Pending, lastGrant time.Time, longest time.Duration) {
+func (k *Keeper) releaseLater(pending Pending, lastGrant time.Time, longest time.Duration) {
 	pending.After = script.LastRun(lastGrant)
-	pending.Until = time.Now().Add(max(longest, s.CallTimeout))
-	s.Retrier.Add(&pending)
+	pending.Until = time.Now().Add(max(longest, k.CallTimeout))
+	k.Retrier.Add(&pending)
 }
 
 // resendError returns the error after which a release in the background is sent again. A refusal is one, too, because
@@ -341,7 +265,7 @@ func (r *releaseAttempt) reportLost() (confirmed bool, err error) {
 	if !errors.Is(reason, errs.ErrLost) {
 		reason = errs.ErrLost
 	}
-	return false, r.client.releaseError(r.Lease.Name, reason)
+	return false, r.keeper.releaseError(r.Lease.Name, reason)
 }
 
 // sendUntilAnswered sends the release until it is answered, ctx ends or the lease is over. confirmed reports that the
@@ -359,12 +283,12 @@ func (r *releaseAttempt) sendUntilAnswered(ctx context.Context) (confirmed bool,
 		case err == nil:
 			return true, r.replyResult(gone)
 		case errors.Is(err, errs.ErrWrongType): // the watchdog would have found the same
-			return true, r.client.releaseError(r.Lease.Name, fmt.Errorf("%w: %w", errs.ErrLost, err))
+			return true, r.keeper.releaseError(r.Lease.Name, fmt.Errorf("%w: %w", errs.ErrLost, err))
 		case !script.NotAnswered(err):
 			return false, r.pendingResult(err)
 		}
 		r.outcomeUnknown = r.outcomeUnknown || errors.Is(err, errs.ErrUnknownOutcome)
-		closed := r.client.Inner.Context().Err() != nil
+		closed := r.keeper.Inner.Context().Err() != nil
 		if closed || ctx.Err() != nil || !script.Pause(ctx, script.Backoff(n)) {
 			if closed {
 				err = fmt.Errorf("%w: hub: %w", err, errs.ErrClosed)
@@ -384,12 +308,12 @@ func (r *releaseAttempt) replyResult(gone bool) error {
 	case !gone, r.outcomeUnknown:
 		return nil
 	case errors.Is(r.endReason, errs.ErrMaxHold):
-		return r.client.releaseError(r.Lease.Name, fmt.Errorf("%w: %w", errs.ErrLost, r.endReason))
+		return r.keeper.releaseError(r.Lease.Name, fmt.Errorf("%w: %w", errs.ErrLost, r.endReason))
 	}
-	return r.client.releaseError(r.Lease.Name, errs.ErrLost)
+	return r.keeper.releaseError(r.Lease.Name, errs.ErrLost)
 }
 
 // pendingResult returns the result of a release that was not confirmed. It goes on in the background.
 func (r *releaseAttempt) pendingResult(err error) error {
-	return r.client.Error(fmt.Errorf("the release goes on in the background: %w", err))
+	return r.keeper.Error(fmt.Errorf("the release goes on in the background: %w", err))
 }

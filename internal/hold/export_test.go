@@ -1,4 +1,4 @@
-package session
+package hold
 
 // Workers is how many goroutines work off what is pending. It is counted here, because runtime.NumGoroutine also counts
 // those that have ended but are not gone yet.

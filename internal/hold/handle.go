@@ -1,25 +1,17 @@
-package session
+package hold
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/session"
 )
-
-// Handles is the part that the handles of one client share. It is set up before the first handle and not changed
-// afterwards.
-type Handles struct {
-	*Session
-	Noun string // what a handle is called: "hold"
-	Verb string // the method that releases it: "Unlock"
-}
 
 // Resource is the primitive's part of a Holding: the Of of the holding's lease.
 type Resource interface {
@@ -52,7 +44,7 @@ type Follower interface {
 	//   - Another caller has the next turn, and calls Holding.Take.
 	//   - Another owner of this process follows, and Holding.Replaced is called.
 	//
-	// The handle's release then sends nothing. The session holds no mutex.
+	// The handle's release then sends nothing. No mutex is held.
 	Next(known bool) bool
 	// Gone is called when the holding is over, so that no caller can have the next turn. It may be called more than once,
 	// and also after a Send.
@@ -71,7 +63,7 @@ type Holding struct {
 	// Granted is the id of the owner in grants; "": Lease.Owner. It is set before the first request.
 	Granted string
 
-	client     *Handles
+	keeper     *Keeper
 	unanswered *unansweredRequests // set before the first handle is made; nil: all requests were answered
 
 	mu         sync.Mutex
@@ -123,8 +115,8 @@ type unansweredRequests struct {
 }
 
 // Begin begins the holding with its acquisition as the first use. The fields of Lease must be set, except Of.
-func (o *Holding) Begin(client *Handles, resource Resource) {
-	o.client, o.useCount = client, 1
+func (o *Holding) Begin(keeper *Keeper, resource Resource) {
+	o.keeper, o.useCount = keeper, 1
 	o.Lease.Of = resource
 }
 
@@ -176,7 +168,7 @@ func (o *Holding) Handle(auto bool) *Handle {
 		handle = &Handle{}
 	}
 	handle.Holding, handle.autoRenew, handle.inFlight = o, auto, true
-	handle.turn, handle.Began = o.turn, time.Since(o.client.Base)
+	handle.turn, handle.Began = o.turn, time.Since(o.keeper.Base)
 	handle.nextHandle, o.handleList = o.handleList, handle
 	ended := o.endReason
 	o.mu.Unlock()
@@ -203,12 +195,12 @@ func (o *Holding) Keep(added bool, mayRunUntil time.Time, queueEntry string) err
 		// left.
 		o.Abandon(time.Now(), queueEntry)
 		return o.Expired()
-	} else if o.client.Closed() {
+	} else if o.keeper.Closed() {
 		// Close and the grant have crossed: Close ended all registered leases, and only then this lease was registered. It
 		// would never end. So the check follows the registration ("Close while it is being granted leaves nothing" in
 		// internal/contract).
 		o.End(errs.ErrClosed)
-		_ = o.client.Engine.Remove(&o.Lease) // the line above has ended it
+		_ = o.keeper.Engine.Remove(&o.Lease) // the line above has ended it
 		o.Abandon(time.Now(), queueEntry)
 		return errs.ErrClosed
 	}
@@ -338,7 +330,7 @@ func (o *Holding) Retreat(mayRunUntil time.Time) {
 	}
 	o.mu.Unlock()
 	if last {
-		_ = o.client.Engine.Remove(&o.Lease) // lost or not, it is released
+		_ = o.keeper.Engine.Remove(&o.Lease) // lost or not, it is released
 		o.releaseLater(mayRunUntil)
 		o.notifyEnded()
 	}
@@ -402,12 +394,12 @@ func (o *Holding) Ended(reason error) {
 	o.endReported = true
 	o.mu.Unlock()
 	if first {
-		o.client.tellOf(&o.Lease, errs.EventEnded, reason)
+		o.keeper.tellOf(&o.Lease, errs.EventEnded, reason)
 	}
 }
 
 // Renewed implements lease.Holder.
-func (o *Holding) Renewed(err error) { o.client.tellOf(&o.Lease, errs.EventRenewed, err) }
+func (o *Holding) Renewed(err error) { o.keeper.tellOf(&o.Lease, errs.EventRenewed, err) }
 
 // Shown implements lease.Holder.
 func (o *Holding) Shown() string { return o.Lease.Owner }
@@ -464,23 +456,23 @@ func (o *Holding) InUse() bool {
 }
 
 // Longest returns for how long from now the server may have the holding, whatever is done.
-func (o *Holding) Longest() time.Duration { return o.client.Engine.Longest(&o.Lease, 0) }
+func (o *Holding) Longest() time.Duration { return o.keeper.Engine.Longest(&o.Lease, 0) }
 
 // Until returns the instant until which it is safe to act.
-func (o *Holding) Until() time.Time { return o.client.Engine.Until(&o.Lease) }
+func (o *Holding) Until() time.Time { return o.keeper.Engine.Until(&o.Lease) }
 
 // Handle is one acquisition or re-entry, as the watchdog knows it. It must not refer to the user's value.
 type Handle struct {
 	Life
-	Once    // the release
-	Holding *Holding
-	Began   time.Duration // after Session.Base
+	session.Once // the release
+	Holding      *Holding
+	Began        time.Duration // after session.Session.Base
 
 	nextHandle *Handle // in Holding.handleList; guarded by Holding.mu
 	onEnd      atomic.Pointer[func(*Handle)]
 	turn       int32 // the turn of the holding when the handle was made
 	autoRenew  bool  // the lease is renewed for this handle
-	inFlight   bool  // counted among the holds for which a client's Close waits; guarded by Once.mu
+	inFlight   bool  // counted among the holds for which a client's Close waits; guarded by Holding.mu
 }
 
 // OnEnd has callback called when the handle is over; at once if it is over already. callback must not block. There is
@@ -505,12 +497,12 @@ func (h *Handle) end(reason error) {
 
 // leaveInFlight makes Close wait for this handle no longer.
 func (h *Handle) leaveInFlight() {
-	h.Once.mu.Lock()
+	h.Holding.mu.Lock()
 	counted := h.inFlight
 	h.inFlight = false
-	h.Once.mu.Unlock()
+	h.Holding.mu.Unlock()
 	if counted {
-		h.Holding.client.Leave()
+		h.Holding.keeper.Leave()
 	}
 }
 
@@ -518,7 +510,7 @@ func (h *Handle) leaveInFlight() {
 func (h *Handle) Manual() {
 	if h.autoRenew {
 		h.autoRenew = false
-		h.Holding.client.Engine.Manual(&h.Holding.Lease)
+		h.Holding.keeper.Engine.Manual(&h.Holding.Lease)
 	}
 }
 
@@ -548,36 +540,31 @@ func (h *Handle) Dropped() {
 	if label := holding.Lease.Of.(Resource).Label(); label != "" {
 		args = append(args, "label", label)
 	}
-	holding.client.Logger.Warn(fmt.Sprintf("redlatch: a %s was dropped without %s; it is no longer renewed",
-		holding.client.Noun, holding.client.Verb), args...)
+	holding.keeper.Logger.Warn(fmt.Sprintf("redlatch: a %s was dropped without %s; it is no longer renewed",
+		holding.keeper.Noun, holding.keeper.Verb), args...)
 }
 
 // Extend makes the lease last for at least extension from now. A nil error means that the server has confirmed.
 func (h *Handle) Extend(ctx context.Context, extension time.Duration) error {
 	holding := h.Holding
-	if err := CheckRange("extension", extension, MinLease); err != nil {
-		return holding.client.Error(err)
+	if err := session.CheckRange("extension", extension, session.MinLease); err != nil {
+		return holding.keeper.Error(err)
 	}
 	reason := h.Err()
 	if reason == nil {
-		ctx, cancel := holding.client.Bounded(ctx)
+		ctx, cancel := holding.keeper.Bounded(ctx)
 		defer cancel()
 		h.Bar() // a caller with the next turn was not promised the extension
 		var confirmed bool
-		confirmed, reason = holding.client.Engine.Extend(ctx, &holding.Lease, extension)
+		confirmed, reason = holding.keeper.Engine.Extend(ctx, &holding.Lease, extension)
 		switch {
 		case confirmed:
 			return nil
 		case reason == nil:
 			reason = holding.Why()
 		case !errors.Is(reason, errs.ErrLost):
-			return holding.client.Error(reason)
+			return holding.keeper.Error(reason)
 		}
 	}
-	return holding.client.Error(fmt.Errorf("extend %q: %w", holding.Lease.Name, reason))
-}
-
-// releaseError returns the error of a release.
-func (c *Handles) releaseError(name string, reason error) error {
-	return c.Error(fmt.Errorf("%s %q: %w", strings.ToLower(c.Verb), name, reason))
+	return holding.keeper.Error(fmt.Errorf("extend %q: %w", holding.Lease.Name, reason))
 }

@@ -1,4 +1,4 @@
-package session_test
+package hold_test
 
 import (
 	"context"
@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
 // tenure is a resource that the callers of a process have in turns.
-type tenure struct{ session.Holding }
+type tenure struct{ hold.Holding }
 
 func (*tenure) Send(context.Context, bool) (gone bool, err error) { return false, nil }
 func (*tenure) Label() string                                     { return "" }
@@ -27,7 +28,7 @@ func (*tenure) Gone()                                             {}
 func TestHolding_EnterAfterItsTurn_IsLost(t *testing.T) {
 	t.Parallel()
 	o := &tenure{}
-	o.Begin(&session.Handles{Session: &session.Session{}}, o)
+	o.Begin(&hold.Keeper{Session: &session.Session{}}, o)
 	o.Follow(false)
 	a := o.Handle(true)
 	require.NoError(t, o.Enter(a.Turn()))
@@ -40,13 +41,13 @@ func TestHolding_EnterAfterItsTurn_IsLost(t *testing.T) {
 // Without a next turn the last handle releases the holding, and no other caller has it.
 func TestHolding_MayHaveNoNextTurn_IsNotPassed(t *testing.T) {
 	t.Parallel()
-	for name, bar := range map[string]func(o *session.Holding){
-		"its callers have their turns at once": func(o *session.Holding) { o.Follow(true) },
-		"other processes are next":             func(o *session.Holding) { o.Follow(false); o.BarNext() },
+	for name, bar := range map[string]func(o *hold.Holding){
+		"its callers have their turns at once": func(o *hold.Holding) { o.Follow(true) },
+		"other processes are next":             func(o *hold.Holding) { o.Follow(false); o.BarNext() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &tenure{}
-			o.Begin(&session.Handles{Session: &session.Session{}}, o)
+			o.Begin(&hold.Keeper{Session: &session.Session{}}, o)
 			bar(&o.Holding)
 			require.False(t, o.Pass(o.Handle(true)))
 		})
