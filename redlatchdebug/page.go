@@ -41,7 +41,6 @@ type page struct {
 	Lacks         []lack        `json:"lacks"`
 	Errors        []recentError `json:"errors"`
 	Failing       int           `json:"-"` // renewals, of all clients
-	asked         []*object
 }
 
 // list has the first elements of a list, and the number of all.
@@ -225,9 +224,7 @@ func (h *handler) page(ctx context.Context, q query) *page {
 	}
 	slices.Sort(p.Nodes)
 	match := func(name string) bool { return strings.Contains(name, q.Name) }
-	p.waits(h.clients, match)
-	p.holds(h.clients, match)
-	p.limits(h.clients, match)
+	shown := slices.Concat(p.waits(h.clients, match), p.holds(h.clients, match), p.limits(h.clients, match))
 	for _, c := range h.clients {
 		p.Clients = append(p.Clients, c.state())
 		p.Failing += p.Clients[len(p.Clients)-1].Failing
@@ -248,7 +245,7 @@ func (h *handler) page(ctx context.Context, q query) *page {
 	for _, l := range s.Lacks {
 		p.Lacks = append(p.Lacks, lack{l.Command, l.Effect, l.Err.Error()})
 	}
-	p.ask(ctx, h.clients)
+	p.ask(ctx, h.clients, shown)
 	return p
 }
 
@@ -264,17 +261,18 @@ type row[T any] struct {
 	object *object
 }
 
-// oldest puts the oldest rows of all into to, and their objects into the list for the server.
-func oldest[T any](p *page, to *list[T], all []row[T]) {
+// oldest puts the oldest rows of all into to, count at most, and returns their objects.
+func oldest[T any](to *list[T], count int, all []row[T]) (objects []*object) {
 	slices.SortStableFunc(all, func(a, b row[T]) int { return a.since.Compare(b.since) })
-	for _, r := range all[:min(len(all), p.N)] {
+	for _, r := range all[:min(len(all), count)] {
 		to.Shown = append(to.Shown, r.is)
-		p.asked = append(p.asked, r.object)
+		objects = append(objects, r.object)
 	}
+	return objects
 }
 
-// waits adds the calls that have waited longest.
-func (p *page) waits(clients []*client, match func(string) bool) {
+// waits adds the calls that have waited longest, and returns their objects.
+func (p *page) waits(clients []*client, match func(string) bool) (objects []*object) {
 	var all []row[waiting]
 	for _, c := range clients {
 		if c.keeper == nil {
@@ -293,11 +291,11 @@ func (p *page) waits(clients []*client, match func(string) bool) {
 			all = append(all, row[waiting]{x, w.Began, o})
 		}
 	}
-	oldest(p, &p.Waits, all)
+	return oldest(&p.Waits, p.N, all)
 }
 
-// holds adds the oldest holds.
-func (p *page) holds(clients []*client, match func(string) bool) {
+// holds adds the oldest holds, and returns their objects.
+func (p *page) holds(clients []*client, match func(string) bool) (objects []*object) {
 	var all []row[held]
 	for _, c := range clients {
 		if c.keeper == nil {
@@ -316,18 +314,18 @@ func (p *page) holds(clients []*client, match func(string) bool) {
 			all = append(all, row[held]{holdOf(c, leases[i], v, o), v.Since, o})
 		}
 	}
-	oldest(p, &p.Holds, all)
+	return oldest(&p.Holds, p.N, all)
 }
 
-// limits adds the limits with the latest refusals.
-func (p *page) limits(clients []*client, match func(string) bool) {
+// limits adds the limits with the latest refusals, and returns the objects of those that are shown.
+func (p *page) limits(clients []*client, match func(string) bool) (objects []*object) {
 	for _, c := range clients {
 		if c.limits == nil {
 			continue
 		}
 		for _, r := range c.limits.Refused(match) {
 			if len(p.Limits.Shown) < p.N {
-				p.asked = append(p.asked, c.limit(r))
+				objects = append(objects, c.limit(r))
 			}
 			p.Limits.add(limit{c.name, r.Algorithm, r.Name, r.Key, r.N, r.Burst, since(r.At), max(0, until(r.Passes))}, p.N)
 		}
@@ -337,6 +335,7 @@ func (p *page) limits(clients []*client, match func(string) bool) {
 			}
 		}
 	}
+	return objects
 }
 
 func holdOf(c *client, l *lease.Lease, v lease.View, o *object) held {

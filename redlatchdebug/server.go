@@ -122,15 +122,15 @@ func looked[S any](inspect func(context.Context) (S, error),
 	}
 }
 
-// ask asks the server about the first objects of the page, all at the same time, and for one CallTimeout in all. A
-// server that does not answer must not keep the page back, because people open the page when a server fails.
-func (p *page) ask(ctx context.Context, clients []*client) {
+// ask asks the server about the first of the objects that the page shows, all at the same time, and for one CallTimeout
+// in all. A server that does not answer must not keep the page back, because people open the page when a server fails.
+func (p *page) ask(ctx context.Context, clients []*client, shown []*object) {
 	if !p.Ask || p.Closed {
 		return
 	}
 	p.Server = &answer{Objects: []*object{}}
 	seen := map[string]bool{}
-	for _, o := range p.asked {
+	for _, o := range shown {
 		k := o.Client + " " + o.Kind + " " + o.Name + " " + o.Key
 		if o.look == nil || seen[k] {
 			continue
