@@ -357,26 +357,18 @@ func badOfLimits(t *testing.T, c, other *ratelimit.Client) map[error]refusals {
 		"Share is 0":                        {Rate: 1, WhenDown: ratelimit.Local},
 		"Share is 1.5":                      {Rate: 1, WhenDown: ratelimit.Local, Share: 1.5},
 		"Share is 0.5, must be 0 with Fail": {Rate: 1, Share: .5},
-		`WhenDown is "Open"`:                {Rate: 1, PerProcess: true, WhenDown: ratelimit.Open},
-		"Stored is true":                    {Rate: 1, PerProcess: true, Stored: true},
 		"Burst is 1250999896491":            {Rate: 1, Per: time.Hour, Burst: 1_250_999_896_491},
-		"Burst is 9223372036854775807":      {Rate: 1, Per: time.Hour, Burst: 1<<63 - 1, PerProcess: true},
+		"Burst is 9223372036854775807":      {Rate: 1, Per: time.Hour, Burst: 1<<63 - 1},
 	} {
 		l := c.Limiter("l", o)
-		acts := limiterActs(c, l)
-		if o.PerProcess { // AllowAll and Inspect are refused for another reason
-			acts = []act{acts[0], acts[2], acts[3], acts[5]}
-		}
-		bad.calls(t, says, append(acts, reserveAct(l),
+		bad.calls(t, says, append(limiterActs(c, l), reserveAct(l),
 			does("Limiter.Reset", func(ctx context.Context) error { return l.Reset(ctx, "k") })))
 	}
-	for _, local := range []bool{false, true} {
-		l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Burst: 3, PerProcess: local})
-		for _, n := range []int64{-1, 0, 4} {
-			bad.add(fmt.Sprint("n is ", n), err1(l.Allow(ctx, "k", n)), err1(l.Wait(ctx, "k", n)))
-		}
-		names.add("1025", err1(l.Wait(ctx, badTexts["1025"], 1)))
+	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Burst: 3})
+	for _, n := range []int64{-1, 0, 4} {
+		bad.add(fmt.Sprint("n is ", n), err1(l.Allow(ctx, "k", n)), err1(l.Wait(ctx, "k", n)))
 	}
+	names.add("1025", err1(l.Wait(ctx, badTexts["1025"], 1)))
 	day := func(zone *time.Location) error {
 		return c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day,
 			Zone: zone}).Set(ctx, "")
@@ -393,7 +385,6 @@ func badOfLimits(t *testing.T, c, other *ratelimit.Client) map[error]refusals {
 		`"x" of "a", twice`:          {{Limiter: a, Key: "x", N: 1}, {Limiter: a, Key: "x", N: 1}},
 		`limit 1, "b": invalid option: n is 11`: {{Limiter: a, Key: "x", N: 1},
 			{Limiter: c.Limiter("b", ratelimit.LimiterOptions{Rate: 10}), Key: "x", N: 11}},
-		"PerProcess": {{Limiter: c.Limiter("p", ratelimit.LimiterOptions{Rate: 1, PerProcess: true}), Key: "x", N: 1}},
 	} {
 		bad.add(says, err1(c.AllowAll(ctx, takes...)))
 	}

@@ -124,12 +124,9 @@ func permitUses(_ context.Context, red *redlatch.Client, name string) (all []use
 
 func countUses(red *redlatch.Client, name string) []use {
 	l := red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: 1000})
-	local := red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: 1000, PerProcess: true})
 	limits := append(limiterActs(red.Limiters(), l), storedActs(l)...)
 	limits = append(limits, reserveAct(red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: 1000})),
-		does("Limiter.Reset", func(ctx context.Context) error { return l.Reset(ctx, "k") }),
-		does("Limiter.Allow of the process", func(ctx context.Context) error { return err1(local.Allow(ctx, "k", 1)) }),
-		waitsFor("Limiter.Wait of the process", func(ctx context.Context) error { return err1(local.Wait(ctx, "k", 1)) }))
+		does("Limiter.Reset", func(ctx context.Context) error { return l.Reset(ctx, "k") }))
 	for _, key := range []string{"", "{x}"} {
 		limits = append(limits, does("Limiter.Allow", func(ctx context.Context) error { return err1(l.Allow(ctx, key, 1)) }))
 	}

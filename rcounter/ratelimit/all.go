@@ -46,7 +46,7 @@ const mostTakes = 16
 // taken there, too.
 //
 // Errors: those of Allow; ErrInvalidOption for no limit, more than 16, one that comes twice, and for limiters of
-// another client or with PerProcess.
+// another client.
 func (c *Client) AllowAll(ctx context.Context, takes ...Take) (decision Decision, err error) {
 	defer edge(&err)
 	r, err := c.together(ctx, takes)
@@ -112,11 +112,8 @@ func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
 	parts := make([]part, len(takes))
 	var silent error
 	for i, t := range takes {
-		switch {
-		case t.Limiter == nil || t.Limiter.c != c:
+		if t.Limiter == nil || t.Limiter.c != c {
 			return request{}, errs.InvalidOption("Limiter", "nil, or of another client", "made by this client")
-		case t.Limiter.o.PerProcess:
-			return request{}, errs.InvalidOption("PerProcess", true, "false in AllowAll")
 		}
 		var err error
 		if parts[i], err = t.Limiter.part(ctx, t.Key, t.N, 0); err != nil {

@@ -102,14 +102,8 @@ func (c *Client) newAsks() *batch.Batcher[request, answers] {
 	}
 }
 
-// ask has a request answered by the server, or in this process if its limit is of the process.
+// ask has a request answered by the server.
 func (c *Client) ask(ctx context.Context, r request) (answers, error) {
-	if r.l.o.PerProcess {
-		if ctx.Err() != nil {
-			return answers{}, unasked(ctx, r.key)
-		}
-		return answers{reply: c.local().take(r.t, r.key, r.n, r.upTo)}, nil
-	}
 	var a answers
 	var err error
 	if r.peeks() { // a call that Peek shared with Allow would have an unknown outcome

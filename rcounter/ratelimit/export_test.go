@@ -154,6 +154,3 @@ return ends
 
 // Letter is how scripts name a unit.
 func Letter(u Unit) string { return u.letter() }
-
-// PerProcess is the option.
-func (l *Limiter) PerProcess() bool { return l.o.PerProcess }

@@ -42,9 +42,6 @@ type LimiterOptions struct {
 	// MaxWait is the longest time for which Wait waits, and until the turn of a Reservation, 1 ms to 24 hours. Defaults to
 	// 24 hours.
 	MaxWait time.Duration
-	// PerProcess limits each process by itself: nothing is sent, and nothing is shared with other processes. It bounds
-	// what one process may do to its server. Defaults to false: all processes together.
-	PerProcess bool
 	// Stored has the server's limit count, if one was Set under this name; until one is, and while it is not known, Rate,
 	// Per, Burst, Algorithm, Unit and Zone do. See Limiter.Set. Defaults to false: those of the program, always.
 	Stored bool
@@ -71,10 +68,6 @@ func (o *LimiterOptions) check() error {
 		return errs.InvalidOption("Share", o.Share, "above 0 and at most 1 with Local")
 	case o.WhenDown != Local && o.Share != 0:
 		return errs.InvalidOption("Share", o.Share, fmt.Sprintf("0 with %v", o.WhenDown))
-	case o.PerProcess && o.Stored:
-		return errs.InvalidOption("Stored", o.Stored, "false with PerProcess, which asks no server")
-	case o.PerProcess && o.WhenDown != Fail:
-		return errs.InvalidWord("WhenDown", o.WhenDown, "Fail with PerProcess, which needs no server")
 	}
 	return nil
 }
@@ -138,8 +131,7 @@ type Admission struct {
 
 // Allow takes n units from key's limit if they may pass now. If not, it takes none and says how long to wait. n is 1 to
 // Burst; if it is more than a limit that was Set lets pass, it is refused. It is answered within Options.AllowTimeout.
-// One round trip, which calls in a crowd share; none with PerProcess, or where the server has just refused as many
-// (Options.RefusalTrust).
+// One round trip, which calls in a crowd share; none where the server has just refused as many (Options.RefusalTrust).
 //
 // Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrWrongType, ErrDenied; and under the policy Fail
 // ErrUnavailable, and ErrUnknownOutcome, after which the units may have been taken.
@@ -212,10 +204,6 @@ func (l *Limiter) Reset(ctx context.Context, key string) (err error) {
 		return err
 	}
 	k := l.key(key)
-	if l.o.PerProcess {
-		l.c.local().reset(k)
-		return nil
-	}
 	_, err = l.c.calls.Do(ctx, script.Call{Script: resetScript, Keys: []string{k}})
 	l.c.refusals.forget(k)
 	return err

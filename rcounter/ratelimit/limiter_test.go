@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -131,47 +130,42 @@ func TestWait_CannotBeInTime_TakesNothing(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		o := ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 2}
-		for _, local := range []bool{false, true} {
-			o.PerProcess = local
-			l := c.Limiter("l", o)
-			require.NoError(t, only(l.Wait(ctx, "k", 2)))
-			before, err := l.Peek(ctx, "k")
-			require.NoError(t, err)
-			short, cancel := context.WithTimeout(ctx, time.Minute)
-			defer cancel()
-			for range 3 {
-				limited, err := l.Wait(short, "k", 1)
-				require.ErrorIs(t, err, ratelimit.ErrLimited)
-				require.ErrorContains(t, err, `"k" of "l"`)
-				require.False(t, limited.Allowed)
-				require.InDelta(t, time.Hour, limited.RetryAfter, float64(time.Minute))
-			}
-			after, err := l.Peek(ctx, "k")
-			require.NoError(t, err)
-			require.LessOrEqual(t, after.ResetAfter, before.ResetAfter)
-			require.Zero(t, after.Remaining)
-			require.NoError(t, func() error { _, err := l.Allow(ctx, "k", 1); return err }())
+		l := c.Limiter("l", o)
+		require.NoError(t, only(l.Wait(ctx, "k", 2)))
+		before, err := l.Peek(ctx, "k")
+		require.NoError(t, err)
+		short, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		for range 3 {
+			limited, err := l.Wait(short, "k", 1)
+			require.ErrorIs(t, err, ratelimit.ErrLimited)
+			require.ErrorContains(t, err, `"k" of "l"`)
+			require.False(t, limited.Allowed)
+			require.InDelta(t, time.Hour, limited.RetryAfter, float64(time.Minute))
 		}
+		after, err := l.Peek(ctx, "k")
+		require.NoError(t, err)
+		require.LessOrEqual(t, after.ResetAfter, before.ResetAfter)
+		require.Zero(t, after.Remaining)
+		require.NoError(t, func() error { _, err := l.Allow(ctx, "k", 1); return err }())
 		// Beyond what the level can count: refused too, not rounded. The bucket takes more than an hour to fill, so that what
 		// a busy machine takes does not count.
 		const most = 1 << 52 / 1_000_000
-		for _, local := range []bool{false, true} {
-			l := c.Limiter("huge", ratelimit.LimiterOptions{Rate: 1_000_000, Burst: most, PerProcess: local})
-			require.NoError(t, only(l.Wait(ctx, "", most)))
-			long, cancel := context.WithTimeout(ctx, 24*time.Hour)
-			var wg sync.WaitGroup
-			wg.Go(func() { only(l.Wait(long, "", most)) })
-			redistest.Eventually(t, time.Minute, "another waits", func() bool {
-				a, err := l.Peek(ctx, "")
-				require.NoError(t, err)
-				return a.ResetAfter > 2*time.Hour
-			})
-			stop := time.AfterFunc(time.Minute, cancel) // of one that is not refused
-			require.ErrorIs(t, only(l.Wait(long, "", most)), ratelimit.ErrLimited)
-			stop.Stop()
-			cancel()
-			wg.Wait()
-		}
+		huge := c.Limiter("huge", ratelimit.LimiterOptions{Rate: 1_000_000, Burst: most})
+		require.NoError(t, only(huge.Wait(ctx, "", most)))
+		long, cancel := context.WithTimeout(ctx, 24*time.Hour)
+		var wg sync.WaitGroup
+		wg.Go(func() { only(huge.Wait(long, "", most)) })
+		redistest.Eventually(t, time.Minute, "another waits", func() bool {
+			a, err := huge.Peek(ctx, "")
+			require.NoError(t, err)
+			return a.ResetAfter > 2*time.Hour
+		})
+		stop := time.AfterFunc(time.Minute, cancel) // of one that is not refused
+		require.ErrorIs(t, only(huge.Wait(long, "", most)), ratelimit.ErrLimited)
+		stop.Stop()
+		cancel()
+		wg.Wait()
 	})
 }
 
@@ -249,22 +243,6 @@ func TestLimiter_OtherOptions_KeepWhatWasTaken(t *testing.T) {
 	})
 }
 
-func TestLimiter_PerProcess_ForgetsKeysThatDoNotCount(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := on(t, nowhere{}, patient)
-		l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, PerProcess: true})
-		most := 0
-		for i := range 20_000 {
-			_, err := l.Allow(ctx, strconv.Itoa(i), 1)
-			require.NoError(t, err)
-			time.Sleep(10 * time.Millisecond) // a hundred count at any time
-			most = max(most, c.LocalKeys())
-		}
-		require.LessOrEqual(t, most, 1024)
-	})
-}
-
 func TestLimiters_Cluster_SpreadTheirKeys(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Cluster(t)
@@ -287,41 +265,39 @@ func TestLimiters_Cluster_SpreadTheirKeys(t *testing.T) {
 
 func TestWait_Turn_IsSleptForExactly(t *testing.T) {
 	t.Parallel()
-	for _, local := range []bool{false, true} {
-		redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-			l := on(t, servers[0].Client(t), patient).Limiter("l",
-				ratelimit.LimiterOptions{Rate: 4, Burst: 2, PerProcess: local})
-			began := time.Now()
-			waited := func(want time.Duration, key string, n int64) {
-				t.Helper()
-				require.NoError(t, only(l.Wait(ctx, key, n)))
-				require.Equal(t, want, time.Since(began).Round(10*time.Millisecond))
-			}
-			for _, want := range []time.Duration{0, 0, 250, 500, 750} {
-				waited(want*time.Millisecond, "", 1)
-			}
-			waited(1250*time.Millisecond, "", 2)      // two units are two spacings
-			waited(1250*time.Millisecond, "other", 2) // which has a limit of its own
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		l := on(t, servers[0].Client(t), patient).Limiter("l",
+			ratelimit.LimiterOptions{Rate: 4, Burst: 2})
+		began := time.Now()
+		waited := func(want time.Duration, key string, n int64) {
+			t.Helper()
+			require.NoError(t, only(l.Wait(ctx, key, n)))
+			require.Equal(t, want, time.Since(began).Round(10*time.Millisecond))
+		}
+		for _, want := range []time.Duration{0, 0, 250, 500, 750} {
+			waited(want*time.Millisecond, "", 1)
+		}
+		waited(1250*time.Millisecond, "", 2)      // two units are two spacings
+		waited(1250*time.Millisecond, "other", 2) // which has a limit of its own
 
-			// those who wait at the same time have turns one after the other
-			var mu sync.Mutex
-			var turns []time.Duration
-			var wg sync.WaitGroup
-			began = time.Now()
-			for range 4 {
-				wg.Go(func() {
-					if only(l.Wait(ctx, "", 1)) == nil {
-						mu.Lock()
-						turns = append(turns, time.Since(began).Round(10*time.Millisecond))
-						mu.Unlock()
-					}
-				})
-			}
-			wg.Wait()
-			require.Equal(t, []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond,
-				time.Second}, turns)
-		})
-	}
+		// those who wait at the same time have turns one after the other
+		var mu sync.Mutex
+		var turns []time.Duration
+		var wg sync.WaitGroup
+		began = time.Now()
+		for range 4 {
+			wg.Go(func() {
+				if only(l.Wait(ctx, "", 1)) == nil {
+					mu.Lock()
+					turns = append(turns, time.Since(began).Round(10*time.Millisecond))
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond,
+			time.Second}, turns)
+	})
 }
 
 // Names and keys of one limiter are kept apart, whatever they contain, and Reset ends what counts of a key.
@@ -332,7 +308,7 @@ func TestLimiterKeys_AreApart_AndReset(t *testing.T) {
 	pairs := [][2]string{{"a", ""}, {"a", "b"}, {"a", "b:c"}, {"a:b", "c"}, {"a:b:c", ""}, {"a:b", ""}, {"a", "b}:q1"},
 		{"a", "\u00ff\x01"}, {"a", "{x}"}, {"a", "x"},
 		{"a", "{x}:y"}, {"a:b", "{x}"}, {"a", "b:{x}"}, {"a", "{}"}, {"a", "{"}}
-	for i, o := range []ratelimit.LimiterOptions{{Rate: 1, Per: time.Hour}, {Rate: 1, Per: time.Hour, PerProcess: true},
+	for i, o := range []ratelimit.LimiterOptions{{Rate: 1, Per: time.Hour},
 		{Rate: 1, Per: time.Hour, Algorithm: ratelimit.SlidingWindow},
 		{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year}} {
 		for _, want := range []bool{true, false} {

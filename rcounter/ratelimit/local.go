@@ -115,22 +115,6 @@ func (l *localLimits) takeAll(parts []part) []reply {
 	return all
 }
 
-// reserve takes n units at once or at a turn within most, and cancel gives them back.
-func (l *localLimits) reserve(t *terms, id, key string, n, most int64) reply {
-	return l.on(t, key, func(k *localLimit, now int64) reply { return k.reserve(id, n, most, now) })
-}
-
-func (l *localLimits) cancel(t *terms, id, key string, n int64) reply {
-	return l.on(t, key, func(k *localLimit, now int64) reply { return k.cancel(id, n, now) })
-}
-
-// reset forgets what a key took.
-func (l *localLimits) reset(key string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.keys, key)
-}
-
 // pass has time pass, under the terms of the call.
 func (k *localLimit) pass(t *terms, now int64) {
 	if k.algorithm != t.algorithm {

@@ -20,7 +20,6 @@ func TestQuota_EveryAlgorithm_IsWhatPassesInAWindow(t *testing.T) {
 	}{
 		{ratelimit.LimiterOptions{Rate: 10, Per: time.Minute, Burst: 5}, 5, 30 * time.Second},
 		{ratelimit.LimiterOptions{Rate: 3}, 3, time.Second},
-		{ratelimit.LimiterOptions{Rate: 3, PerProcess: true}, 3, time.Second},
 		{ratelimit.LimiterOptions{Rate: 7, Per: time.Hour, Algorithm: ratelimit.SlidingWindow}, 7, time.Hour},
 		{ratelimit.LimiterOptions{Rate: 7, Unit: ratelimit.Minute, Algorithm: ratelimit.FixedWindow}, 7, time.Minute},
 		{ratelimit.LimiterOptions{Rate: 7, Unit: ratelimit.Week, Algorithm: ratelimit.FixedWindow}, 7, 168 * time.Hour},
@@ -51,19 +50,17 @@ func TestQuota_Stored_IsWhatIsKnown(t *testing.T) {
 func TestReservation_CanceledTwice_GivesBackOnce(t *testing.T) {
 	t.Parallel()
 	c := on(t, redistest.Embedded(t).Client(t), patient)
-	for _, perProcess := range []bool{false, true} {
-		l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 2, PerProcess: perProcess})
-		_, err := l.Reserve(ctx, "", 2)
+	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 2})
+	_, err := l.Reserve(ctx, "", 2)
+	require.NoError(t, err)
+	r, err := l.Reserve(ctx, "", 2)
+	require.NoError(t, err)
+	for _, want := range []bool{true, false} {
+		back, err := r.Cancel(ctx)
 		require.NoError(t, err)
-		r, err := l.Reserve(ctx, "", 2)
-		require.NoError(t, err)
-		for _, want := range []bool{true, false} {
-			back, err := r.Cancel(ctx)
-			require.NoError(t, err)
-			require.Equal(t, want, back, "per process %v", perProcess)
-		}
-		again, err := l.Reserve(ctx, "", 2)
-		require.NoError(t, err)
-		require.Less(t, again.Delay(), 2*time.Hour+time.Minute, "its turn was free")
+		require.Equal(t, want, back)
 	}
+	again, err := l.Reserve(ctx, "", 2)
+	require.NoError(t, err)
+	require.Less(t, again.Delay(), 2*time.Hour+time.Minute, "its turn was free")
 }

@@ -51,7 +51,7 @@ func (r *Reservation) Cancel(ctx context.Context) (back bool, err error) {
 // Reserve takes n units, 1 to Burst, of key's limit for the first time at which they may pass, and says how long that
 // is from now. A caller that does not use them calls Cancel. Those that reserve have turns in the order in which the
 // server runs their calls, except for turns that were given back, which the next gets. Only with GCRA. One round trip,
-// repeated until answered; none with PerProcess.
+// repeated until answered.
 //
 // If that time is longer than LimiterOptions.MaxWait, or after ctx's deadline, Reserve takes nothing and returns
 // ErrLimited, with nil. The other errors are those of Allow, whatever LimiterOptions.WhenDown is.
@@ -63,7 +63,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (reservation
 
 // Wait takes n units, 1 to Burst, from key's limit and returns when they may pass. It takes them at once, in the
 // order in which the server runs the calls, and sleeps until they may pass; it does not ask
-// again. The Admission is the server's, of before the sleep. Only with GCRA. One round trip; none with PerProcess.
+// again. The Admission is the server's, of before the sleep. Only with GCRA. One round trip.
 //
 // If the units could only pass after ctx's deadline, or after LimiterOptions.MaxWait, Wait takes nothing and returns
 // ErrLimited at once, with an Admission that says how long. If ctx ends while Wait sleeps, it returns ctx's error at
@@ -133,18 +133,13 @@ func (l *Limiter) limited(key string, wait time.Duration) error {
 // giveBack cancels a reservation in the background, because ctx has ended, for
 // a call timeout at most. If it fails, too few units pass.
 func (l *Limiter) giveBack(ctx context.Context, r *Reservation) {
-	undo := func() {
+	l.c.calls.Finish(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.calls.CallTimeout)
 		defer cancel()
 		if _, err := l.cancel(ctx, r); err != nil {
 			l.c.notGivenBack(ctx, l.name, err)
 		}
-	}
-	if l.o.PerProcess {
-		undo()
-		return
-	}
-	l.c.calls.Finish(undo)
+	})
 }
 
 var (
@@ -152,14 +147,8 @@ var (
 	cancelScript  = script.Load("cancel", files, "cancel")
 )
 
-// turn runs reserve.lua, or does the same in this process.
+// turn runs reserve.lua.
 func (l *Limiter) turn(ctx context.Context, r *Reservation, most time.Duration) (reply, error) {
-	if l.o.PerProcess {
-		if ctx.Err() != nil {
-			return reply{}, unasked(ctx, r.key)
-		}
-		return l.c.local().reserve(r.t, r.id, r.key, r.n, most.Microseconds()), nil
-	}
 	a, place, err := l.line(ctx, reserveScript, r, strconv.FormatInt(most.Microseconds(), 10))
 	if err == nil {
 		r.place = strconv.FormatInt(place, 10)
@@ -167,12 +156,9 @@ func (l *Limiter) turn(ctx context.Context, r *Reservation, most time.Duration) 
 	return a, err
 }
 
-// cancel runs cancel.lua, or does the same in this process.
+// cancel runs cancel.lua.
 func (l *Limiter) cancel(ctx context.Context, r *Reservation) (reply, error) {
 	l.c.refusals.forget(r.key)
-	if l.o.PerProcess {
-		return l.c.local().cancel(r.t, r.id, r.key, r.n), nil
-	}
 	a, _, err := l.line(ctx, cancelScript, r, r.place)
 	if err == nil {
 		err = a.refused(r.key)
