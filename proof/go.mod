@@ -56,6 +56,7 @@ require (
 	go.opentelemetry.io/build-tools/multimod v0.30.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/time v0.14.0 // indirect
 )
 
 replace github.com/redlatch/redlatch => ..

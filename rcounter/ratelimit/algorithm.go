@@ -45,30 +45,20 @@ const (
 	Year Unit = "Year"
 )
 
-// letter is how scripts name the unit; "" if it is none.
-func (u Unit) letter() string {
-	switch u {
-	case Minute:
-		return "m"
-	case Hour:
-		return "h"
-	case Day:
-		return "d"
-	case Week:
-		return "w"
-	case Month:
-		return "M"
-	case Year:
-		return "Y"
-	}
-	return ""
+// units are the units of the calendar: as scripts name them, and how long they are as a rule.
+var units = map[Unit]struct {
+	letter  string
+	nominal time.Duration
+}{
+	Minute: {"m", time.Minute}, Hour: {"h", time.Hour}, Day: {"d", 24 * time.Hour}, Week: {"w", 7 * 24 * time.Hour},
+	Month: {"M", 30 * 24 * time.Hour}, Year: {"Y", 365 * 24 * time.Hour},
 }
 
 // unitOf is the unit that scripts name by a letter; "" if there is none.
 func unitOf(letter string) Unit {
-	for _, u := range []Unit{Minute, Hour, Day, Week, Month, Year} {
-		if u.letter() == letter {
-			return u
+	for unit, is := range units {
+		if is.letter == letter {
+			return unit
 		}
 	}
 	return ""
@@ -81,9 +71,8 @@ const maxPer = 366 * 24 * time.Hour
 type terms struct {
 	algorithm Algorithm
 	rate      int64 // units: of a window its limit
-	per       int64 // us
+	per       int64 // us; of a FixedWindow the nominal length of its unit
 	burst     int64 // the most units that can pass at once
-	whole     int64 // of a share: the burst of which it is a part; 0: of none
 	unit      Unit
 	zone      *time.Location
 	numbers   [3]string // of the script
@@ -100,7 +89,7 @@ func (o *LimiterOptions) checkAlgorithm() error {
 	case o.Algorithm != GCRA && o.Burst != 0:
 		return errs.InvalidOption("Burst", o.Burst,
 			fmt.Sprintf("0 with %v, where all of Rate may pass at once", o.Algorithm))
-	case o.Algorithm == FixedWindow && o.Unit.letter() == "":
+	case o.Algorithm == FixedWindow && units[o.Unit].letter == "":
 		return errs.InvalidWord("Unit", o.Unit, "Minute, Hour, Day, Week, Month or Year with FixedWindow")
 	case o.Algorithm == FixedWindow && o.Per != 0:
 		return errs.InvalidOption("Per", o.Per, "0 with FixedWindow, which has a Unit")
@@ -123,7 +112,8 @@ func newTerms(o *LimiterOptions) (*terms, error) {
 		if t.burst = t.rate; t.zone == nil {
 			t.zone = time.UTC
 		}
-		t.numbers = [3]string{strconv.FormatInt(t.rate, 10), t.unit.letter()}
+		t.per = units[t.unit].nominal.Microseconds()
+		t.numbers = [3]string{strconv.FormatInt(t.rate, 10), units[t.unit].letter}
 		return t, nil
 	}
 	per := o.Per
@@ -158,34 +148,16 @@ func newTerms(o *LimiterOptions) (*terms, error) {
 // window is the time in which all of the burst is there again after it was used up; of a FixedWindow the nominal length
 // of its unit.
 func (t *terms) window() time.Duration {
-	switch t.algorithm {
-	case GCRA:
+	if t.algorithm == GCRA {
 		return script.Micros(ceilDiv(t.burst*t.per, t.rate))
-	case SlidingWindow:
-		return script.Micros(t.per)
 	}
-	day := 24 * time.Hour
-	return map[Unit]time.Duration{Minute: time.Minute, Hour: time.Hour, Day: day, Week: 7 * day,
-		Month: 30 * day, Year: 365 * day}[t.unit]
+	return script.Micros(t.per)
 }
 
 // same reports whether two are the same terms.
 func (t *terms) same(o *terms) bool {
 	return t == o || t.algorithm == o.algorithm && t.rate == o.rate && t.per == o.per && t.burst == o.burst &&
 		t.unit == o.unit && (t.zone == o.zone || t.zone.String() == o.zone.String())
-}
-
-// share is t at a part of its rate, for one process of several.
-func (t *terms) share(part float64) *terms {
-	s := &terms{algorithm: t.algorithm, rate: t.rate, per: t.per, unit: t.unit, zone: t.zone, whole: t.burst,
-		burst: max(1, int64(float64(t.burst)*part))}
-	switch t.algorithm {
-	case GCRA: // a longer period, because a part of a low rate may be less than a unit
-		s.per = min(int64(float64(t.per)/part), 1<<52/s.burst)
-	default:
-		s.rate = s.burst
-	}
-	return s
 }
 
 // args appends the arguments of a limit: see limit.lua.
@@ -265,67 +237,6 @@ func nextChange(at time.Time) time.Time {
 func offsetAt(at time.Time) int64 {
 	_, offset := at.Zone()
 	return int64(offset)
-}
-
-// ends is when the unit of the calendar ends that lasts at now, and its number: window of limit.lua.
-func (t *terms) ends(now time.Time) (number int64, end time.Time) {
-	now = now.In(t.calendar())
-	number = t.unit.of(now.Unix() + offsetAt(now))
-	start, _ := now.ZoneBounds()
-	if !start.IsZero() {
-		before := start.Add(-time.Second)
-		number = max(number, t.unit.of(before.Unix()+offsetAt(before)))
-	}
-	ends := t.unit.start(number + 1)
-	last := ends - offsetAt(now)
-	for change := nextChange(now); !change.IsZero() && change.Unix() <= last; change = nextChange(change) {
-		last = max(change.Unix(), ends-offsetAt(change)) // the clocks change first
-	}
-	return number, time.Unix(last, 0)
-}
-
-// of is the number of the unit in which a local time lies, s since 1970.
-func (u Unit) of(here int64) int64 {
-	switch u {
-	case Minute:
-		return floorDiv(here, 60)
-	case Hour:
-		return floorDiv(here, 3600)
-	case Day:
-		return floorDiv(here, 86400)
-	case Week:
-		return floorDiv(floorDiv(here, 86400)+3, 7) // 1970 began on a Thursday
-	}
-	y, m, _ := time.Unix(here, 0).UTC().Date()
-	if u == Month {
-		return int64(y)*12 + int64(m) - 1
-	}
-	return int64(y)
-}
-
-// start is the local time at which a unit begins.
-func (u Unit) start(number int64) int64 {
-	switch u {
-	case Minute:
-		return number * 60
-	case Hour:
-		return number * 3600
-	case Day:
-		return number * 86400
-	case Week:
-		return (number*7 - 3) * 86400
-	case Month:
-		return time.Date(0, 1+time.Month(number), 1, 0, 0, 0, 0, time.UTC).Unix()
-	}
-	return time.Date(int(number), 1, 1, 0, 0, 0, 0, time.UTC).Unix()
-}
-
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }
 
 // ceilDiv is a/b rounded up, for b > 0.

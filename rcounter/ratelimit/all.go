@@ -165,7 +165,7 @@ func (c *Client) insteadOfAll(err error, strictest Policy, parts []part) Decisio
 	edge(&err)
 	d := Decision{Allowed: strictest != Closed, Each: make([]Admission, len(parts))}
 	if strictest == Local {
-		d = decide(c.local().takeAll(parts))
+		d = decide(c.local.take(&request{all: parts}))
 	}
 	for i, p := range parts {
 		if strictest != Local {

@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
+	"golang.org/x/time/rate"
 )
 
 // Options of a Client. The zero value is good.
@@ -58,7 +59,7 @@ type Client struct {
 	refusals     refusals
 	known        sync.Map // key of a stored limit -> *storedLimit
 	down         outage
-	local        func() *localLimits // made when first needed
+	local        localLimits
 }
 
 func init() {
@@ -88,9 +89,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c := &Client{
 		calls: calls, allowTimeout: o.AllowTimeout, allows: calls.NewRunner(o.AllowTimeout),
 		refusals: refusals{trust: o.RefusalTrust, base: time.Now()},
-		local: sync.OnceValue(func() *localLimits {
-			return &localLimits{base: time.Now(), keys: map[string]*localLimit{}}
-		}),
+		local:    localLimits{buckets: map[string]*rate.Limiter{}},
 	}
 	c.allows.Late(errAllowTimeout)
 	c.batch = batch.CheapCalls()

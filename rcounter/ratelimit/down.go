@@ -25,11 +25,12 @@ const (
 	Closed Policy = "Closed"
 	// Open lets everything pass, without any limit.
 	Open Policy = "Open"
-	// Local lets pass what a limiter of this process does at LimiterOptions.Share of the rate. It knows nothing of what
-	// passed before, so up to Share * Burst units more pass in each process than the server would have let pass; and all
-	// processes together pass as much as the sum of their shares. With GCRA a request of more units than Share * Burst
-	// passes when nothing counts any more in this process, and all of its units count then. With windows it is refused,
-	// because no window of the process has room for it.
+	// Local lets pass what a token bucket of this process does at LimiterOptions.Share of the rate, whatever the Algorithm
+	// is: Share * Burst units at once, and then Share * Rate in every Per. With a window Burst is its Rate, so up to twice
+	// the share passes in one window. The bucket knows nothing of what passed before, so up to Share * Burst units more
+	// pass in each process than the server would have let pass; and all processes together pass as much as the sum of their
+	// shares. A request of n units, more than Share * Burst, passes when nothing counts any more in this process; the next
+	// waits for n / (Share * Rate / Per).
 	Local Policy = "Local"
 )
 
@@ -190,10 +191,8 @@ func (c *Client) insteadOf(err error, r *request) Admission {
 	case Open:
 		a.Allowed, a.N, a.Remaining = true, r.n, r.t.burst
 	case Local:
-		a = c.local().take(r.t.share(r.l.o.Share), "down:"+r.key, r.n, r.upTo).admission(r.upTo)
-		if a.Down = err; !a.Allowed && !r.upTo {
-			a.RetryAfter = r.patience(a.RetryAfter)
-		}
+		a = c.local.take(r)[0].admission(r.upTo)
+		a.Down = err
 	}
 	return a
 }

@@ -9,12 +9,11 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// LocalKeys is how many keys the limits of the process remember.
+// LocalKeys is how many keys have a bucket in the process.
 func (c *Client) LocalKeys() int {
-	l := c.local()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.keys)
+	c.local.mu.Lock()
+	defer c.local.mu.Unlock()
+	return len(c.local.buckets)
 }
 
 // Turn is the answer of a reservation or a cancelling, under an id that the test gives.
@@ -81,35 +80,6 @@ func (c *Client) TakeTogether(ctx context.Context, wanted ...Wanted) ([][]Admiss
 	return all, nil
 }
 
-// Model is the limit of one key in this process, at times that the test gives: us.
-type Model struct {
-	k localLimit
-	t *terms
-}
-
-// NewModel is a limit that nothing was taken of.
-func (l *Limiter) NewModel() *Model { return &Model{t: l.terms} }
-
-// Take takes n units, or as many as there are of them.
-func (m *Model) Take(now, n int64, upTo bool) Admission {
-	m.k.pass(m.t, now)
-	return m.k.take(n, upTo, now).admission(upTo)
-}
-
-// Reserve reserves units that pass within most us.
-func (m *Model) Reserve(now int64, id string, n, most int64) Turn {
-	m.k.pass(m.t, now)
-	r, _ := turned(m.k.reserve(id, n, most, now), nil)
-	return r
-}
-
-// Cancel gives them back.
-func (m *Model) Cancel(now int64, id string, n int64) Turn {
-	m.k.pass(m.t, now)
-	r, _ := turned(m.k.cancel(id, n, now), nil)
-	return r
-}
-
 // Key is the Redis key of a limit.
 func (l *Limiter) Key(key string) string { return l.key(key) }
 
@@ -124,12 +94,6 @@ func (l *Limiter) SetZoneTableAt(now time.Time) {
 	table := l.terms.zoneTableAt(now)
 	table.until = time.Now().Add(time.Hour)
 	l.terms.table.Store(table)
-}
-
-// EndAt is when the unit of the calendar ends that lasts at now, in a limit of the process.
-func (l *Limiter) EndAt(now time.Time) time.Time {
-	_, end := l.terms.ends(now)
-	return end
 }
 
 // CalendarScript returns when units of the calendar end, seconds, for unit, zone table and instant of each.
@@ -153,4 +117,4 @@ return ends
 }
 
 // Letter is how scripts name a unit.
-func Letter(u Unit) string { return u.letter() }
+func Letter(u Unit) string { return units[u].letter }

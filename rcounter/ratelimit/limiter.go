@@ -48,8 +48,8 @@ type LimiterOptions struct {
 	// WhenDown is what Allow, AllowAtMost and AllowAll answer while the server does not: see Policy. Defaults to Fail.
 	WhenDown Policy
 	// Share is the part of the rate that this process lets pass by itself under Local, above 0 and up to 1: with ten
-	// processes .1 is as much as the server would let pass. At least a unit passes at once, or in a window. Required with
-	// Local, and only there.
+	// processes .1 is as much as the server would let pass. At least a unit passes at once. Required with Local, and only
+	// there.
 	Share float64
 }
 

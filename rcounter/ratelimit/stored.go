@@ -116,7 +116,7 @@ func (l *Limiter) Inspect(ctx context.Context) (state LimitState, err error) {
 		case GCRA:
 			s.Burst = t.burst
 		case FixedWindow:
-			s.Unit, s.Zone = t.unit, t.zone.String()
+			s.Per, s.Unit, s.Zone = 0, t.unit, t.zone.String()
 		}
 		return s, nil
 	})

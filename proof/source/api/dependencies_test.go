@@ -24,7 +24,7 @@ func dependencies(t *testing.T, standard bool, packages ...string) []string {
 
 func TestDependencies_OfAPackage_AreWhatAUserLinks(t *testing.T) {
 	everything := []string{".", "./pubsub", "./rlock/...", "./rsemaphore/...", "./rcounter/...", "./redlatchdebug"}
-	allowed := regexp.MustCompile(`^(` + module + `|github\.com/redis/rueidis|golang\.org/x/(sync|sys))(/|$)`)
+	allowed := regexp.MustCompile(`^(` + module + `|github\.com/redis/rueidis|golang\.org/x/(sync|sys|time))(/|$)`)
 	for _, pkg := range dependencies(t, false, everything...) {
 		require.Regexp(t, allowed, pkg)
 		require.NotEqual(t, module+"/redlatchtest", pkg)
@@ -50,10 +50,9 @@ func TestClocks_OfTheLibrary_AreMonotonicOrTheServers(t *testing.T) {
 	wall := regexp.MustCompile(`\b(PXAT|EXAT|PEXPIREAT|EXPIREAT|Pxat|Exat|Pexpireat|Expireat)\b|` +
 		`\b(UnixMilli|UnixNano|UnixMicro)\b|time\.Now\(\)\.Unix`)
 	for _, s := range library(t) {
-		// local.go has the calendar of a process that counts alone while the server is away, and the debug page shows
-		// times to people: nothing of either is sent.
+		// The debug page shows times to people: it sends none of them.
 		if strings.HasPrefix(s.dir(), "internal/redistest") || strings.HasPrefix(s.dir(), "internal/oracle") ||
-			strings.HasPrefix(s.dir(), "redlatchdebug") || s.path == "rcounter/ratelimit/local.go" {
+			strings.HasPrefix(s.dir(), "redlatchdebug") {
 			continue
 		}
 		for line := range strings.Lines(s.text) {
