@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Take is N units of Limiter's limit for Key.
@@ -49,136 +47,36 @@ const mostTakes = 16
 // another client.
 func (c *Client) AllowAll(ctx context.Context, takes ...Take) (decision Decision, err error) {
 	defer edge(&err)
-	r, err := c.together(ctx, takes)
+	r, err := c.newRequest(ctx, takes)
 	if err != nil {
 		return Decision{}, err
 	}
-	began := time.Now()
-	d, err := c.judgeAll(ctx, r)
-	if script.AcrossSlots(err) { // that this is a Cluster is known only now
-		_, err = c.together(ctx, takes)
-	}
-	for i, p := range r.all {
-		a := Admission{}
-		if err == nil {
-			a = d.Each[i]
-		}
-		c.report(ctx, p.l, a, began, err)
-	}
-	return d, err
+	return c.decide(ctx, r)
 }
 
-// judgeAll answers a request of several limits, by the server or as the strictest policy says.
-func (c *Client) judgeAll(ctx context.Context, r request) (Decision, error) {
-	strictest := r.all[0].l
-	for _, p := range r.all[1:] {
-		if p.l.o.WhenDown.severity() > strictest.o.WhenDown.severity() {
-			strictest = p.l
-		}
-	}
-	if r.silent == nil && strictest.o.WhenDown != Fail && !c.down.asks(c.calls.Now()) {
-		c.unanswered(ctx, strictest, errSilent)
-		return c.insteadOfAll(errSilent, strictest.o.WhenDown, r.all), nil
-	}
-	sent := time.Now()
-	var a answers
-	err := r.silent
-	if err == nil {
-		a, err = c.ask(ctx, r)
-	}
-	if err == nil {
-		c.answered(ctx, strictest)
-		for i, p := range r.all {
-			if a.all[i].taken == tookNone { // an Allow of as many would be refused, too
-				c.refusals.learn(&request{part: p}, a.all[i], sent)
-			}
-		}
-		return decide(a.all), nil
-	}
-	if !c.failed(ctx, strictest, err) {
-		return Decision{}, err
-	}
-	return c.insteadOfAll(err, strictest.o.WhenDown, r.all), nil
-}
-
-// together is the request for units of several limits.
-func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
+// newRequest is the request for units of several limits.
+func (c *Client) newRequest(ctx context.Context, takes []Take) (*request, error) {
 	if err := c.calls.Usable(nil); err != nil {
-		return request{}, err
+		return nil, err
 	}
 	if len(takes) == 0 || len(takes) > mostTakes {
-		return request{}, errs.InvalidOption("the number of limits", len(takes), fmt.Sprintf("1 to %d", mostTakes))
+		return nil, errs.InvalidOption("the number of limits", len(takes), fmt.Sprintf("1 to %d", mostTakes))
 	}
-	parts := make([]part, len(takes))
-	var silent error
+	r := &request{parts: make([]part, 0, len(takes))}
 	for i, t := range takes {
 		if t.Limiter == nil || t.Limiter.c != c {
-			return request{}, errs.InvalidOption("Limiter", "nil, or of another client", "made by this client")
+			return nil, errs.InvalidOption("Limiter", "nil, or of another client", "made by this client")
 		}
-		var err error
-		if parts[i], err = t.Limiter.part(ctx, t.Key, t.N, 0); err != nil {
-			return request{}, fmt.Errorf("limit %d, %q: %w", i, t.Limiter.name, err)
+		if err := r.add(ctx, t, 0); err != nil {
+			return nil, fmt.Errorf("limit %d, %q: %w", i, t.Limiter.name, err)
 		}
-		if parts[i].silent != nil && silent == nil { // the caller has waited, and waits for no other limiter's terms
-			var stop context.CancelFunc
-			silent = parts[i].silent
-			ctx, stop = context.WithCancel(ctx)
-			stop()
-		}
-		for _, p := range parts[:i] {
-			if p.key == parts[i].key {
-				return request{}, errs.InvalidOption("Key", fmt.Sprintf("%q of %q, twice", t.Key, t.Limiter.name),
-					"of another limit each time")
-			}
-		}
-		if c.allows.Apart() && keyname.Slot(parts[i].key) != keyname.Slot(parts[0].key) {
-			return request{}, fmt.Errorf("%w: the limits of %q and %q are in different slots of the Cluster: give both the "+
-				"same key, or keys with the same {tag}", errs.ErrInvalidName, takes[0].Key, t.Key)
+		if slices.ContainsFunc(r.parts[:i], func(p part) bool { return p.key == r.parts[i].key }) {
+			return nil, errs.InvalidOption("Key", fmt.Sprintf("%q of %q, twice", t.Key, t.Limiter.name),
+				"of another limit each time")
 		}
 	}
-	r := request{part: parts[0], all: parts}
-	r.silent = silent
+	if c.allows.Apart() {
+		return r, r.oneSlot()
+	}
 	return r, nil
-}
-
-// decide makes the caller's answer.
-func decide(all []reply) Decision {
-	d := Decision{Allowed: true, Each: make([]Admission, len(all))}
-	for i, r := range all {
-		d.Each[i] = r.admission(false)
-		d.Allowed = d.Allowed && d.Each[i].Allowed
-		d.RetryAfter = max(d.RetryAfter, d.Each[i].RetryAfter)
-	}
-	if !d.Allowed {
-		for i := range d.Each {
-			d.Each[i].N = 0
-		}
-	}
-	return d
-}
-
-// severity orders the policies.
-func (p Policy) severity() int { return slices.Index([]Policy{Open, Local, Closed, Fail}, p) }
-
-// insteadOfAll is what policies answer of which the strictest is Closed, Local or Open.
-func (c *Client) insteadOfAll(err error, strictest Policy, parts []part) Decision {
-	edge(&err)
-	d := Decision{Allowed: strictest != Closed, Each: make([]Admission, len(parts))}
-	if strictest == Local {
-		d = decide(c.local.take(&request{all: parts}))
-	}
-	for i, p := range parts {
-		if strictest != Local {
-			d.Each[i] = Admission{Allowed: d.Allowed, RetryAfter: c.allowTimeout, Remaining: p.t.burst, N: p.n}
-		}
-		if !d.Allowed {
-			d.Each[i].N = 0
-		}
-		if d.Each[i].Allowed {
-			d.Each[i].RetryAfter = 0
-		}
-		d.Each[i].Down = err
-		d.RetryAfter = max(d.RetryAfter, d.Each[i].RetryAfter)
-	}
-	return d
 }

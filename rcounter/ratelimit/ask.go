@@ -4,24 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// request is units that are wanted at once.
+// request is units that are wanted in one step: of one limit, or of several, all or none.
 type request struct {
-	part
-	upTo bool   // or as many as there are of them
-	all  []part // of several limits, all or none: AllowAll; part is the first
+	parts []part
+	upTo  bool // or as many as there are of the one limit
+	// silent is set if the server did not return the terms within AllowTimeout. Then it is not asked for the units either.
+	silent error
 }
-
-// peeks reports whether the request takes nothing: Limiter.Peek.
-func (r *request) peeks() bool { return r.all == nil && r.n == 0 }
 
 // part is units of one limit.
 type part struct {
@@ -29,8 +29,46 @@ type part struct {
 	t   *terms // as they are now
 	key string // Redis'
 	n   int64
-	// silent is set if the server did not return the terms within AllowTimeout. Then it is not asked for the units either.
-	silent error
+}
+
+// add adds units of a limit, at least so many, under the terms that count now. A caller that has waited in vain for the
+// terms of one limit waits for no other's.
+func (r *request) add(ctx context.Context, take Take, least int64) error {
+	l, n := take.Limiter, take.N
+	if err := l.usable(take.Key); err != nil {
+		return err
+	}
+	t := l.terms
+	if l.o.Stored {
+		t = l.stored(ctx, r)
+	}
+	// If an operator has lowered the limit, a request within the program's own limit is refused, and is no mistake.
+	if n < least || n > t.burst && n > l.terms.burst {
+		most := "Burst"
+		if t.algorithm != GCRA {
+			most = "Rate"
+		}
+		return errs.InvalidOption("n", n, fmt.Sprintf("between %d and %s, which is %d", least, most, t.burst))
+	}
+	r.parts = append(r.parts, part{l, t, l.key(take.Key), n})
+	return nil
+}
+
+// looks reports whether the request takes nothing.
+func (r *request) looks() bool {
+	return !slices.ContainsFunc(r.parts, func(p part) bool { return p.n > 0 })
+}
+
+// oneSlot is the error of a request for limits of several slots.
+func (r *request) oneSlot() error {
+	first := r.parts[0]
+	for _, p := range r.parts[1:] {
+		if keyname.Slot(p.key) != keyname.Slot(first.key) {
+			return fmt.Errorf("%w: the limits of %q and %q are in different slots of the Cluster: give both the "+
+				"same key, or keys with the same {tag}", errs.ErrInvalidName, first.l.callersKey(first.key), p.l.callersKey(p.key))
+		}
+	}
+	return nil
 }
 
 // wants is how many units the server is asked for. For all that are too many for the limit it is the same number, with
@@ -46,24 +84,10 @@ func (p *part) patience(wait time.Duration) time.Duration {
 	return wait
 }
 
-// parts are the limits of which a request wants units.
-func (r *request) parts() []part {
-	if r.all != nil {
-		return r.all
-	}
-	return []part{r.part}
-}
-
 // reply is what take.lua, reserve.lua and cancel.lua say of one limit.
 type reply struct {
 	taken, free int64
 	wait, empty time.Duration
-}
-
-// answers are the replies for a request.
-type answers struct {
-	reply
-	all []reply // of AllowAll
 }
 
 const (
@@ -95,38 +119,49 @@ func (r reply) admission(upTo bool) Admission {
 	return a
 }
 
+// decision makes the callers' answer of the replies for each limit; down: why the server did not give them.
+func (r *request) decision(replies []reply, down error) Decision {
+	d := Decision{Allowed: true, Each: make([]Admission, len(replies))}
+	for i, one := range replies {
+		a := one.admission(r.upTo)
+		a.Down = down
+		d.Allowed, d.RetryAfter, d.Each[i] = d.Allowed && a.Allowed, max(d.RetryAfter, a.RetryAfter), a
+	}
+	for i := range d.Each {
+		if !d.Allowed {
+			d.Each[i].N = 0
+		}
+	}
+	return d
+}
+
 // newAsks makes the batcher of requests.
-func (c *Client) newAsks() *batch.Batcher[request, answers] {
-	return &batch.Batcher[request, answers]{
+func (c *Client) newAsks() *batch.Batcher[request, []reply] {
+	return &batch.Batcher[request, []reply]{
 		Options: &c.batch, Tally: &c.tally, What: "take", Key: "several limits", Run: c.askAll, Alone: c.askAlone,
 	}
 }
 
-// ask has a request answered by the server.
-func (c *Client) ask(ctx context.Context, r request) (answers, error) {
-	var a answers
-	var err error
-	if r.peeks() { // a call that Peek shared with Allow would have an unknown outcome
-		a, err = c.askAlone(ctx, r)
+// ask has a request answered by the server, for each limit.
+func (c *Client) ask(ctx context.Context, r *request) (replies []reply, err error) {
+	if r.looks() { // a call that a look shared with an Allow would have an unknown outcome
+		replies, err = c.askAlone(ctx, *r)
 	} else {
-		a, err = c.asks.Of(r.key).Do(ctx, r)
+		replies, err = c.asks.Of(r.parts[0].key).Do(ctx, *r)
 	}
 	if err != nil {
-		return answers{}, err
+		return nil, err
 	}
-	for i, p := range r.parts() {
-		one := &a.reply
-		if r.all != nil {
-			one = &a.all[i]
-		}
+	for i, p := range r.parts {
+		one := &replies[i]
 		if err := one.refused(p.key); err != nil {
-			return answers{}, err
+			return nil, err
 		}
 		if one.taken == tookNone {
 			one.wait = p.patience(one.wait)
 		}
 	}
-	return a, nil
+	return replies, nil
 }
 
 func newReply(v []int64) reply {

@@ -38,9 +38,9 @@
 // # Cost
 //
 // Every verb is one round trip of one EVALSHA. Where four or more requests are under way in a client they share calls,
-// in a Cluster those of one slot, and are answered as if one came after the other; each caller keeps its own patience. A
-// key that the server has refused is refused in the process for as long as the server said, for Options.RefusalTrust at
-// most.
+// in a Cluster those of one slot, and are answered as if one came after the other; each caller keeps its own patience.
+// A key that the server has refused is refused in the process for as long as the server said, for Options.RefusalTrust
+// at most.
 //
 // In the repository, docs/design.md has the keys and the protocol.
 package ratelimit

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,9 +29,9 @@ const (
 	// Local lets pass what a token bucket of this process does at LimiterOptions.Share of the rate, whatever the Algorithm
 	// is: Share * Burst units at once, and then Share * Rate in every Per. With a window Burst is its Rate, so up to twice
 	// the share passes in one window. The bucket knows nothing of what passed before, so up to Share * Burst units more
-	// pass in each process than the server would have let pass; and all processes together pass as much as the sum of their
-	// shares. A request of n units, more than Share * Burst, passes when nothing counts any more in this process; the next
-	// waits for n / (Share * Rate / Per).
+	// pass in each process than the server would have let pass. All processes together pass as much as the sum of their
+	// shares. A request of n units, more than Share * Burst, passes when nothing counts any more in this process; the
+	// next waits for n / (Share * Rate / Per).
 	Local Policy = "Local"
 )
 
@@ -60,73 +61,67 @@ func (o *outage) asks(now int64) bool {
 	return next == 0 || o.pause == 0 || now >= next && o.next.CompareAndSwap(next, now+int64(o.pause))
 }
 
-// admit is judge, reported to the observer.
-func (c *Client) admit(ctx context.Context, r request) (Admission, error) {
-	if c.calls.Observer == nil { // without an observer no clock is read
-		return c.judge(ctx, r)
-	}
-	began := time.Now()
-	a, err := c.judge(ctx, r)
-	c.report(ctx, r.l, a, began, err)
-	return a, err
-}
-
 // These are the Outcome of an event redlatch.EventAdmitted.
 const (
 	OutcomeAllowed = "allowed" // the units may pass
 	OutcomeRefused = "refused"
 )
 
-// report tells the observer, if there is one.
-func (c *Client) report(ctx context.Context, l *Limiter, a Admission, began time.Time, err error) {
-	edge(&err)
-	e := errs.Event{Kind: errs.EventAdmitted, Name: l.name, N: a.N, Took: time.Since(began), Err: err}
-	switch {
-	case a.Allowed:
-		e.Outcome = OutcomeAllowed
-	case err == nil:
-		e.Outcome = OutcomeRefused
+// decide is judge, reported to the observer for each limit.
+func (c *Client) decide(ctx context.Context, r *request) (Decision, error) {
+	if c.calls.Observer == nil { // without an observer no clock is read
+		return c.judge(ctx, r)
 	}
-	c.calls.Tell(ctx, e)
+	began := time.Now()
+	d, err := c.judge(ctx, r)
+	edge(&err)
+	for i, p := range r.parts {
+		e := errs.Event{Kind: errs.EventAdmitted, Name: p.l.name, Took: time.Since(began), Err: err}
+		if err == nil {
+			e.N, e.Outcome = d.Each[i].N, OutcomeRefused
+			if d.Each[i].Allowed {
+				e.Outcome = OutcomeAllowed
+			}
+		}
+		c.calls.Tell(ctx, e)
+	}
+	return d, err
 }
 
-// judge answers a request, by the server or as its limiter's policy says.
-func (c *Client) judge(ctx context.Context, r request) (Admission, error) {
-	if a, known := c.refusals.find(&r); known {
+// judge answers a request, by the server or as the strictest of its limiters' policies says.
+func (c *Client) judge(ctx context.Context, r *request) (Decision, error) {
+	if known, ok := c.refusals.find(r); ok {
 		if ctx.Err() != nil {
-			return Admission{}, unasked(ctx, r.key)
+			return Decision{},
+				fmt.Errorf("%w: rate limit of %q: %w", errs.ErrUnavailable, r.parts[0].key, errs.Cut(errs.Ended(ctx)))
 		}
-		return a.admission(r.upTo), nil
+		return r.decision([]reply{known}, nil), nil
 	}
-	if r.silent == nil && r.l.o.WhenDown != Fail && !c.down.asks(c.calls.Now()) {
-		c.unanswered(ctx, r.l, errSilent)
-		return c.insteadOf(errSilent, &r), nil
+	strictest := slices.MaxFunc(r.parts, func(a, b part) int {
+		return a.l.o.WhenDown.severity() - b.l.o.WhenDown.severity()
+	}).l
+	if r.silent == nil && strictest.o.WhenDown != Fail && !c.down.asks(c.calls.Now()) {
+		c.unanswered(ctx, strictest, errSilent)
+		return c.insteadOf(errSilent, strictest.o.WhenDown, r), nil
 	}
 	sent := time.Now()
-	var a answers
+	var replies []reply
 	err := r.silent
 	if err == nil {
-		a, err = c.ask(ctx, r)
+		replies, err = c.ask(ctx, r)
 	}
-	if err == nil {
-		c.answered(ctx, r.l)
-		if a.taken == tookNone || r.upTo && a.taken == 0 {
-			c.refusals.learn(&r, a.reply, sent)
-		}
-		return a.admission(r.upTo), nil
+	switch {
+	case err == nil:
+		c.answered(ctx, strictest)
+		c.refusals.learn(r, replies, sent)
+		return r.decision(replies, nil), nil
+	case c.failed(ctx, strictest, err):
+		return c.insteadOf(err, strictest.o.WhenDown, r), nil
 	}
-	if !c.failed(ctx, r.l, err) {
-		return Admission{}, err
-	}
-	return c.insteadOf(err, &r), nil
+	return Decision{}, err
 }
 
 var errSilent = fmt.Errorf("%w: it did not answer a moment ago", errs.ErrUnavailable)
-
-// unasked is the error of a caller whose context had ended.
-func unasked(ctx context.Context, key string) error {
-	return fmt.Errorf("%w: rate limit of %q: %w", errs.ErrUnavailable, key, errs.Cut(errs.Ended(ctx)))
-}
 
 // failed notes that the server did not answer, and reports whether a policy does. A caller that has left knows nothing
 // of the server.
@@ -181,18 +176,21 @@ func (c *Client) answered(ctx context.Context, l *Limiter) {
 	}
 }
 
+// severity orders the policies.
+func (p Policy) severity() int { return slices.Index([]Policy{Open, Local, Closed, Fail}, p) }
+
 // insteadOf is what a policy answers.
-func (c *Client) insteadOf(err error, r *request) Admission {
+func (c *Client) insteadOf(err error, policy Policy, r *request) Decision {
 	edge(&err)
-	a := Admission{Down: err}
-	switch r.l.o.WhenDown {
-	case Closed:
-		a.RetryAfter = c.allowTimeout
-	case Open:
-		a.Allowed, a.N, a.Remaining = true, r.n, r.t.burst
-	case Local:
-		a = c.local.take(r)[0].admission(r.upTo)
-		a.Down = err
+	if policy == Local {
+		return r.decision(c.local.take(r), err)
 	}
-	return a
+	replies := make([]reply, len(r.parts))
+	for i, p := range r.parts {
+		replies[i] = reply{taken: tookNone, wait: c.allowTimeout}
+		if policy == Open {
+			replies[i] = reply{taken: p.n, free: p.t.burst}
+		}
+	}
+	return r.decision(replies, err)
 }

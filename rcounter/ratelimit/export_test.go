@@ -5,7 +5,6 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -48,20 +47,15 @@ type Wanted struct {
 
 // TakeTogether makes the requests in one call, and returns how each was answered of each limit.
 func (c *Client) TakeTogether(ctx context.Context, wanted ...Wanted) ([][]Admission, error) {
-	requests := make([]*batch.Request[request, answers], len(wanted))
+	requests := make([]*asked, len(wanted))
 	for i, w := range wanted {
 		r := request{upTo: w.UpTo}
 		for _, t := range w.Takes {
-			p, err := t.Limiter.part(ctx, t.Key, t.N, 0)
-			if err != nil {
+			if err := r.add(ctx, t, 0); err != nil {
 				return nil, err
 			}
-			r.all = append(r.all, p)
 		}
-		if r.part = r.all[0]; len(r.all) == 1 {
-			r.all = nil
-		}
-		requests[i] = &batch.Request[request, answers]{Ctx: ctx, Ask: r}
+		requests[i] = &asked{Ctx: ctx, Ask: r}
 	}
 	c.askAll(ctx, requests)
 	all := make([][]Admission, len(wanted))
@@ -69,11 +63,7 @@ func (c *Client) TakeTogether(ctx context.Context, wanted ...Wanted) ([][]Admiss
 		if r.Err != nil {
 			return nil, r.Err
 		}
-		list := r.Answer.all
-		if list == nil {
-			list = []reply{r.Answer.reply}
-		}
-		for _, one := range list {
+		for _, one := range r.Answer {
 			all[i] = append(all[i], one.admission(r.Ask.upTo))
 		}
 	}

@@ -21,7 +21,7 @@ func (c *inner) Refused(match func(string) bool) (all []accessor.Refused) {
 		}
 		all = append(all, accessor.Refused{Limiter: k.l, Name: k.l.name, Key: own, Algorithm: string(k.t.algorithm),
 			Burst: k.t.burst, N: k.n,
-			At: f.base.Add(k.at), Passes: f.base.Add(k.passes)})
+			At: f.base.Add(k.at), Passes: f.base.Add(k.at + k.wait)})
 	}
 	f.mu.RUnlock()
 	slices.SortFunc(all, func(a, b accessor.Refused) int { return b.At.Compare(a.At) })

@@ -137,22 +137,25 @@ type Admission struct {
 // ErrUnavailable, and ErrUnknownOutcome, after which the units may have been taken.
 func (l *Limiter) Allow(ctx context.Context, key string, n int64) (admission Admission, err error) {
 	defer edge(&err)
-	p, err := l.part(ctx, key, n, 1)
-	if err != nil {
-		return Admission{}, err
-	}
-	return l.c.admit(ctx, request{part: p})
+	return l.allow(ctx, Take{l, key, n}, &request{})
 }
 
 // AllowAtMost takes n units from key's limit, or as many as may pass now: Admission.N. Allowed reports whether there
 // was one. Otherwise it is as Allow.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (admission Admission, err error) {
 	defer edge(&err)
-	p, err := l.part(ctx, key, n, 1)
+	return l.allow(ctx, Take{l, key, n}, &request{upTo: true})
+}
+
+func (l *Limiter) allow(ctx context.Context, take Take, r *request) (Admission, error) {
+	if err := r.add(ctx, take, 1); err != nil {
+		return Admission{}, err
+	}
+	d, err := l.c.decide(ctx, r)
 	if err != nil {
 		return Admission{}, err
 	}
-	return l.c.admit(ctx, request{part: p, upTo: true})
+	return d.Each[0], nil
 }
 
 // Peek says where key's limit stands, and takes nothing: Allowed reports whether a unit could pass.
@@ -160,18 +163,18 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (admissi
 // with a round trip of its own.
 func (l *Limiter) Peek(ctx context.Context, key string) (answer Admission, err error) {
 	defer edge(&err)
-	p, err := l.part(ctx, key, 0, 0)
+	var r request
+	if err := r.add(ctx, Take{l, key, 0}, 0); err != nil {
+		return Admission{}, err
+	}
+	if r.silent != nil {
+		return Admission{}, r.silent
+	}
+	replies, err := l.c.ask(ctx, &r)
 	if err != nil {
 		return Admission{}, err
 	}
-	if p.silent != nil {
-		return Admission{}, p.silent
-	}
-	r, err := l.c.ask(ctx, request{part: p})
-	if err != nil {
-		return Admission{}, err
-	}
-	a := r.admission(false)
+	a := replies[0].admission(false)
 	a.Allowed = a.Remaining > 0
 	return a, nil
 }
@@ -213,27 +216,6 @@ var resetScript = script.Plain("del")
 
 func (l *Limiter) usable(key string) error {
 	return l.c.calls.Usable(l.refused, keyname.Text("key", key))
-}
-
-// part is n units of key's limit, at least so many, under the terms that count now.
-func (l *Limiter) part(ctx context.Context, key string, n, least int64) (part, error) {
-	if err := l.usable(key); err != nil {
-		return part{}, err
-	}
-	t := l.terms
-	var silent error
-	if l.o.Stored {
-		t, silent = l.stored(ctx)
-	}
-	// If an operator has lowered the limit, a request within the program's own limit is refused, and is no mistake.
-	if n < least || n > t.burst && n > l.terms.burst {
-		most := "Burst"
-		if t.algorithm != GCRA {
-			most = "Rate"
-		}
-		return part{}, errs.InvalidOption("n", n, fmt.Sprintf("between %d and %s, which is %d", least, most, t.burst))
-	}
-	return part{l, t, l.key(key), n, silent}, nil
 }
 
 // key is the Redis key of a limit. Its hash tag is the caller's key, or that key's own tag, so that the keys of one

@@ -24,9 +24,8 @@ func (l *localLimits) take(r *request) []reply {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	parts := r.parts()
-	buckets, all, passes := make([]*rate.Limiter, len(parts)), make([]reply, len(parts)), true
-	for i, p := range parts {
+	buckets, all, passes := make([]*rate.Limiter, len(r.parts)), make([]reply, len(r.parts)), true
+	for i, p := range r.parts {
 		if p.l.o.WhenDown != Local {
 			all[i] = reply{taken: p.n, free: p.t.burst}
 			continue

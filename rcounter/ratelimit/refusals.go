@@ -16,63 +16,53 @@ type refusals struct {
 	keys map[string]refusal
 }
 
-// refusal is one of them; times are after base.
+// refusal is one of them.
 type refusal struct {
-	l              *Limiter
-	t              *terms
-	n, free        int64
-	upTo           bool
-	at             time.Duration // it was asked for
-	until          time.Duration // it is trusted
-	passes, resets time.Duration // when n units could pass, and when all would have drained
+	part
+	reply
+	upTo      bool
+	at, until time.Duration // it was asked for, and is trusted, after base
 }
 
 // mostRefusals is how many are remembered.
 const mostRefusals = 1 << 16
 
-// find returns what the server would answer, if that is known.
+// find returns what the server would answer for units of one limit, if that is known.
 func (f *refusals) find(r *request) (reply, bool) {
-	if f.trust < 0 {
+	if f.trust < 0 || len(r.parts) > 1 {
 		return reply{}, false
 	}
+	p := r.parts[0]
 	f.mu.RLock()
-	k, ok := f.keys[r.key]
+	k, ok := f.keys[p.key]
 	f.mu.RUnlock()
-	if !ok || k.n != r.n || k.upTo != r.upTo || !k.t.same(r.t) {
-		return reply{}, false
-	}
 	now := time.Since(f.base)
-	if now >= k.until {
+	if !ok || now >= k.until || k.n != p.n || k.upTo != r.upTo || !k.t.same(p.t) {
 		return reply{}, false
 	}
-	return reply{taken: tookNone, free: k.free, wait: k.passes - now, empty: k.resets - now}, true
+	return reply{taken: tookNone, free: k.free, wait: k.at + k.wait - now, empty: k.at + k.empty - now}, true
 }
 
-// learn remembers an answer to a request sent at a time.
-func (f *refusals) learn(r *request, a reply, sent time.Time) {
-	if f.trust < 0 || a.wait <= 0 {
+// learn remembers the limits that refused a request sent at a time: an Allow of as many would be refused, too.
+func (f *refusals) learn(r *request, replies []reply, sent time.Time) {
+	if f.trust < 0 {
 		return
 	}
-	at := sent.Sub(f.base)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.keys == nil {
-		f.keys = map[string]refusal{}
-	}
-	if len(f.keys) >= mostRefusals {
-		now := time.Since(f.base)
-		for key, k := range f.keys {
-			if now >= k.until {
-				delete(f.keys, key)
-			}
+	at := sent.Sub(f.base)
+	for i, p := range r.parts {
+		a := replies[i]
+		if a.wait <= 0 {
+			continue
 		}
-		if len(f.keys) >= mostRefusals/2 {
-			clear(f.keys)
+		if f.keys == nil || len(f.keys) >= mostRefusals { // what is forgotten costs a call
+			f.keys = map[string]refusal{}
 		}
+		// The server said so after the request was sent: what lasts for a.wait from then on lasts until sent + a.wait at
+		// least.
+		f.keys[p.key] = refusal{p, a, r.upTo, at, at + min(a.wait, f.trust)}
 	}
-	// The server said so after the request was sent: what lasts for a.wait from then on lasts until sent + a.wait at
-	// least.
-	f.keys[r.key] = refusal{r.l, r.t, r.n, a.free, r.upTo, at, at + min(a.wait, f.trust), at + a.wait, at + a.empty}
 }
 
 // forget forgets what is known of a key.

@@ -85,10 +85,11 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (admission Admi
 }
 
 func (l *Limiter) reserve(ctx context.Context, key string, n int64) (*Reservation, Admission, error) {
-	p, err := l.part(ctx, key, n, 1)
-	if err != nil {
+	var want request
+	if err := want.add(ctx, Take{l, key, n}, 1); err != nil {
 		return nil, Admission{}, err
 	}
+	p := want.parts[0]
 	if p.t.algorithm != GCRA {
 		return nil, Admission{},
 			errs.InvalidOption("Algorithm", p.t.algorithm, "GCRA for Wait and Reserve: windows know no turns")

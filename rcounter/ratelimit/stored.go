@@ -208,9 +208,9 @@ type look struct {
 	err  error // the server did not answer; set before done is closed
 }
 
-// stored are the terms that count now: the server's if they are known, otherwise the program's. The error says that the
+// stored are the terms that count now: the server's if they are known, otherwise the program's. r.silent is set if the
 // server did not answer a look for which the caller has waited as long as for a request.
-func (l *Limiter) stored(ctx context.Context) (*terms, error) {
+func (l *Limiter) stored(ctx context.Context, r *request) *terms {
 	key := l.storedKey()
 	v, ok := l.c.known.Load(key)
 	if !ok {
@@ -218,14 +218,13 @@ func (l *Limiter) stored(ctx context.Context) (*terms, error) {
 		v, _ = l.c.known.LoadOrStore(key, &storedLimit{read: read})
 	}
 	s := v.(*storedLimit)
-	var silent error
-	if l.c.calls.Now() >= s.next.Load() {
-		silent = s.refresh(ctx, l)
+	if r.silent == nil && l.c.calls.Now() >= s.next.Load() {
+		r.silent = s.refresh(ctx, l)
 	}
 	if t := s.terms.Load(); t != nil {
-		return t, silent
+		return t
 	}
-	return l.terms, silent
+	return l.terms
 }
 
 // refresh has a look made, and waits for it until ctx ends. The first requests of a process wait for the same look;

@@ -3,296 +3,220 @@ package ratelimit
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-type asked = batch.Request[request, answers]
+type asked = batch.Request[request, []reply]
 
 var (
 	takeScript = script.Load("take", files, "take")
-	peekScript = takeScript.Reads() // of no units
+	lookScript = takeScript.Reads() // of no units
 )
 
 // askAlone makes a call for one request.
-func (c *Client) askAlone(ctx context.Context, r request) (answers, error) {
-	if r.all == nil { // as the rest of the function would, and makes less that has to be collected
-		s := takeScript
-		if r.peeks() {
-			s = peekScript
-		}
-		args := r.t.args(append(make([]string, 0, 7), callID()))
-		m, err := c.within(ctx,
-			script.Call{Script: s, Keys: []string{r.key}, Args: append(args, r.many(1), r.wants())})
-		if err != nil {
-			return answers{}, err
-		}
-		v, err := m.AsIntSlice()
-		if err != nil || len(v) != 4 {
-			return answers{}, unexpected(r.key)
-		}
-		a := takeReply(v, r.t)
-		return answers{reply: r.answer(a, a.taken)}, nil
-	}
-	t := takeCall{requests: []*asked{{Ask: r}}}
-	c.take(ctx, &t)
-	return t.requests[0].Answer, t.requests[0].Err
+func (c *Client) askAlone(ctx context.Context, r request) ([]reply, error) {
+	one := &asked{Ask: r}
+	c.take(ctx, []*asked{one})
+	return one.Answer, one.Err
 }
 
-// askAll makes the calls for several requests: one, unless a key comes under terms that differ.
+// askAll makes the calls for several requests.
 func (c *Client) askAll(ctx context.Context, requests []*asked) {
 	ctx, stop := batch.Lone(ctx, requests)
 	defer stop()
-	for rest := requests; len(rest) > 0; {
+	c.take(ctx, requests)
+}
+
+// take makes the calls for requests: one, unless a key comes under terms that differ, or the server refuses one call
+// for several slots.
+func (c *Client) take(ctx context.Context, requests []*asked) {
+	for len(requests) > 0 {
 		var t takeCall
-		t.requests, rest = alike(rest)
-		c.take(ctx, &t)
+		requests = t.add(requests)
+		m, err := c.within(ctx, t.write())
+		if script.AcrossSlots(err) {
+			c.takeApart(ctx, t.requests)
+			continue
+		}
+		var v []int64
+		if err == nil {
+			if v, err = m.AsIntSlice(); err != nil || len(v) != 4*t.replies {
+				err = fmt.Errorf("unexpected reply to take on %q", t.limits[0].key)
+			}
+		}
+		if err == nil {
+			t.read(v)
+			continue
+		}
+		for _, r := range t.requests {
+			r.Err = err
+		}
 	}
 }
 
-// alike returns those requests that can share a call, because each key comes under the same terms, and the rest.
-func alike(requests []*asked) (now, rest []*asked) {
-	first := &requests[0].Ask
-	if len(requests) == 1 {
-		return requests, nil
-	}
-	plain := true // the same limit: no map is needed
+// takeApart makes the calls for requests of several slots, one for each. A request for limits of several slots is
+// refused.
+func (c *Client) takeApart(ctx context.Context, requests []*asked) {
+	var rest []*asked
 	for _, r := range requests {
-		plain = plain && r.Ask.all == nil && r.Ask.key == first.key && r.Ask.t.same(first.t)
-	}
-	if plain {
-		return requests, nil
-	}
-	known := make(map[string]*terms, len(requests))
-	now = make([]*asked, 0, len(requests))
-	for _, r := range requests {
-		fits := true
-		for _, p := range r.Ask.parts() {
-			t := known[p.key]
-			fits = fits && (t == nil || t.same(p.t))
-		}
-		if !fits {
+		if r.Err = r.Ask.oneSlot(); r.Err == nil {
 			rest = append(rest, r)
-			continue
 		}
-		for _, p := range r.Ask.parts() {
-			known[p.key] = p.t
-		}
-		now = append(now, r)
 	}
-	return now, rest
+	script.BySlot(rest, func(r *asked) string { return r.Ask.parts[0].key }, func(slot []*asked) { c.take(ctx, slot) })
 }
 
 // takeCall is a call of take.lua.
 type takeCall struct {
 	requests []*asked
-	call     script.Call
+	limits   []*takenLimit // of KEYS
+	index    map[string]*takenLimit
+	several  bool // some of the requests are for several limits
 	runs     []run
-	replies  int // of how many the answer consists
+	replies  int // in the server's answer
 }
 
-// run is requests for one limit that want the same, one after the other.
+// takenLimit is a limit of which a call takes units.
+type takenLimit struct {
+	part            // the first of the limit's
+	number string   // in KEYS
+	asked  []*asked // by which of the requests, in their order
+}
+
+// run is requests that want the same of one limit, one after the other; or one request.
 type run []*asked
 
-// take makes a call for requests that have the same terms for each key.
-func (c *Client) take(ctx context.Context, t *takeCall) {
-	t.call.Script = takeScript
-	t.call.Args = append(make([]string, 0, 8+len(t.requests)), callID())
-	t.write()
-	m, err := c.within(ctx, t.call)
-	if script.AcrossSlots(err) {
-		c.takeApart(ctx, t.requests, err)
-		return
+// limit returns the limit of a key; nil if the call has none. Most calls are for one limit.
+func (t *takeCall) limit(key string) *takenLimit {
+	if len(t.limits) > 0 && t.limits[0].key == key {
+		return t.limits[0]
 	}
-	var v []int64
-	if err == nil {
-		if v, err = m.AsIntSlice(); err != nil || len(v) != 4*t.replies {
-			err = unexpected(t.call.Keys[0])
-		}
-	}
-	if err != nil {
-		for _, r := range t.requests {
-			r.Err = err
-		}
-		return
-	}
-	t.read(v)
+	return t.index[key]
 }
 
-// takeApart makes the calls for requests of several slots, one for each, because the server refused one for all by err.
-// It refuses a request for limits of several slots, too.
-func (c *Client) takeApart(ctx context.Context, requests []*asked, err error) {
-	var rest []*asked
+// add adds those requests that can share the call, because each key comes under the same terms, and returns the rest.
+func (t *takeCall) add(requests []*asked) (rest []*asked) {
+	t.index = map[string]*takenLimit{}
 	for _, r := range requests {
-		if r.Ask.spans() {
-			r.Err = err
-		} else {
+		fits := true
+		for _, p := range r.Ask.parts {
+			known := t.limit(p.key)
+			fits = fits && (known == nil || known.t.same(p.t))
+		}
+		if !fits {
 			rest = append(rest, r)
+			continue
+		}
+		t.requests, t.several = append(t.requests, r), t.several || len(r.Ask.parts) > 1
+		for _, p := range r.Ask.parts {
+			known := t.limit(p.key)
+			if known == nil {
+				known = &takenLimit{part: p, number: strconv.Itoa(len(t.limits) + 1)}
+				t.limits, t.index[p.key] = append(t.limits, known), known
+			}
+			known.asked = append(known.asked, r)
 		}
 	}
-	script.BySlot(rest, func(r *asked) string { return r.Ask.key }, func(part []*asked) {
-		c.take(ctx, &takeCall{requests: part})
-	})
+	return rest
 }
 
-// spans reports whether the limits of a request are of several slots.
-func (r *request) spans() bool {
-	return slices.ContainsFunc(r.all, func(p part) bool { return keyname.Slot(p.key) != keyname.Slot(r.key) })
-}
-
-func unexpected(key string) error { return fmt.Errorf("unexpected reply to take on %q", key) }
-
-// many are the script's arguments for k requests like r.
-func (r *request) many(k int) string {
-	if r.upTo {
-		k = -k
+// write writes the call: for each limit its terms and runs, or after the terms of all limits each request.
+func (t *takeCall) write() script.Call {
+	call := script.Call{Script: takeScript, Args: append(make([]string, 0, 8+len(t.requests)), callID())}
+	if len(t.requests) == 1 && t.requests[0].Ask.looks() {
+		call.Script = lookScript
 	}
-	return strconv.Itoa(k)
+	add := func(r run, args ...string) {
+		call.Args = append(call.Args, args...)
+		t.runs, t.replies = append(t.runs, r), t.replies+len(r[0].Ask.parts)
+	}
+	for _, l := range t.limits {
+		call.Keys, call.Args = append(call.Keys, l.key), l.t.args(call.Args)
+		for rest := l.asked; len(rest) > 0 && !t.several; {
+			alike := alike(rest)
+			add(alike, alike.count(), alike[0].Ask.parts[0].wants())
+			rest = rest[len(alike):]
+		}
+	}
+	if !t.several {
+		return call
+	}
+	call.Args = append(call.Args, "&")
+	for i, r := range t.requests {
+		parts := strconv.Itoa(len(r.Ask.parts))
+		if r.Ask.upTo {
+			parts = "0"
+		}
+		add(t.requests[i:i+1], parts)
+		for _, p := range r.Ask.parts {
+			call.Args = append(call.Args, t.limit(p.key).number, p.wants())
+		}
+	}
+	return call
 }
 
-// answer is what r gets, which is the last of a run, or comes before the last: a is the answer of the last, and left
-// is how many units those from r on have taken. They took them one after the other, each n or, as soon as there were
-// too few, none; with upTo what was left.
-func (r *request) answer(a reply, left int64) reply {
-	if a.taken < 0 { // the key cannot be used
+// alike returns the run with which requests for units of one limit begin.
+func alike(requests []*asked) run {
+	first, k := &requests[0].Ask, 1
+	for k < len(requests) && requests[k].Ask.parts[0].n == first.parts[0].n && requests[k].Ask.upTo == first.upTo {
+		k++
+	}
+	return requests[:k]
+}
+
+// count is the number of a run's requests as the script reads it.
+func (r run) count() string {
+	if r[0].Ask.upTo {
+		return strconv.Itoa(-len(r))
+	}
+	return strconv.Itoa(len(r))
+}
+
+// read gives each request its answer.
+func (t *takeCall) read(v []int64) {
+	for _, r := range t.runs {
+		for i := range r[0].Ask.parts {
+			r.read(i, v)
+			v = v[4:]
+		}
+	}
+}
+
+// read gives each request of a run its answer for one limit. The reply is that of the last, and says how many units all
+// have taken: so what was free after each of them, and the level, are known, too.
+func (r run) read(i int, v []int64) {
+	t := r[0].Ask.parts[i].t
+	last := reply{taken: v[0], wait: script.Micros(v[1]), free: v[2], empty: script.Micros(-1 - v[3])}
+	left := last.taken // by this request and those after it
+	for _, q := range r {
+		a := q.Ask.answer(i, last, left)
+		if last.taken >= 0 {
+			left -= max(0, a.taken)
+			a.free = min(last.free+left, t.burst)
+		}
+		if v[3] >= 0 {
+			a.empty = script.Micros(ceilDiv(v[3]-max(0, left)*t.per, t.rate))
+		}
+		q.Answer = append(q.Answer, a)
+	}
+}
+
+// answer is the answer of a request, which is the last of a run, or comes before the last: a is the answer of the last,
+// and left is how many units those from this request on have taken. They took them one after the other, each n or, as
+// soon as there were too few, none; with upTo what was left. Of several limits the server answers for each by itself.
+func (r *request) answer(i int, a reply, left int64) reply {
+	if a.taken < 0 || len(r.parts) > 1 {
 		return a
 	}
-	switch a.taken = min(r.n, left); {
-	case r.upTo && a.taken > 0, a.taken == r.n:
+	n := r.parts[i].n
+	switch a.taken = min(n, left); {
+	case r.upTo && a.taken > 0, a.taken == n:
 		a.wait = 0
 	case !r.upTo:
 		a.taken = tookNone
 	}
 	return a
-}
-
-// write writes the arguments.
-func (t *takeCall) write() {
-	first := &t.requests[0].Ask
-	several, one := false, true
-	for _, r := range t.requests {
-		several = several || r.Ask.all != nil
-		one = one && r.Ask.key == first.key
-	}
-	switch {
-	case several:
-		t.writeAll()
-	case one:
-		t.call.Keys = []string{first.key}
-		t.writeRuns(t.requests)
-	default:
-		for _, of := range byKey(t.requests) {
-			t.call.Keys = append(t.call.Keys, of[0].Ask.key)
-			t.writeRuns(of)
-		}
-	}
-}
-
-// byKey returns the requests of each key, in their order.
-func byKey(requests []*asked) (all [][]*asked) {
-	index := make(map[string]int, len(requests))
-	for _, r := range requests {
-		i, known := index[r.Ask.key]
-		if !known {
-			i = len(all)
-			index[r.Ask.key] = i
-			all = append(all, nil)
-		}
-		all[i] = append(all[i], r)
-	}
-	return all
-}
-
-// writeRuns writes the terms of a limit, and the runs of which the requests for it consist.
-func (t *takeCall) writeRuns(requests []*asked) {
-	t.call.Args = requests[0].Ask.t.args(t.call.Args)
-	for len(requests) > 0 {
-		a, k := &requests[0].Ask, 1
-		for k < len(requests) && requests[k].Ask.n == a.n && requests[k].Ask.upTo == a.upTo {
-			k++
-		}
-		t.call.Args = append(t.call.Args, a.many(k), a.wants())
-		t.runs = append(t.runs, requests[:k])
-		requests = requests[k:]
-	}
-	t.replies = len(t.runs)
-}
-
-// writeAll writes requests of which some are for several limits.
-func (t *takeCall) writeAll() {
-	index := make(map[string]string, len(t.requests))
-	rest := make([]string, 1, 1+4*len(t.requests))
-	rest[0] = "&"
-	for _, r := range t.requests {
-		parts := r.Ask.parts()
-		if r.Ask.upTo {
-			rest = append(rest, "0")
-		} else {
-			rest = append(rest, strconv.Itoa(len(parts)))
-		}
-		for _, p := range parts {
-			at, known := index[p.key]
-			if !known {
-				t.call.Keys = append(t.call.Keys, p.key)
-				t.call.Args = p.t.args(t.call.Args)
-				at = strconv.Itoa(len(t.call.Keys))
-				index[p.key] = at
-			}
-			rest = append(rest, at, p.wants())
-		}
-		t.replies += len(parts)
-	}
-	t.call.Args = append(t.call.Args, rest...)
-}
-
-// read gives each request its answer.
-func (t *takeCall) read(v []int64) {
-	for i := range t.runs {
-		t.runs[i].read(v)
-		v = v[4:]
-	}
-	if t.runs != nil {
-		return
-	}
-	for _, r := range t.requests {
-		if r.Ask.all == nil {
-			r.Answer.reply, v = takeReply(v, r.Ask.t), v[4:]
-			continue
-		}
-		for _, p := range r.Ask.all {
-			r.Answer.all, v = append(r.Answer.all, takeReply(v, p.t)), v[4:]
-		}
-	}
-}
-
-// takeReply reads one reply of take.lua.
-func takeReply(v []int64, t *terms) reply {
-	r := reply{taken: v[0], wait: script.Micros(v[1]), free: v[2], empty: script.Micros(-1 - v[3])}
-	if v[3] >= 0 {
-		r.empty = script.Micros(ceilDiv(v[3], t.rate))
-	}
-	return r
-}
-
-// read gives each request of a run its answer. The reply is that of the last, and says how many units all have taken:
-// so what was free after each of them, and the level, are known, too.
-func (r run) read(v []int64) {
-	t := r[0].Ask.t
-	last := takeReply(v, t)
-	left := last.taken // by this request and those after it
-	for _, q := range r {
-		a := q.Ask.answer(last, left)
-		if last.taken >= 0 {
-			left -= max(0, a.taken)
-			a.free = min(last.free+left, t.burst)
-			if v[3] >= 0 {
-				a.empty = script.Micros(ceilDiv(v[3]-left*t.per, t.rate))
-			}
-		}
-		q.Answer.reply = a
-	}
 }
