@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -84,28 +83,17 @@ func (i *Interceptor) admit(ctx context.Context, method string) error {
 			takes[j].N = l.Cost(ctx, method)
 		}
 	}
-	var allowed bool
-	var retry time.Duration
-	var err error
-	if t := takes[0]; len(takes) == 1 && t.N != 0 { // which the process may know how to answer
-		var a ratelimit.Admission
-		a, err = t.Limiter.Allow(ctx, t.Key, t.N)
-		allowed, retry = a.Allowed, a.RetryAfter
-	} else {
-		var d ratelimit.Decision
-		d, err = i.c.AllowAll(ctx, takes...)
-		allowed, retry = d.Allowed, d.RetryAfter
-	}
+	d, err := i.c.AllowAll(ctx, takes...)
 	switch {
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	case err != nil:
 		return status.Error(codes.Unavailable, "rate limit not known") // err names keys and servers
-	case allowed:
+	case d.Allowed:
 		return nil
 	}
 	s := status.New(codes.ResourceExhausted, "rate limited")
-	if with, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retry)}); err == nil {
+	if with, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)}); err == nil {
 		s = with
 	}
 	return s.Err()

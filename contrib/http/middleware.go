@@ -144,10 +144,6 @@ func (o *Options) ask(c *ratelimit.Client, r *http.Request) (ratelimit.Decision,
 			takes[i].N = l.Cost(r)
 		}
 	}
-	if t := takes[0]; len(takes) == 1 && t.N != 0 { // which the process may know how to answer
-		a, err := t.Limiter.Allow(r.Context(), t.Key, t.N)
-		return ratelimit.Decision{Allowed: a.Allowed, RetryAfter: a.RetryAfter, Each: []ratelimit.Admission{a}}, err
-	}
 	return c.AllowAll(r.Context(), takes...)
 }
 
