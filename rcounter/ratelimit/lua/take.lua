@@ -9,8 +9,8 @@
 --          many as there are of one; and for each of these the index in KEYS, and n. Then no key has runs
 --
 -- Replies  {taken, wait, free, state} for each run and for each n after '&', in one list
---          taken    units that were taken, by all requests of the run; -1, after '&': these could not pass, so the request took none; -2: the
---                   key holds another type; -3: or something else; then the request took none either
+--          taken    units that were taken, by all requests of the run; 0 or -1: the first could not pass, and took none; after '&' only -1
+--                   says so; -2: the key holds another type; -3: or something else; then the request took none either
 --          wait     us until n units could pass if no other request comes, for those that took none
 --          free     units that could pass at once now, after this run
 --          state    what is left of the units that were taken. Not negative: the level, of which each unit is per and rate drains in a us, so
@@ -87,29 +87,38 @@ if done == #KEYS then return replies end
 
 -- libraries
 
--- Takes units of a limit for one request, if it passes; upto: as many as there are. Returns how many, and whether there were too few.
-local function serve(l, n, upto, passes)
-  if l.bad then return l.bad end
-  local took = passes and math.min(n, math.max(0, l.room)) or 0
-  if took > 0 and l.again then
-    l.room = l.room - took
-  elseif took > 0 then
-    take(l, took)
+-- Takes units for requests that are alike, one after the other until one does not pass: of each wanted limit n, all or none; upto: as many
+-- as there are of the one. Replies for each limit.
+local function serve(count, upto, wanted)
+  local sums, short = {}, false
+  for p = 1, #wanted do sums[p] = 0 end
+  local function lacks(l, n) return l.bad or n > 0 and (upto and 1 or n) > l.room end
+  for _ = 1, count do
+    for _, w in ipairs(wanted) do short = short or lacks(w.l, w.n) end
+    if short then break end -- and so do those that follow
+    for p, w in ipairs(wanted) do
+      local took = math.max(0, math.min(w.n, w.l.room))
+      sums[p] = sums[p] + took
+      if took > 0 and w.l.again then
+        w.l.room = w.l.room - took
+      elseif took > 0 then
+        take(w.l, took)
+      end
+    end
   end
-  if upto then return took, took == 0 and n > 0 end
-  return took, not passes and n > 0 and n > l.room
-end
-
--- Replies for a run, or for one limit of a request.
-local function reply(l, took, n, upto, short)
-  if l.bad then
-    replies[o + 1], replies[o + 2], replies[o + 3], replies[o + 4] = l.bad, 0, 0, 0
-  else
-    local wait = short and waits(l, upto and 1 or n) or 0
-    local state = l.algorithm == 'g' and not l.line and not l.again and l.level or -1 - empty(l)
-    replies[o + 1], replies[o + 2], replies[o + 3], replies[o + 4] = took, wait, math.max(0, l.again and l.spare or l.room), state
+  for p, w in ipairs(wanted) do
+    local l, n = w.l, w.n
+    if l.bad then
+      replies[o + 1], replies[o + 2], replies[o + 3], replies[o + 4] = l.bad, 0, 0, 0
+    else
+      local refuses = short and lacks(l, n)
+      local state = l.algorithm == 'g' and not l.line and not l.again and l.level or -1 - empty(l)
+      replies[o + 1] = refuses and not upto and sums[p] == 0 and -1 or sums[p]
+      replies[o + 2] = refuses and waits(l, upto and 1 or n) or 0
+      replies[o + 3], replies[o + 4] = math.max(0, l.again and l.spare or l.room), state
+    end
+    o = o + 4
   end
-  o = o + 4
 end
 
 local limits = {}
@@ -120,13 +129,7 @@ for i = done + 1, #KEYS do
   a = a + 4
   local k = tonumber(ARGV[a])
   while k do
-    local n, upto, sum, short = tonumber(ARGV[a + 1]), k < 0, 0, false
-    for _ = 1, math.abs(k) do
-      local took, lacks = serve(l, n, upto, upto or n <= l.room)
-      if lacks or l.bad then short = true break end -- and so do those that follow
-      sum = sum + took
-    end
-    reply(l, sum, n, upto, short)
+    serve(math.abs(k), k < 0, {{l = l, n = tonumber(ARGV[a + 1])}})
     a = a + 2
     k = tonumber(ARGV[a])
   end
@@ -134,20 +137,10 @@ end
 
 a = a + 1
 while ARGV[a] do
-  local parts = tonumber(ARGV[a])
-  local upto = parts == 0
-  if upto then parts = 1 end
-  local passes = true
-  for p = 1, parts do
-    local l, n = limits[tonumber(ARGV[a + 2 * p - 1])], tonumber(ARGV[a + 2 * p])
-    if l.bad or not upto and n > 0 and n > l.room then passes = false end
-  end
-  for p = 1, parts do
-    local l, n = limits[tonumber(ARGV[a + 2 * p - 1])], tonumber(ARGV[a + 2 * p])
-    local took, short = serve(l, n, upto, passes)
-    reply(l, short and not upto and -1 or took, n, upto, short)
-  end
-  a = a + 1 + 2 * parts
+  local parts, wanted = tonumber(ARGV[a]), {}
+  for p = 1, math.max(1, parts) do wanted[p] = {l = limits[tonumber(ARGV[a + 2 * p - 1])], n = tonumber(ARGV[a + 2 * p])} end
+  serve(1, parts == 0, wanted)
+  a = a + 1 + 2 * #wanted
 end
 
 for i = done + 1, #KEYS do
