@@ -2,9 +2,11 @@ package ratelimit
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/bits"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -75,7 +77,7 @@ type terms struct {
 	burst     int64 // the most units that can pass at once
 	unit      Unit
 	zone      *time.Location
-	numbers   [3]string // of the script
+	words     [4]string // as scripts read them: algorithm, rate, per or unit, burst or zone
 	table     atomic.Pointer[zoneTable]
 }
 
@@ -107,42 +109,69 @@ func newTerms(o *LimiterOptions) (*terms, error) {
 	if err := o.checkAlgorithm(); err != nil {
 		return nil, err
 	}
-	t := &terms{algorithm: o.Algorithm, rate: o.Rate, unit: o.Unit, zone: o.Zone, burst: o.Burst}
+	t := &terms{algorithm: o.Algorithm, rate: o.Rate, unit: o.Unit, zone: o.Zone, burst: cmp.Or(o.Burst, o.Rate)}
+	rate := strconv.FormatInt(t.rate, 10)
 	if o.Algorithm == FixedWindow {
-		if t.burst = t.rate; t.zone == nil {
+		if t.zone == nil {
 			t.zone = time.UTC
 		}
 		t.per = units[t.unit].nominal.Microseconds()
-		t.numbers = [3]string{strconv.FormatInt(t.rate, 10), units[t.unit].letter}
+		t.words = [4]string{"f", rate, units[t.unit].letter, t.zone.String()}
 		return t, nil
 	}
-	per := o.Per
-	if per == 0 {
-		per = time.Second
-	}
+	per := cmp.Or(o.Per, time.Second)
 	t.per = per.Microseconds()
 	if per < time.Microsecond || per > maxPer || per%time.Microsecond != 0 {
 		return nil, errs.InvalidOption("Per", o.Per,
 			fmt.Sprintf("whole microseconds between 1µs and %v, or 0 for a second", maxPer))
 	}
-	if t.burst == 0 {
-		t.burst = t.rate
+	if t.words = [4]string{"s", rate, strconv.FormatInt(t.per, 10)}; o.Algorithm == SlidingWindow {
+		return t, nil
 	}
+	t.words[0], t.words[3] = "g", strconv.FormatInt(t.burst, 10)
 	if t.burst < 1 {
 		return nil, errs.InvalidOption("Burst", o.Burst, "at least 1, or 0 for Rate")
 	}
-	if high, low := bits.Mul64(uint64(t.burst), uint64(t.per)); o.Algorithm == GCRA && (high > 0 || low > 1<<52) {
+	if high, low := bits.Mul64(uint64(t.burst), uint64(t.per)); high > 0 || low > 1<<52 {
 		if o.Burst == 0 {
 			return nil, errs.InvalidOption("Rate", o.Rate,
 				fmt.Sprintf("at most %d with Per %v and no Burst", int64(1<<52)/t.per, per))
 		}
 		return nil, errs.InvalidOption("Burst", o.Burst, fmt.Sprintf("at most %d with Per %v", int64(1<<52)/t.per, per))
 	}
-	t.numbers = [3]string{strconv.FormatInt(t.rate, 10), strconv.FormatInt(t.per, 10), ""}
-	if t.algorithm == GCRA {
-		t.numbers[2] = strconv.FormatInt(t.burst, 10)
-	}
 	return t, nil
+}
+
+// readTerms reads words that are joined by commas.
+func readTerms(text string) (*terms, error) {
+	words := strings.Split(text, ",")
+	if len(words) != 4 {
+		return nil, errs.ErrWrongType
+	}
+	var o LimiterOptions
+	var err, err2, err3 error
+	o.Rate, err = strconv.ParseInt(words[1], 10, 64)
+	if words[0] == "f" {
+		o.Algorithm, o.Unit = FixedWindow, unitOf(words[2])
+		o.Zone, err2 = time.LoadLocation(words[3])
+	} else {
+		var us int64
+		us, err2 = strconv.ParseInt(words[2], 10, 64)
+		o.Per = script.Micros(us)
+	}
+	switch words[0] {
+	case "g":
+		o.Burst, err3 = strconv.ParseInt(words[3], 10, 64)
+	case "s":
+		o.Algorithm = SlidingWindow
+	case "f":
+	default:
+		err3 = errs.ErrWrongType
+	}
+	if err := errors.Join(err, err2, err3); err != nil {
+		return nil, err
+	}
+	return newTerms(&o)
 }
 
 // window is the time in which all of the burst is there again after it was used up; of a FixedWindow the nominal length
@@ -155,20 +184,14 @@ func (t *terms) window() time.Duration {
 }
 
 // same reports whether two are the same terms.
-func (t *terms) same(o *terms) bool {
-	return t == o || t.algorithm == o.algorithm && t.rate == o.rate && t.per == o.per && t.burst == o.burst &&
-		t.unit == o.unit && (t.zone == o.zone || t.zone.String() == o.zone.String())
-}
+func (t *terms) same(o *terms) bool { return t == o || t.words == o.words }
 
 // args appends the arguments of a limit: see limit.lua.
 func (t *terms) args(to []string) []string {
-	switch t.algorithm {
-	case GCRA:
-		return append(to, "g", t.numbers[0], t.numbers[1], t.numbers[2])
-	case SlidingWindow:
-		return append(to, "s", t.numbers[0], t.numbers[1], "")
+	if to = append(to, t.words[:]...); t.algorithm == FixedWindow {
+		to[len(to)-1] = t.zoneTable()
 	}
-	return append(to, "f", t.numbers[0], t.numbers[1], t.zoneTable())
+	return to
 }
 
 // zoneTable is the part of a time zone's table that matters: see limit.lua.

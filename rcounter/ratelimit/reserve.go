@@ -171,7 +171,7 @@ func (l *Limiter) line(ctx context.Context, s *script.Script, r *Reservation,
 	last string) (a reply, place int64, err error) {
 	t := r.t
 	m, err := l.c.calls.Do(ctx, script.Call{Script: s, Keys: []string{r.key},
-		Args: []string{r.id, t.numbers[0], t.numbers[1], t.numbers[2], strconv.FormatInt(r.n, 10), last}})
+		Args: []string{r.id, t.words[1], t.words[2], t.words[3], strconv.FormatInt(r.n, 10), last}})
 	if err != nil {
 		return reply{}, 0, err
 	}

@@ -60,7 +60,7 @@ func (l *Limiter) Set(ctx context.Context, by string) (err error) {
 			return fmt.Errorf("%w: Zone is %q, which has no name that others know: %w", errs.ErrInvalidOption, l.terms.zone, err)
 		}
 	}
-	return l.set(ctx, l.terms.text(), by)
+	return l.set(ctx, strings.Join(l.terms.words[:], ","), by)
 }
 
 // Unset removes the limit that is kept on the server: the programs' options count again. It is sent once.
@@ -100,16 +100,13 @@ func (l *Limiter) Inspect(ctx context.Context) (state LimitState, err error) {
 			return s, fmt.Errorf("unexpected reply to inspect on %q", l.storedKey())
 		}
 		if v[0] != "" {
-			text, at, by, ok := storedParts(v[0])
-			if t, err = readTerms(text); !ok || err != nil {
-				return s, l.unreadable(v[0])
-			}
-			set, err := strconv.ParseInt(at, 10, 64)
+			kept, err := readKept(v[0])
 			now, err2 := strconv.ParseInt(v[1], 10, 64)
 			if err != nil || err2 != nil {
 				return s, l.unreadable(v[0])
 			}
-			s.Stored, s.By, s.Age = true, by, script.Duration(max(0, now-set))
+			t = kept.terms
+			s.Stored, s.By, s.Age = true, kept.by, script.Duration(max(0, now-kept.at))
 		}
 		s.Rate, s.Algorithm, s.Per = t.rate, t.algorithm, script.Micros(t.per)
 		switch t.algorithm {
@@ -132,51 +129,21 @@ func (l *Limiter) storedKey() string {
 	return keyname.Prefix("rc", full) + ":l" + strconv.Itoa(len(full))
 }
 
-// text is how terms are kept.
-func (t *terms) text() string {
-	if t.algorithm == FixedWindow {
-		return strings.Join([]string{"f", t.numbers[0], t.numbers[1], t.zone.String()}, ",")
-	}
-	return strings.Join([]string{map[Algorithm]string{GCRA: "g", SlidingWindow: "s"}[t.algorithm], t.numbers[0],
-		t.numbers[1], t.numbers[2]}, ",")
+// keptLimit is what the server keeps: 'terms;at;by'.
+type keptLimit struct {
+	terms *terms
+	at    int64 // ms
+	by    string
 }
 
-// storedParts splits what is kept: terms;at;by.
-func storedParts(text string) (terms, at, by string, ok bool) {
-	terms, rest, ok := strings.Cut(text, ";")
-	at, by, ok2 := strings.Cut(rest, ";")
-	return terms, at, by, ok && ok2
-}
-
-// readTerms reads what text wrote.
-func readTerms(text string) (*terms, error) {
-	fields := strings.Split(text, ",")
-	if len(fields) != 4 {
-		return nil, errs.ErrWrongType
+func readKept(text string) (k keptLimit, err error) {
+	words, rest, _ := strings.Cut(text, ";")
+	at, by, _ := strings.Cut(rest, ";")
+	k.by = by
+	if k.at, err = strconv.ParseInt(at, 10, 64); err == nil {
+		k.terms, err = readTerms(words)
 	}
-	rate, err := strconv.ParseInt(fields[1], 10, 64)
-	o := LimiterOptions{Rate: rate}
-	var err2, err3 error
-	switch fields[0] {
-	case "g":
-		var us int64
-		us, err2 = strconv.ParseInt(fields[2], 10, 64)
-		o.Per = script.Micros(us)
-		o.Burst, err3 = strconv.ParseInt(fields[3], 10, 64)
-	case "s":
-		var us int64
-		us, err2 = strconv.ParseInt(fields[2], 10, 64)
-		o.Per, o.Algorithm = script.Micros(us), SlidingWindow
-	case "f":
-		o.Algorithm, o.Unit = FixedWindow, unitOf(fields[2])
-		o.Zone, err2 = time.LoadLocation(fields[3])
-	default:
-		err = errs.ErrWrongType
-	}
-	if err := errors.Join(err, err2, err3); err != nil {
-		return nil, err
-	}
-	return newTerms(&o)
+	return k, err
 }
 
 const (
@@ -283,19 +250,15 @@ func (s *storedLimit) look(ctx context.Context, l *Limiter) error {
 	if text == s.text {
 		return nil
 	}
-	if text == "" {
-		s.text = text
-		s.terms.Store(nil)
-		return nil
-	}
-	terms, _, _, _ := storedParts(text)
-	t, err := readTerms(terms)
-	if err != nil { // what is known goes on
-		l.c.calls.Complain(notRead, l.name, l.unreadable(text))
-		return nil
+	var kept keptLimit // none: the program's terms count
+	if text != "" {
+		if kept, err = readKept(text); err != nil { // what is known goes on
+			l.c.calls.Complain(notRead, l.name, l.unreadable(text))
+			return nil
+		}
 	}
 	s.text = text
-	s.terms.Store(t)
+	s.terms.Store(kept.terms)
 	return nil
 }
 
