@@ -164,10 +164,6 @@ func (c *Client) ask(ctx context.Context, r *request) (replies []reply, err erro
 	return replies, nil
 }
 
-func newReply(v []int64) reply {
-	return reply{taken: v[0], wait: script.Micros(v[1]), free: v[2], empty: script.Micros(v[3])}
-}
-
 var errAllowTimeout = errors.New("no answer within AllowTimeout")
 
 // within makes a call that lasts for AllowTimeout at most, however patient its caller is, and is repeated within that

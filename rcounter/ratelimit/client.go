@@ -90,6 +90,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		calls: calls, allowTimeout: o.AllowTimeout, allows: calls.NewRunner(o.AllowTimeout),
 		refusals: refusals{trust: o.RefusalTrust, base: time.Now()},
 		local:    localLimits{buckets: map[string]*rate.Limiter{}},
+		down:     outage{limiters: map[string]policed{}},
 	}
 	c.allows.Late(errAllowTimeout)
 	c.batch = batch.CheapCalls()

@@ -101,7 +101,7 @@ func (c *Client) judge(ctx context.Context, r *request) (Decision, error) {
 		return a.l.o.WhenDown.severity() - b.l.o.WhenDown.severity()
 	}).l
 	if r.silent == nil && strictest.o.WhenDown != Fail && !c.down.asks(c.calls.Now()) {
-		c.unanswered(ctx, strictest, errSilent)
+		c.note(ctx, strictest, errSilent)
 		return c.insteadOf(errSilent, strictest.o.WhenDown, r), nil
 	}
 	sent := time.Now()
@@ -112,7 +112,7 @@ func (c *Client) judge(ctx context.Context, r *request) (Decision, error) {
 	}
 	switch {
 	case err == nil:
-		c.answered(ctx, strictest)
+		c.note(ctx, strictest, nil)
 		c.refusals.learn(r, replies, sent)
 		return r.decision(replies, nil), nil
 	case c.failed(ctx, strictest, err):
@@ -130,50 +130,41 @@ func (c *Client) failed(ctx context.Context, l *Limiter, err error) bool {
 		return false
 	}
 	c.down.next.Store(c.calls.Now() + int64(c.allowTimeout))
-	c.unanswered(ctx, l, err)
+	c.note(ctx, l, err)
 	return true
 }
 
-// unanswered notes that a limiter's policy answers, and tells of the first time.
-func (c *Client) unanswered(ctx context.Context, l *Limiter, err error) {
-	now := c.calls.Now()
-	c.down.mu.Lock()
-	_, known := c.down.limiters[l.name]
-	if !known && c.down.limiters == nil {
-		c.down.limiters = map[string]policed{}
+// note notes that the server answered a limiter's request, or by err why its policy does, and tells of a change.
+func (c *Client) note(ctx context.Context, l *Limiter, err error) {
+	if err == nil {
+		if c.down.names.Load() == 0 {
+			return
+		}
+		c.down.next.Store(0)
 	}
-	c.down.limiters[l.name] = policed{l.o.WhenDown, time.Duration(now)}
-	c.down.names.Store(int64(len(c.down.limiters)))
-	c.down.mu.Unlock()
-	if !known {
-		edge(&err)
-		c.calls.Logger.Warn("redlatch: the server does not answer, and a rate limiter's policy does", "name", l.name,
-			"policy", string(l.o.WhenDown), "error", err)
-		c.calls.Tell(ctx,
-			errs.Event{Kind: errs.EventDegraded, Name: l.name, Outcome: string(l.o.WhenDown), Err: err})
-	}
-}
-
-// answered notes that the server answered.
-func (c *Client) answered(ctx context.Context, l *Limiter) {
-	if c.down.names.Load() == 0 {
-		return
-	}
-	c.down.next.Store(0)
 	now := time.Duration(c.calls.Now())
 	c.down.mu.Lock()
 	was, known := c.down.limiters[l.name]
-	over := known && now-was.last >= calm
-	if over {
+	changes := !known
+	if err != nil {
+		c.down.limiters[l.name] = policed{l.o.WhenDown, now}
+	} else if changes = known && now-was.last >= calm; changes {
 		delete(c.down.limiters, l.name)
-		c.down.names.Store(int64(len(c.down.limiters)))
 	}
+	c.down.names.Store(int64(len(c.down.limiters)))
 	c.down.mu.Unlock()
-	if over {
+	if !changes {
+		return
+	}
+	edge(&err)
+	if err != nil {
+		c.calls.Logger.Warn("redlatch: the server does not answer, and a rate limiter's policy does", "name", l.name,
+			"policy", string(l.o.WhenDown), "error", err)
+	} else {
 		c.calls.Logger.Info("redlatch: the server answers again, and no rate limiter's policy", "name", l.name, "policy",
 			string(l.o.WhenDown))
-		c.calls.Tell(ctx, errs.Event{Kind: errs.EventDegraded, Name: l.name, Outcome: string(l.o.WhenDown)})
 	}
+	c.calls.Tell(ctx, errs.Event{Kind: errs.EventDegraded, Name: l.name, Outcome: string(l.o.WhenDown), Err: err})
 }
 
 // severity orders the policies.

@@ -29,14 +29,15 @@ func turned(r reply, err error) (Turn, error) {
 // ReserveAs reserves units that pass within most; place is for CancelAs.
 func (l *Limiter) ReserveAs(ctx context.Context, id, key string, n int64,
 	most time.Duration) (t Turn, place string, err error) {
-	r := &Reservation{l: l, t: l.terms, key: l.key(key), id: id, n: n}
-	t, err = turned(l.turn(ctx, r, most))
+	r := &Reservation{part: part{l, l.terms, l.key(key), n}, id: id}
+	t, err = turned(r.take(ctx, most))
 	return t, r.place, err
 }
 
 // CancelAs gives them back; place may be "": not known.
 func (l *Limiter) CancelAs(ctx context.Context, id, key string, n int64, place string) (Turn, error) {
-	return turned(l.cancel(ctx, &Reservation{l: l, t: l.terms, key: l.key(key), id: id, n: n, place: place}))
+	r := &Reservation{part: part{l, l.terms, l.key(key), n}, id: id, place: place}
+	return turned(r.cancel(ctx))
 }
 
 // Wanted is units that are wanted in a call of several requests: of one limit, or all or none of several.

@@ -55,13 +55,8 @@ type LimiterOptions struct {
 
 // check checks what terms do not have.
 func (o *LimiterOptions) check() error {
-	if o.MaxWait == 0 {
-		o.MaxWait = maxWait
-	}
 	o.WhenDown = cmp.Or(o.WhenDown, Fail)
 	switch {
-	case o.MaxWait < time.Millisecond || o.MaxWait > maxWait:
-		return errs.InvalidOption("MaxWait", o.MaxWait, fmt.Sprintf("between 1ms and %v, or 0 for that", maxWait))
 	case !slices.Contains([]Policy{Fail, Closed, Open, Local}, o.WhenDown):
 		return errs.InvalidWord("WhenDown", o.WhenDown, "Fail, Closed, Open or Local")
 	case o.WhenDown == Local && !(o.Share > 0 && o.Share <= 1):
@@ -69,7 +64,8 @@ func (o *LimiterOptions) check() error {
 	case o.WhenDown != Local && o.Share != 0:
 		return errs.InvalidOption("Share", o.Share, fmt.Sprintf("0 with %v", o.WhenDown))
 	}
-	return nil
+	return session.Check(session.Duration{Name: "MaxWait", Value: &o.MaxWait, Least: time.Millisecond, Most: maxWait,
+		Default: maxWait})
 }
 
 // Limiter lets units pass at a rate, such as the requests in front of a sale. Every key (a user, an address; "" for all

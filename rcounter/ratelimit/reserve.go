@@ -15,12 +15,9 @@ import (
 
 // Reservation is units that were taken for a turn that may be yet to come. It is safe for concurrent use.
 type Reservation struct {
-	l       *Limiter
-	t       *terms
-	key, id string
-	n       int64
-	place   string // on the server: see cancel.lua
-	turn    time.Time
+	part
+	id, place string // on the server: see cancel.lua
+	turn      time.Time
 
 	mu       sync.Mutex
 	canceled bool
@@ -43,7 +40,7 @@ func (r *Reservation) Cancel(ctx context.Context) (back bool, err error) {
 	if r.canceled {
 		return false, nil
 	}
-	a, err := r.l.cancel(ctx, r)
+	a, err := r.cancel(ctx)
 	r.canceled = err == nil
 	return a.taken == 1, err
 }
@@ -80,7 +77,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (admission Admi
 	if d := r.Delay(); d == 0 || script.Pause(ctx, d) {
 		return a, nil
 	}
-	l.giveBack(ctx, r)
+	r.giveBack(ctx)
 	return Admission{}, errs.Ended(ctx)
 }
 
@@ -103,14 +100,11 @@ func (l *Limiter) reserve(ctx context.Context, key string, n int64) (*Reservatio
 	if d, ok := ctx.Deadline(); ok {
 		most = max(0, min(most, time.Until(d)))
 	}
-	r := &Reservation{l: l, t: p.t, key: p.key, id: callID(), n: n}
-	a, err := l.turn(ctx, r, most)
-	if err == nil {
-		err = a.refused(r.key)
-	}
+	r := &Reservation{part: p, id: callID()}
+	a, err := r.take(ctx, most)
 	switch {
 	case errors.Is(err, errs.ErrUnknownOutcome): // the units may have been taken for a caller that no longer waits
-		l.giveBack(ctx, r)
+		r.giveBack(ctx)
 		return nil, Admission{}, err
 	case err != nil:
 		return nil, Admission{}, err
@@ -133,12 +127,13 @@ func (l *Limiter) limited(key string, wait time.Duration) error {
 
 // giveBack cancels a reservation in the background, because ctx has ended, for
 // a call timeout at most. If it fails, too few units pass.
-func (l *Limiter) giveBack(ctx context.Context, r *Reservation) {
-	l.c.calls.Finish(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.calls.CallTimeout)
+func (r *Reservation) giveBack(ctx context.Context) {
+	c := r.l.c
+	c.calls.Finish(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.calls.CallTimeout)
 		defer cancel()
-		if _, err := l.cancel(ctx, r); err != nil {
-			l.c.notGivenBack(ctx, l.name, err)
+		if _, err := r.cancel(ctx); err != nil {
+			c.notGivenBack(ctx, r.l.name, err)
 		}
 	})
 }
@@ -148,36 +143,30 @@ var (
 	cancelScript  = script.Load("cancel", files, "cancel")
 )
 
-// turn runs reserve.lua.
-func (l *Limiter) turn(ctx context.Context, r *Reservation, most time.Duration) (reply, error) {
-	a, place, err := l.line(ctx, reserveScript, r, strconv.FormatInt(most.Microseconds(), 10))
-	if err == nil {
-		r.place = strconv.FormatInt(place, 10)
-	}
+// take runs reserve.lua.
+func (r *Reservation) take(ctx context.Context, most time.Duration) (a reply, err error) {
+	a, r.place, err = r.run(ctx, reserveScript, strconv.FormatInt(most.Microseconds(), 10))
 	return a, err
 }
 
 // cancel runs cancel.lua.
-func (l *Limiter) cancel(ctx context.Context, r *Reservation) (reply, error) {
-	l.c.refusals.forget(r.key)
-	a, _, err := l.line(ctx, cancelScript, r, r.place)
-	if err == nil {
-		err = a.refused(r.key)
-	}
+func (r *Reservation) cancel(ctx context.Context) (reply, error) {
+	r.l.c.refusals.forget(r.key)
+	a, _, err := r.run(ctx, cancelScript, r.place)
 	return a, err
 }
 
-func (l *Limiter) line(ctx context.Context, s *script.Script, r *Reservation,
-	last string) (a reply, place int64, err error) {
-	t := r.t
-	m, err := l.c.calls.Do(ctx, script.Call{Script: s, Keys: []string{r.key},
-		Args: []string{r.id, t.words[1], t.words[2], t.words[3], strconv.FormatInt(r.n, 10), last}})
+// run runs one of the two scripts, which differ in their last argument.
+func (r *Reservation) run(ctx context.Context, s *script.Script, last string) (a reply, place string, err error) {
+	m, err := r.l.c.calls.Do(ctx, script.Call{Script: s, Keys: []string{r.key},
+		Args: []string{r.id, r.t.words[1], r.t.words[2], r.t.words[3], strconv.FormatInt(r.n, 10), last}})
 	if err != nil {
-		return reply{}, 0, err
+		return reply{}, "", err
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 5 {
-		return reply{}, 0, fmt.Errorf("unexpected reply to a reservation on %q", r.key)
+		return reply{}, "", fmt.Errorf("unexpected reply to a reservation on %q", r.key)
 	}
-	return newReply(v), v[4], nil
+	a = reply{taken: v[0], wait: script.Micros(v[1]), free: v[2], empty: script.Micros(v[3])}
+	return a, strconv.FormatInt(v[4], 10), a.refused(r.key)
 }

@@ -120,46 +120,36 @@ end
 -- Reads a limit of the generic cell rate algorithm.
 local function bucket(l, rate, per, burst, now)
   l.rate, l.per, l.full = tonumber(rate), tonumber(per), burst * per
-  l.level, l.at, l.by = 0, now, ''
+  l.level, l.at = 0, now
   if l.kind == 'zset' then
     line(l, now)
-  elseif l.kind == 'string' then
-    local value = redis.call('GET', l.key)
-    local at, level, p, by = value:match('^g;(%d+);(%d+);(%d+);(.*)$')
-    if at then
-      level, p = tonumber(level), tonumber(p)
-      if p ~= l.per then level = math.min(most, math.ceil(level / p * l.per)) end -- another period: the same number of units
-      local past = now - at
-      l.level, l.by, l.changed = math.max(0, level - math.max(0, past) * l.rate), by, past < 0
-    elseif not value:find('^[sf];') then
-      l.bad = -3
-    end
+  elseif l.value then
+    local at, level, p, by = l.value:match('^g;(%d+);(%d+);(%d+);(.*)$')
+    if not at then l.bad = -3 return end
+    level, p = tonumber(level), tonumber(p)
+    if p ~= l.per then level = math.min(most, math.ceil(level / p * l.per)) end -- another period: the same number of units
+    local past = now - at
+    l.level, l.by, l.changed = math.max(0, level - math.max(0, past) * l.rate), by, past < 0
   end
   if not l.bad then l.room = spare(l) end
 end
 
 -- Reads a sliding window.
 local function sliding(l, limit, per, now)
-  l.limit, l.per, l.at, l.by, l.ends, l.units = tonumber(limit), tonumber(per), now, '', {}, {}
+  l.limit, l.per, l.at, l.ends, l.units = tonumber(limit), tonumber(per), now, {}, {}
   local sum = 0
-  if l.kind == 'string' then
-    local value = redis.call('GET', l.key)
-    local at, by, list = value:match('^s;(%d+);([^;]*);(.*)$')
-    if at then
-      local back = math.max(0, at - now) -- the clock was set back: what is counted moves with it
-      l.by, l.changed = by, back > 0
-      for e, n in list:gmatch('(%d+)=(%d+)') do
-        local last = e - back
-        if not begun(last + l.per, now) then
-          l.ends[#l.ends + 1], l.units[#l.units + 1] = last, tonumber(n)
-          sum = sum + n
-        end
+  if l.value then
+    local at, by, list = l.value:match('^s;(%d+);([^;]*);(.*)$')
+    if not at then l.bad = -3 return end
+    local back = math.max(0, at - now) -- the clock was set back: what is counted moves with it
+    l.by, l.changed = by, back > 0
+    for e, n in list:gmatch('(%d+)=(%d+)') do
+      local last = e - back
+      if not begun(last + l.per, now) then
+        l.ends[#l.ends + 1], l.units[#l.units + 1] = last, tonumber(n)
+        sum = sum + n
       end
-    elseif not value:find('^[gf];') then
-      l.bad = -3
     end
-  elseif l.kind == 'zset' and redis.call('ZCOUNT', l.key, -1, -1) == 0 then
-    l.bad = -2
   end
   l.room = l.limit - sum
 end
@@ -231,21 +221,16 @@ end
 
 -- Reads a fixed window.
 local function fixed(l, limit, unit, zone, now)
-  l.limit, l.by, l.units, l.unit = tonumber(limit), '', 0, unit
-  local stored
-  if l.kind == 'string' then
-    local value = redis.call('GET', l.key)
-    local u, n, units, by = value:match('^f;(%a)(%d+);(%d+);(.*)$')
-    if not u then
-      if not value:find('^[gs];') then l.bad = -3 end
-    elseif u == unit then
+  l.limit, l.units, l.unit = tonumber(limit), 0, unit
+  local stored, ends
+  if l.value then
+    local u, n, units, by = l.value:match('^f;(%a)(%d+);(%d+);(.*)$')
+    if not u then l.bad = -3 return end
+    if u == unit then
       stored = tonumber(n)
       l.units, l.by = tonumber(units), by
     end
-  elseif l.kind == 'zset' and redis.call('ZCOUNT', l.key, -1, -1) == 0 then
-    l.bad = -2
   end
-  local ends
   l.number, ends = window(unit, zone, math.floor(now / 1000000), stored or 0) -- the clock may have been set back: the later unit goes on
   if l.number ~= stored then l.units, l.by = 0, '' end
   l.left, l.room = ends * 1000000 - now, math.max(0, l.limit - l.units)
@@ -253,9 +238,14 @@ end
 
 -- Reads a limit, from four arguments:
 --   'g', rate, per in µs, burst      's', limit, per in µs, ''      'f', limit, unit, zone
+-- value is what the key holds of the same algorithm. A limit of another one starts anew.
 local function read_limit(key, algorithm, a, b, c, now)
-  local l = {key = key, algorithm = algorithm, kind = redis.call('TYPE', key).ok, taken = 0, room = 0}
-  if l.kind ~= 'none' and l.kind ~= 'string' and l.kind ~= 'zset' then
+  local l = {key = key, algorithm = algorithm, kind = redis.call('TYPE', key).ok, taken = 0, room = 0, by = ''}
+  local value = l.kind == 'string' and redis.call('GET', key)
+  local of = value and value:match('^[gsf];') or algorithm .. ';'
+  if of == algorithm .. ';' then l.value = value end
+  if l.kind ~= 'none' and l.kind ~= 'string' and l.kind ~= 'zset' or
+    l.kind == 'zset' and algorithm ~= 'g' and redis.call('ZCOUNT', key, -1, -1) == 0 then
     l.bad = -2
   elseif algorithm == 'g' then
     bucket(l, a, b, c, now)
