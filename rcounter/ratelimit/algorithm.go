@@ -214,36 +214,28 @@ func (t *terms) zoneTable() string {
 }
 
 func (t *terms) zoneTableAt(now time.Time) *zoneTable {
-	number := func(to []byte, n int64) []byte { return append(strconv.AppendInt(to, n, 10), ',') }
-	var text []byte
 	until, ahead := now.Add(24*time.Hour), now.AddDate(0, 0, 40)
-	if t.unit == Year {
+	// Minutes count in UTC, because zones differ by whole minutes: a minute that comes twice is two units. If it were one
+	// unit, as an hour that comes twice is, it would last for an hour.
+	switch now = now.In(t.zone); t.unit {
+	case Minute:
+		now = now.UTC()
+	case Year:
 		ahead = now.AddDate(0, 0, 400)
 	}
-	now = now.In(t.calendar())
-	start, _ := now.ZoneBounds()
-	end := nextChange(now)
-	if !start.IsZero() {
-		text = number(number(text, offsetAt(start.Add(-time.Second))), start.Unix())
+	var table []int64
+	if start, _ := now.ZoneBounds(); !start.IsZero() {
+		table = append(table, offsetAt(start.Add(-time.Second)), start.Unix())
 	}
-	text = number(text, offsetAt(now))
-	if !end.IsZero() && end.Before(until) {
-		until = end
+	table = append(table, offsetAt(now))
+	for change, next := nextChange(now), true; !change.IsZero() && (next || change.Before(ahead)); next = false {
+		if change.Before(until) {
+			until = change
+		}
+		table = append(table, change.Unix(), offsetAt(change))
+		change = nextChange(change)
 	}
-	for next := true; !end.IsZero() && (next || end.Before(ahead)); next = false {
-		text = number(number(text, end.Unix()), offsetAt(end))
-		end = nextChange(end)
-	}
-	return &zoneTable{string(text[:len(text)-1]), until}
-}
-
-// calendar is the zone whose calendar counts. Minutes count in UTC, because zones differ by whole minutes: a minute
-// that comes twice is two units. If it were one unit, as an hour that comes twice is, it would last for an hour.
-func (t *terms) calendar() *time.Location {
-	if t.unit == Minute {
-		return time.UTC
-	}
-	return t.zone
+	return &zoneTable{strings.Trim(strings.ReplaceAll(fmt.Sprint(table), " ", ","), "[]"), until}
 }
 
 // nextChange is when the offset of a time's zone may change next; zero: it does not. Where package time computes

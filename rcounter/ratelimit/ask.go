@@ -92,16 +92,12 @@ type reply struct {
 
 const (
 	tookNone      = -1
-	anotherType   = -2
-	somethingElse = -3
+	somethingElse = -2
 )
 
 // refused is why the key of a limit cannot be used.
 func (r reply) refused(key string) error {
-	switch r.taken {
-	case anotherType:
-		return fmt.Errorf("%w: rate limit at %q", errs.ErrWrongType, key)
-	case somethingElse:
+	if r.taken == somethingElse {
 		return fmt.Errorf("%w: rate limit at %q: it holds something else", errs.ErrWrongType, key)
 	}
 	return nil

@@ -99,14 +99,13 @@ func (l *Limiter) Inspect(ctx context.Context) (state LimitState, err error) {
 		if err != nil || len(v) != 2 {
 			return s, fmt.Errorf("unexpected reply to inspect on %q", l.storedKey())
 		}
-		if v[0] != "" {
-			kept, err := readKept(v[0])
-			now, err2 := strconv.ParseInt(v[1], 10, 64)
-			if err != nil || err2 != nil {
-				return s, l.unreadable(v[0])
-			}
-			t = kept.terms
-			s.Stored, s.By, s.Age = true, kept.by, script.Duration(max(0, now-kept.at))
+		kept, err := readKept(v[0])
+		now, err2 := strconv.ParseInt(v[1], 10, 64)
+		if err != nil || err2 != nil {
+			return s, l.unreadable(v[0])
+		}
+		if kept.terms != nil {
+			t, s.Stored, s.By, s.Age = kept.terms, true, kept.by, script.Duration(max(0, now-kept.at))
 		}
 		s.Rate, s.Algorithm, s.Per = t.rate, t.algorithm, script.Micros(t.per)
 		switch t.algorithm {
@@ -136,7 +135,11 @@ type keptLimit struct {
 	by    string
 }
 
+// readKept reads it; of "" it has no terms: the program's count.
 func readKept(text string) (k keptLimit, err error) {
+	if text == "" {
+		return k, nil
+	}
 	words, rest, _ := strings.Cut(text, ";")
 	at, by, _ := strings.Cut(rest, ";")
 	k.by = by
@@ -230,9 +233,7 @@ func (s *storedLimit) look(ctx context.Context, l *Limiter) error {
 		script.Call{Script: storedScript, Keys: []string{l.storedKey()}, Cached: s.read, CachedFor: storedFor})
 	now := l.c.calls.Now()
 	text := ""
-	switch {
-	case errors.Is(err, rueidis.Nil):
-	case err == nil:
+	if err == nil {
 		text, err = m.ToString()
 	}
 	if err != nil && !errors.Is(err, rueidis.Nil) {
@@ -250,12 +251,10 @@ func (s *storedLimit) look(ctx context.Context, l *Limiter) error {
 	if text == s.text {
 		return nil
 	}
-	var kept keptLimit // none: the program's terms count
-	if text != "" {
-		if kept, err = readKept(text); err != nil { // what is known goes on
-			l.c.calls.Complain(notRead, l.name, l.unreadable(text))
-			return nil
-		}
+	kept, err := readKept(text)
+	if err != nil { // what is known goes on
+		l.c.calls.Complain(notRead, l.name, l.unreadable(text))
+		return nil
 	}
 	s.text = text
 	s.terms.Store(kept.terms)

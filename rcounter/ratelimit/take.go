@@ -137,7 +137,7 @@ func (t *takeCall) write() script.Call {
 		call.Keys, call.Args = append(call.Keys, l.key), l.t.args(call.Args)
 		for rest := l.asked; len(rest) > 0 && !t.several; {
 			alike := alike(rest)
-			add(alike, alike.count(), alike[0].Ask.parts[0].wants())
+			add(alike, rest[0].Ask.count(len(alike)), rest[0].Ask.parts[0].wants())
 			rest = rest[len(alike):]
 		}
 	}
@@ -146,11 +146,7 @@ func (t *takeCall) write() script.Call {
 	}
 	call.Args = append(call.Args, "&")
 	for i, r := range t.requests {
-		parts := strconv.Itoa(len(r.Ask.parts))
-		if r.Ask.upTo {
-			parts = "0"
-		}
-		add(t.requests[i:i+1], parts)
+		add(t.requests[i:i+1], r.Ask.count(len(r.Ask.parts)))
 		for _, p := range r.Ask.parts {
 			call.Args = append(call.Args, t.limit(p.key).number, p.wants())
 		}
@@ -167,12 +163,12 @@ func alike(requests []*asked) run {
 	return requests[:k]
 }
 
-// count is the number of a run's requests as the script reads it.
-func (r run) count() string {
-	if r[0].Ask.upTo {
-		return strconv.Itoa(-len(r))
+// count is a number as the script reads it: negative of requests for as many units as there are.
+func (r *request) count(n int) string {
+	if r.upTo {
+		n = -n
 	}
-	return strconv.Itoa(len(r))
+	return strconv.Itoa(n)
 }
 
 // read gives each request its answer.

@@ -11,7 +11,7 @@
 --          given out, and among the last 250, which it is one of unless as many have reserved since
 --
 -- Replies  {1, 0, free, empty, 0}  given back: its turn had not come, or nothing was taken since
---          {0, 0, free, empty, 0}  nothing was given back; -2, -3: see take.lua
+--          {0, 0, free, empty, 0}  nothing was given back; -2: see take.lua
 --
 -- Safe to run twice: the second run finds no reservation. A turn that was given to another meanwhile is known by that one's id.
 local id, n, at = ARGV[1], tonumber(ARGV[5]), ARGV[6]

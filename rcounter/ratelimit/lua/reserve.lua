@@ -10,7 +10,7 @@
 -- ARGV[6]  most µs that the caller would wait: '0' to pass at once or not at all
 --
 -- Replies  {reserved, wait, free, empty, turn}
---          reserved  1, or 0: the turn would come too late, nothing was taken; -2, -3: see take.lua
+--          reserved  1, or 0: the turn would come too late, nothing was taken; -2: see take.lua
 --          wait      us from now until the turn
 --          free      units that could pass at once now, afterwards
 --          empty     us until no unit that was taken counts any more

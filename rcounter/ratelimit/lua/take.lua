@@ -5,12 +5,12 @@
 -- ARGV[1]  id of this call
 -- ARGV     for each of KEYS: algorithm and its three numbers, and runs of requests that are alike. Of each run: how many requests, negative if
 --          each takes as many units as there are, up to n; and n, which may be 0 to look
--- ARGV     '&', if there are requests of several limits; and for each request: of how many limits it takes units, all or none, or '0' for as
+-- ARGV     '&', if there are requests of several limits; and for each request: of how many limits it takes units, all or none, or '-1' for as
 --          many as there are of one; and for each of these the index in KEYS, and n. Then no key has runs
 --
 -- Replies  {taken, wait, free, state} for each run and for each n after '&', in one list
 --          taken    units that were taken, by all requests of the run; 0 or -1: the first could not pass, and took none; after '&' only -1
---                   says so; -2: the key holds another type; -3: or something else; then the request took none either
+--                   says so; -2: the key holds something else; then the request took none either
 --          wait     us until n units could pass if no other request comes, for those that took none
 --          free     units that could pass at once now, after this run
 --          state    what is left of the units that were taken. Not negative: the level, of which each unit is per and rate drains in a us, so
@@ -138,8 +138,8 @@ end
 a = a + 1
 while ARGV[a] do
   local parts, wanted = tonumber(ARGV[a]), {}
-  for p = 1, math.max(1, parts) do wanted[p] = {l = limits[tonumber(ARGV[a + 2 * p - 1])], n = tonumber(ARGV[a + 2 * p])} end
-  serve(1, parts == 0, wanted)
+  for p = 1, math.abs(parts) do wanted[p] = {l = limits[tonumber(ARGV[a + 2 * p - 1])], n = tonumber(ARGV[a + 2 * p])} end
+  serve(1, parts < 0, wanted)
   a = a + 1 + 2 * #wanted
 end
 

@@ -6,7 +6,7 @@
 --   algorithm      'g', 's', 'f', see below
 --   by             which call took last: its id, '+' and how many units it took; '!' and the id if it gave them back; ''
 --   room           units that may pass now
---   bad            why the key cannot be used: -2, another type; -3, a string that is something else
+--   bad            -2: the key cannot be used, because it holds something else
 --
 -- 'g', the generic cell rate algorithm in its form with a level (ITU-T I.371, the "continuous-state leaky bucket", which is the same as the
 -- virtual scheduling of arrival times): a unit adds per, every µs takes rate off, and units pass while the level stays within full, which
@@ -125,7 +125,7 @@ local function bucket(l, rate, per, burst, now)
     line(l, now)
   elseif l.value then
     local at, level, p, by = l.value:match('^g;(%d+);(%d+);(%d+);(.*)$')
-    if not at then l.bad = -3 return end
+    if not at then l.bad = -2 return end
     level, p = tonumber(level), tonumber(p)
     if p ~= l.per then level = math.min(most, math.ceil(level / p * l.per)) end -- another period: the same number of units
     local past = now - at
@@ -140,7 +140,7 @@ local function sliding(l, limit, per, now)
   local sum = 0
   if l.value then
     local at, by, list = l.value:match('^s;(%d+);([^;]*);(.*)$')
-    if not at then l.bad = -3 return end
+    if not at then l.bad = -2 return end
     local back = math.max(0, at - now) -- the clock was set back: what is counted moves with it
     l.by, l.changed = by, back > 0
     for e, n in list:gmatch('(%d+)=(%d+)') do
@@ -163,16 +163,12 @@ local function monthday(month)
   return era * 146097 + yoe * 365 + math.floor(yoe / 4) - math.floor(yoe / 100) + math.floor((153 * mp + 2) / 5) - 719468
 end
 
--- Returns the month of a day since 1970, as monthday counts them.
+-- Returns the month of a day since 1970, as monthday counts them: the mean month is at most one off.
 local function monthof(day)
-  local z = day + 719468
-  local era = math.floor(z / 146097)
-  local doe = z - era * 146097
-  local yoe = math.floor((doe - math.floor(doe / 1460) + math.floor(doe / 36524) - math.floor(doe / 146096)) / 365)
-  local doy = doe - (365 * yoe + math.floor(yoe / 4) - math.floor(yoe / 100))
-  local mp = math.floor((5 * doy + 2) / 153)
-  local m = mp < 10 and mp + 3 or mp - 9
-  return (yoe + era * 400 + (m <= 2 and 1 or 0)) * 12 + m - 1
+  local month = math.floor((day + 719528) / 30.436875)
+  while monthday(month) > day do month = month - 1 end
+  while monthday(month + 1) <= day do month = month + 1 end
+  return month
 end
 
 -- Returns the number of the calendar's unit in which a local time lies, s since 1970.
@@ -225,7 +221,7 @@ local function fixed(l, limit, unit, zone, now)
   local stored, ends
   if l.value then
     local u, n, units, by = l.value:match('^f;(%a)(%d+);(%d+);(.*)$')
-    if not u then l.bad = -3 return end
+    if not u then l.bad = -2 return end
     if u == unit then
       stored = tonumber(n)
       l.units, l.by = tonumber(units), by
