@@ -56,16 +56,6 @@ var units = map[Unit]struct {
 	Month: {"M", 30 * 24 * time.Hour}, Year: {"Y", 365 * 24 * time.Hour},
 }
 
-// unitOf is the unit that scripts name by a letter; "" if there is none.
-func unitOf(letter string) Unit {
-	for unit, is := range units {
-		if is.letter == letter {
-			return unit
-		}
-	}
-	return ""
-}
-
 // maxPer is the longest period of a rate limiter.
 const maxPer = 366 * 24 * time.Hour
 
@@ -133,11 +123,7 @@ func newTerms(o *LimiterOptions) (*terms, error) {
 		return nil, errs.InvalidOption("Burst", o.Burst, "at least 1, or 0 for Rate")
 	}
 	if high, low := bits.Mul64(uint64(t.burst), uint64(t.per)); high > 0 || low > 1<<52 {
-		if o.Burst == 0 {
-			return nil, errs.InvalidOption("Rate", o.Rate,
-				fmt.Sprintf("at most %d with Per %v and no Burst", int64(1<<52)/t.per, per))
-		}
-		return nil, errs.InvalidOption("Burst", o.Burst, fmt.Sprintf("at most %d with Per %v", int64(1<<52)/t.per, per))
+		return nil, errs.InvalidOption("Burst", t.burst, fmt.Sprintf("at most %d with Per %v", int64(1<<52)/t.per, per))
 	}
 	return t, nil
 }
@@ -148,27 +134,30 @@ func readTerms(text string) (*terms, error) {
 	if len(words) != 4 {
 		return nil, errs.ErrWrongType
 	}
-	var o LimiterOptions
-	var err, err2, err3 error
-	o.Rate, err = strconv.ParseInt(words[1], 10, 64)
-	if words[0] == "f" {
-		o.Algorithm, o.Unit = FixedWindow, unitOf(words[2])
-		o.Zone, err2 = time.LoadLocation(words[3])
-	} else {
-		var us int64
-		us, err2 = strconv.ParseInt(words[2], 10, 64)
-		o.Per = script.Micros(us)
+	var err error
+	number := func(word string) int64 {
+		n, bad := strconv.ParseInt(word, 10, 64)
+		err = errors.Join(err, bad)
+		return n
 	}
+	o := LimiterOptions{Rate: number(words[1])}
 	switch words[0] {
 	case "g":
-		o.Burst, err3 = strconv.ParseInt(words[3], 10, 64)
+		o.Per, o.Burst = script.Micros(number(words[2])), number(words[3])
 	case "s":
-		o.Algorithm = SlidingWindow
+		o.Algorithm, o.Per = SlidingWindow, script.Micros(number(words[2]))
 	case "f":
+		zone, bad := time.LoadLocation(words[3])
+		o.Algorithm, o.Zone, err = FixedWindow, zone, errors.Join(err, bad)
+		for unit, is := range units {
+			if is.letter == words[2] {
+				o.Unit = unit
+			}
+		}
 	default:
-		err3 = errs.ErrWrongType
+		return nil, errs.ErrWrongType
 	}
-	if err := errors.Join(err, err2, err3); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return newTerms(&o)

@@ -56,9 +56,6 @@ func (c *Client) AllowAll(ctx context.Context, takes ...Take) (decision Decision
 
 // newRequest is the request for units of several limits.
 func (c *Client) newRequest(ctx context.Context, takes []Take) (*request, error) {
-	if err := c.calls.Usable(nil); err != nil {
-		return nil, err
-	}
 	if len(takes) == 0 || len(takes) > mostTakes {
 		return nil, errs.InvalidOption("the number of limits", len(takes), fmt.Sprintf("1 to %d", mostTakes))
 	}

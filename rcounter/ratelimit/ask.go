@@ -8,11 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // request is units that are wanted in one step: of one limit, or of several, all or none.
@@ -28,6 +26,7 @@ type part struct {
 	l   *Limiter
 	t   *terms // as they are now
 	key string // Redis'
+	own string // the caller's
 	n   int64
 }
 
@@ -50,7 +49,7 @@ func (r *request) add(ctx context.Context, take Take, least int64) error {
 		}
 		return errs.InvalidOption("n", n, fmt.Sprintf("between %d and %s, which is %d", least, most, t.burst))
 	}
-	r.parts = append(r.parts, part{l, t, l.key(take.Key), n})
+	r.parts = append(r.parts, part{l, t, l.key(take.Key), take.Key, n})
 	return nil
 }
 
@@ -65,7 +64,7 @@ func (r *request) oneSlot() error {
 	for _, p := range r.parts[1:] {
 		if keyname.Slot(p.key) != keyname.Slot(first.key) {
 			return fmt.Errorf("%w: the limits of %q and %q are in different slots of the Cluster: give both the "+
-				"same key, or keys with the same {tag}", errs.ErrInvalidName, first.l.callersKey(first.key), p.l.callersKey(p.key))
+				"same key, or keys with the same {tag}", errs.ErrInvalidName, first.own, p.own)
 		}
 	}
 	return nil
@@ -105,11 +104,8 @@ func (r reply) refused(key string) error {
 
 // admission makes the caller's answer; upTo: it asked for as many as there are.
 func (r reply) admission(upTo bool) Admission {
-	a := Admission{Allowed: r.taken >= 0, N: max(0, r.taken), Remaining: r.free, ResetAfter: r.empty}
-	if upTo && r.taken == 0 {
-		a.Allowed = false
-	}
-	if !a.Allowed {
+	a := Admission{N: max(0, r.taken), Remaining: r.free, ResetAfter: r.empty}
+	if a.Allowed = r.taken > 0 || r.taken == 0 && !upTo; !a.Allowed {
 		a.RetryAfter = r.wait
 	}
 	return a
@@ -161,13 +157,3 @@ func (c *Client) ask(ctx context.Context, r *request) (replies []reply, err erro
 }
 
 var errAllowTimeout = errors.New("no answer within AllowTimeout")
-
-// within makes a call that lasts for AllowTimeout at most, however patient its caller is, and is repeated within that
-// time.
-func (c *Client) within(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
-	m, err := c.allows.DoWithin(ctx, call, c.allowTimeout, errAllowTimeout)
-	if err == nil {
-		c.calls.Answered()
-	}
-	return m, err
-}

@@ -107,14 +107,5 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 // so, and that goes on. Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
-const unreturned = "units of a rate limiter could not be given back, and too few pass"
-
-// notGivenBack tells of units that could not be given back.
-func (c *Client) notGivenBack(ctx context.Context, name string, err error) {
-	edge(&err)
-	c.calls.Tell(ctx, errs.Event{Kind: errs.EventBackgroundFailed, Name: name, Err: err})
-	c.calls.Complain(unreturned, name, err)
-}
-
 //go:embed lua
 var files embed.FS

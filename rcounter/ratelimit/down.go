@@ -115,24 +115,15 @@ func (c *Client) judge(ctx context.Context, r *request) (Decision, error) {
 		c.note(ctx, strictest, nil)
 		c.refusals.learn(r, replies, sent)
 		return r.decision(replies, nil), nil
-	case c.failed(ctx, strictest, err):
-		return c.insteadOf(err, strictest.o.WhenDown, r), nil
+	case strictest.o.WhenDown == Fail, !script.NotAnswered(err), ctx.Err() != nil: // a caller that left knows nothing
+		return Decision{}, err
 	}
-	return Decision{}, err
+	c.down.next.Store(c.calls.Now() + int64(c.allowTimeout))
+	c.note(ctx, strictest, err)
+	return c.insteadOf(err, strictest.o.WhenDown, r), nil
 }
 
 var errSilent = fmt.Errorf("%w: it did not answer a moment ago", errs.ErrUnavailable)
-
-// failed notes that the server did not answer, and reports whether a policy does. A caller that has left knows nothing
-// of the server.
-func (c *Client) failed(ctx context.Context, l *Limiter, err error) bool {
-	if l.o.WhenDown == Fail || !script.NotAnswered(err) || ctx.Err() != nil {
-		return false
-	}
-	c.down.next.Store(c.calls.Now() + int64(c.allowTimeout))
-	c.note(ctx, l, err)
-	return true
-}
 
 // note notes that the server answered a limiter's request, or by err why its policy does, and tells of a change.
 func (c *Client) note(ctx context.Context, l *Limiter, err error) {

@@ -29,14 +29,14 @@ func turned(r reply, err error) (Turn, error) {
 // ReserveAs reserves units that pass within most; place is for CancelAs.
 func (l *Limiter) ReserveAs(ctx context.Context, id, key string, n int64,
 	most time.Duration) (t Turn, place string, err error) {
-	r := &Reservation{part: part{l, l.terms, l.key(key), n}, id: id}
+	r := &Reservation{part: part{l, l.terms, l.key(key), key, n}, id: id}
 	t, err = turned(r.take(ctx, most))
 	return t, r.place, err
 }
 
 // CancelAs gives them back; place may be "": not known.
 func (l *Limiter) CancelAs(ctx context.Context, id, key string, n int64, place string) (Turn, error) {
-	r := &Reservation{part: part{l, l.terms, l.key(key), n}, id: id, place: place}
+	r := &Reservation{part: part{l, l.terms, l.key(key), key, n}, id: id, place: place}
 	return turned(r.cancel(ctx))
 }
 

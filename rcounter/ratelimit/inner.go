@@ -14,12 +14,11 @@ type inner Client
 func (c *inner) Refused(match func(string) bool) (all []accessor.Refused) {
 	f := &c.refusals
 	f.mu.RLock()
-	for key, k := range f.keys {
-		own := k.l.callersKey(key)
-		if !match(k.l.name) && !match(own) {
+	for _, k := range f.keys {
+		if !match(k.l.name) && !match(k.own) {
 			continue
 		}
-		all = append(all, accessor.Refused{Limiter: k.l, Name: k.l.name, Key: own, Algorithm: string(k.t.algorithm),
+		all = append(all, accessor.Refused{Limiter: k.l, Name: k.l.name, Key: k.own, Algorithm: string(k.t.algorithm),
 			Burst: k.t.burst, N: k.n,
 			At: f.base.Add(k.at), Passes: f.base.Add(k.at + k.wait)})
 	}

@@ -53,19 +53,22 @@ type LimiterOptions struct {
 	Share float64
 }
 
-// check checks what terms do not have.
-func (o *LimiterOptions) check() error {
+// check fills in the defaults, and makes the terms.
+func (o *LimiterOptions) check() (*terms, error) {
 	o.WhenDown = cmp.Or(o.WhenDown, Fail)
 	switch {
 	case !slices.Contains([]Policy{Fail, Closed, Open, Local}, o.WhenDown):
-		return errs.InvalidWord("WhenDown", o.WhenDown, "Fail, Closed, Open or Local")
+		return nil, errs.InvalidWord("WhenDown", o.WhenDown, "Fail, Closed, Open or Local")
 	case o.WhenDown == Local && !(o.Share > 0 && o.Share <= 1):
-		return errs.InvalidOption("Share", o.Share, "above 0 and at most 1 with Local")
+		return nil, errs.InvalidOption("Share", o.Share, "above 0 and at most 1 with Local")
 	case o.WhenDown != Local && o.Share != 0:
-		return errs.InvalidOption("Share", o.Share, fmt.Sprintf("0 with %v", o.WhenDown))
+		return nil, errs.InvalidOption("Share", o.Share, fmt.Sprintf("0 with %v", o.WhenDown))
 	}
-	return session.Check(session.Duration{Name: "MaxWait", Value: &o.MaxWait, Least: time.Millisecond, Most: maxWait,
-		Default: maxWait})
+	if err := session.Check(session.Duration{Name: "MaxWait", Value: &o.MaxWait, Least: time.Millisecond, Most: maxWait,
+		Default: maxWait}); err != nil {
+		return nil, err
+	}
+	return newTerms(o)
 }
 
 // Limiter lets units pass at a rate, such as the requests in front of a sale. Every key (a user, an address; "" for all
@@ -98,10 +101,7 @@ func (c *Client) Limiter(name string, o LimiterOptions) *Limiter {
 	l := &Limiter{c: c, name: name}
 	_, refused := keyname.Braced(c.calls.KeyPrefix, name, "a rate limiter")
 	if refused == nil {
-		refused = o.check()
-	}
-	if refused == nil {
-		l.terms, refused = newTerms(&o)
+		l.terms, refused = o.check()
 	}
 	edge(&refused)
 	l.refused, l.o = refused, o
@@ -228,19 +228,6 @@ func (l *Limiter) key(key string) string {
 		return "rc:" + full + ":" + key + ":t" + size
 	}
 	return "rc:" + full + ":{" + key + "}:k" + size
-}
-
-// callersKey is the key of which l.key made key.
-func (l *Limiter) callersKey(key string) string {
-	rest, ok := strings.CutPrefix(key, "rc:"+l.c.calls.KeyPrefix+l.name+":")
-	if !ok { // the limit without a key: its name is in braces
-		return ""
-	}
-	end := strings.LastIndexByte(rest, ':')
-	if rest[end+1] == 'k' {
-		return rest[1 : end-1]
-	}
-	return rest[:end]
 }
 
 // callID names a call: see session.CallID.

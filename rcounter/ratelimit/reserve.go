@@ -133,7 +133,9 @@ func (r *Reservation) giveBack(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.calls.CallTimeout)
 		defer cancel()
 		if _, err := r.cancel(ctx); err != nil {
-			c.notGivenBack(ctx, r.l.name, err)
+			edge(&err)
+			c.calls.Tell(ctx, errs.Event{Kind: errs.EventBackgroundFailed, Name: r.l.name, Err: err})
+			c.calls.Complain("units of a rate limiter could not be given back, and too few pass", r.l.name, err)
 		}
 	})
 }

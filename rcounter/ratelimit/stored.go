@@ -51,14 +51,12 @@ func (l *Limiter) Set(ctx context.Context, by string) (err error) {
 	if err := l.c.calls.Usable(l.refused, session.CheckLabel("by", by)); err != nil {
 		return err
 	}
-	if l.terms.algorithm == FixedWindow {
-		_, err := time.LoadLocation(l.terms.zone.String())
-		if l.terms.zone == time.Local {
-			err = errors.New("each process has one of its own")
-		}
-		if err != nil {
-			return fmt.Errorf("%w: Zone is %q, which has no name that others know: %w", errs.ErrInvalidOption, l.terms.zone, err)
-		}
+	_, err = time.LoadLocation(l.terms.zone.String()) // nil is UTC
+	if l.terms.zone == time.Local {
+		err = errors.New("each process has one of its own")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: Zone is %q, which has no name that others know: %w", errs.ErrInvalidOption, l.terms.zone, err)
 	}
 	return l.set(ctx, strings.Join(l.terms.words[:], ","), by)
 }
@@ -203,11 +201,7 @@ func (l *Limiter) stored(ctx context.Context, r *request) *terms {
 func (s *storedLimit) refresh(ctx context.Context, l *Limiter) error {
 	s.mu.Lock()
 	under := s.under
-	switch {
-	case under != nil && s.looked, under == nil && l.c.calls.Now() < s.next.Load(): // another has looked meanwhile
-		s.mu.Unlock()
-		return nil
-	case under == nil:
+	if under == nil && l.c.calls.Now() >= s.next.Load() { // no other has looked meanwhile
 		under = &look{done: make(chan struct{})}
 		s.under = under
 		l.c.calls.Finish(func() {
@@ -217,8 +211,13 @@ func (s *storedLimit) refresh(ctx context.Context, l *Limiter) error {
 			s.mu.Unlock()
 			close(under.done)
 		})
+	} else if s.looked {
+		under = nil
 	}
 	s.mu.Unlock()
+	if under == nil {
+		return nil
+	}
 	select {
 	case <-under.done: // after AllowTimeout at the latest
 		return under.err

@@ -36,23 +36,23 @@ func (c *Client) take(ctx context.Context, requests []*asked) {
 	for len(requests) > 0 {
 		var t takeCall
 		requests = t.add(requests)
-		m, err := c.within(ctx, t.write())
+		m, err := c.allows.DoWithin(ctx, t.write(), c.allowTimeout, errAllowTimeout)
 		if script.AcrossSlots(err) {
 			c.takeApart(ctx, t.requests)
 			continue
 		}
 		var v []int64
 		if err == nil {
+			c.calls.Answered()
 			if v, err = m.AsIntSlice(); err != nil || len(v) != 4*t.replies {
 				err = fmt.Errorf("unexpected reply to take on %q", t.limits[0].key)
 			}
 		}
-		if err == nil {
-			t.read(v)
-			continue
-		}
 		for _, r := range t.requests {
 			r.Err = err
+		}
+		if err == nil {
+			t.read(v)
 		}
 	}
 }

@@ -24,7 +24,7 @@
 -- first, without the library's functions, which take longer to make than all that: limit after limit, and each run of alike requests at
 -- once. At the first limit that is something else it ends, and that one and the others are left to the library. GET is refused of a line; TYPE
 -- would say so too, and would take an eighth of each call's time.
-local id, time, replies = ARGV[1], redis.call('TIME'), {}
+local id, time, replies = ARGV[1], redis.call('TIME'), {0, 0, 0, 0}
 local args, number = ARGV, tonumber
 local now, a, o, done = time[1] * 1000000 + time[2], 2, 0, 0
 for i = 1, #KEYS do
@@ -68,11 +68,7 @@ for i = 1, #KEYS do
       wait = math.ceil((level + least * per - full) / rate)
       if wait < 0 then wait = 0 end
     end
-    if o == 0 then
-      replies = {units, wait, room, state}
-    else
-      replies[o + 1], replies[o + 2], replies[o + 3], replies[o + 4] = units, wait, room, state
-    end
+    replies[o + 1], replies[o + 2], replies[o + 3], replies[o + 4] = units, wait, room, state
     o, a = o + 4, a + 2
     k = number(args[a])
   until not k

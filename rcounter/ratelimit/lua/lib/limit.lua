@@ -171,25 +171,21 @@ local function monthof(day)
   return month
 end
 
+local seconds = {m = 60, h = 3600, d = 86400}
+
 -- Returns the number of the calendar's unit in which a local time lies, s since 1970.
 local function unit_of(unit, here)
-  if unit == 'm' then return math.floor(here / 60) end
-  if unit == 'h' then return math.floor(here / 3600) end
+  if seconds[unit] then return math.floor(here / seconds[unit]) end
   local day = math.floor(here / 86400)
-  if unit == 'd' then return day end
   if unit == 'w' then return math.floor((day + 3) / 7) end -- 1970 began on a Thursday
-  if unit == 'M' then return monthof(day) end
-  return math.floor(monthof(day) / 12)
+  return math.floor(monthof(day) / (unit == 'Y' and 12 or 1))
 end
 
 -- Returns the local time at which a unit begins.
 local function start_of(unit, number)
-  if unit == 'm' then return number * 60 end
-  if unit == 'h' then return number * 3600 end
-  if unit == 'd' then return number * 86400 end
+  if seconds[unit] then return number * seconds[unit] end
   if unit == 'w' then return (number * 7 - 3) * 86400 end
-  if unit == 'M' then return monthday(number) * 86400 end
-  return monthday(number * 12) * 86400
+  return monthday(unit == 'Y' and number * 12 or number) * 86400
 end
 
 -- Returns the number of the calendar's unit that lasts at an instant, s, and when it ends; it is none before least. A zone is a list of
