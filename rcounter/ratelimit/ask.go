@@ -19,6 +19,9 @@ type request struct {
 	upTo  bool // or as many as there are of the one limit
 	// silent is set if the server did not return the terms within AllowTimeout. Then it is not asked for the units either.
 	silent error
+	// one and each are room for one limit, which most requests are for, and its answer.
+	one  [1]part
+	each [1]Admission
 }
 
 // part is units of one limit.
@@ -48,6 +51,9 @@ func (r *request) add(ctx context.Context, take Take, least int64) error {
 			most = "Rate"
 		}
 		return errs.InvalidOption("n", n, fmt.Sprintf("between %d and %s, which is %d", least, most, t.burst))
+	}
+	if r.parts == nil {
+		r.parts = r.one[:0]
 	}
 	r.parts = append(r.parts, part{l, t, l.key(take.Key), take.Key, n})
 	return nil
@@ -113,11 +119,11 @@ func (r reply) admission(upTo bool) Admission {
 
 // decision makes the callers' answer of the replies for each limit; down: why the server did not give them.
 func (r *request) decision(replies []reply, down error) Decision {
-	d := Decision{Allowed: true, Each: make([]Admission, len(replies))}
-	for i, one := range replies {
+	d := Decision{Allowed: true, Each: r.each[:0]}
+	for _, one := range replies {
 		a := one.admission(r.upTo)
 		a.Down = down
-		d.Allowed, d.RetryAfter, d.Each[i] = d.Allowed && a.Allowed, max(d.RetryAfter, a.RetryAfter), a
+		d.Allowed, d.RetryAfter, d.Each = d.Allowed && a.Allowed, max(d.RetryAfter, a.RetryAfter), append(d.Each, a)
 	}
 	for i := range d.Each {
 		if !d.Allowed {
@@ -128,8 +134,8 @@ func (r *request) decision(replies []reply, down error) Decision {
 }
 
 // newAsks makes the batcher of requests.
-func (c *Client) newAsks() *batch.Batcher[request, []reply] {
-	return &batch.Batcher[request, []reply]{
+func (c *Client) newAsks() *batch.Batcher[*request, []reply] {
+	return &batch.Batcher[*request, []reply]{
 		Options: &c.batch, Tally: &c.tally, What: "take", Key: "several limits", Run: c.askAll, Alone: c.askAlone,
 	}
 }
@@ -137,9 +143,9 @@ func (c *Client) newAsks() *batch.Batcher[request, []reply] {
 // ask has a request answered by the server, for each limit.
 func (c *Client) ask(ctx context.Context, r *request) (replies []reply, err error) {
 	if r.looks() { // a call that a look shared with an Allow would have an unknown outcome
-		replies, err = c.askAlone(ctx, *r)
+		replies, err = c.askAlone(ctx, r)
 	} else {
-		replies, err = c.asks.Of(r.parts[0].key).Do(ctx, *r)
+		replies, err = c.asks.Of(r.parts[0].key).Do(ctx, r)
 	}
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ type Client struct {
 	calls        *session.Session
 	allowTimeout time.Duration
 	allows       *script.Runner // of what lasts for allowTimeout
-	asks         *batch.Slots[request, []reply]
+	asks         *batch.Slots[*request, []reply]
 	batch        batch.Options
 	tally        batch.Tally
 	refusals     refusals

@@ -50,7 +50,7 @@ type Wanted struct {
 func (c *Client) TakeTogether(ctx context.Context, wanted ...Wanted) ([][]Admission, error) {
 	requests := make([]*asked, len(wanted))
 	for i, w := range wanted {
-		r := request{upTo: w.UpTo}
+		r := &request{upTo: w.UpTo}
 		for _, t := range w.Takes {
 			if err := r.add(ctx, t, 0); err != nil {
 				return nil, err

@@ -3,13 +3,14 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-type asked = batch.Request[request, []reply]
+type asked = batch.Request[*request, []reply]
 
 var (
 	takeScript = script.Load("take", files, "take")
@@ -17,7 +18,7 @@ var (
 )
 
 // askAlone makes a call for one request.
-func (c *Client) askAlone(ctx context.Context, r request) ([]reply, error) {
+func (c *Client) askAlone(ctx context.Context, r *request) ([]reply, error) {
 	one := &asked{Ask: r}
 	c.take(ctx, []*asked{one})
 	return one.Answer, one.Err
@@ -72,52 +73,45 @@ func (c *Client) takeApart(ctx context.Context, requests []*asked) {
 // takeCall is a call of take.lua.
 type takeCall struct {
 	requests []*asked
-	limits   []*takenLimit // of KEYS
-	index    map[string]*takenLimit
-	several  bool // some of the requests are for several limits
+	limits   []takenLimit // of KEYS
+	several  bool         // some of the requests are for several limits
 	runs     []run
 	replies  int // in the server's answer
 }
 
 // takenLimit is a limit of which a call takes units.
 type takenLimit struct {
-	part            // the first of the limit's
-	number string   // in KEYS
-	asked  []*asked // by which of the requests, in their order
+	part           // the first of the limit's
+	asked []*asked // by which of the requests, in their order
 }
 
 // run is requests that want the same of one limit, one after the other; or one request.
 type run []*asked
 
-// limit returns the limit of a key; nil if the call has none. Most calls are for one limit.
-func (t *takeCall) limit(key string) *takenLimit {
-	if len(t.limits) > 0 && t.limits[0].key == key {
-		return t.limits[0]
-	}
-	return t.index[key]
+// limit is the index of a key's limit; -1: the call has none. Calls have few, so no map is needed.
+func (t *takeCall) limit(key string) int {
+	return slices.IndexFunc(t.limits, func(l takenLimit) bool { return l.key == key })
 }
 
 // add adds those requests that can share the call, because each key comes under the same terms, and returns the rest.
 func (t *takeCall) add(requests []*asked) (rest []*asked) {
-	t.index = map[string]*takenLimit{}
+	t.requests = make([]*asked, 0, len(requests))
 	for _, r := range requests {
-		fits := true
-		for _, p := range r.Ask.parts {
-			known := t.limit(p.key)
-			fits = fits && (known == nil || known.t.same(p.t))
-		}
-		if !fits {
+		if slices.ContainsFunc(r.Ask.parts, func(p part) bool {
+			i := t.limit(p.key)
+			return i >= 0 && !t.limits[i].t.same(p.t)
+		}) {
 			rest = append(rest, r)
 			continue
 		}
 		t.requests, t.several = append(t.requests, r), t.several || len(r.Ask.parts) > 1
 		for _, p := range r.Ask.parts {
-			known := t.limit(p.key)
-			if known == nil {
-				known = &takenLimit{part: p, number: strconv.Itoa(len(t.limits) + 1)}
-				t.limits, t.index[p.key] = append(t.limits, known), known
+			i := t.limit(p.key)
+			if i < 0 {
+				i = len(t.limits)
+				t.limits = append(t.limits, takenLimit{part: p})
 			}
-			known.asked = append(known.asked, r)
+			t.limits[i].asked = append(t.limits[i].asked, r)
 		}
 	}
 	return rest
@@ -148,7 +142,7 @@ func (t *takeCall) write() script.Call {
 	for i, r := range t.requests {
 		add(t.requests[i:i+1], r.Ask.count(len(r.Ask.parts)))
 		for _, p := range r.Ask.parts {
-			call.Args = append(call.Args, t.limit(p.key).number, p.wants())
+			call.Args = append(call.Args, strconv.Itoa(t.limit(p.key)+1), p.wants())
 		}
 	}
 	return call
@@ -156,7 +150,7 @@ func (t *takeCall) write() script.Call {
 
 // alike returns the run with which requests for units of one limit begin.
 func alike(requests []*asked) run {
-	first, k := &requests[0].Ask, 1
+	first, k := requests[0].Ask, 1
 	for k < len(requests) && requests[k].Ask.parts[0].n == first.parts[0].n && requests[k].Ask.upTo == first.upTo {
 		k++
 	}
@@ -174,7 +168,12 @@ func (r *request) count(n int) string {
 // read gives each request its answer.
 func (t *takeCall) read(v []int64) {
 	for _, r := range t.runs {
-		for i := range r[0].Ask.parts {
+		n := len(r[0].Ask.parts)
+		all := make([]reply, n*len(r))
+		for k, q := range r {
+			q.Answer = all[k*n : (k+1)*n]
+		}
+		for i := range n {
 			r.read(i, v)
 			v = v[4:]
 		}
@@ -196,7 +195,7 @@ func (r run) read(i int, v []int64) {
 		if v[3] >= 0 {
 			a.empty = script.Micros(ceilDiv(v[3]-max(0, left)*t.per, t.rate))
 		}
-		q.Answer = append(q.Answer, a)
+		q.Answer[i] = a
 	}
 }
 
