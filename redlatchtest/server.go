@@ -177,8 +177,8 @@ func (s *Server) Advance(d time.Duration) {
 	}
 }
 
-// tick sets the server's clock for the next command. The clock then stands while a script runs, as in Redis: otherwise a
-// key could expire between two commands of a script. The mutex orders the calls, because the clock must not go back.
+// tick sets the server's clock for the next command. The clock then stands while a script runs, as in Redis: otherwise
+// a key could expire between two commands of a script. The mutex orders the calls, because the clock must not go back.
 func (s *Server) tick() {
 	s.clock.Lock()
 	defer s.clock.Unlock()

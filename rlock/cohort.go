@@ -344,8 +344,8 @@ func (cohort *lockCohort) newRequest(caller *queuedCaller, contender *lockConten
 // queue.
 func (contender *lockContender) startWait(ctx context.Context) {
 	lock := contender.lock
-	request := wait.Request{Name: lock.name, Object: lock, Began: contender.began, QueueKey: lock.key, QueueClass: lock.kind.title,
-		Channel: lock.channel, Mode: wait.Cohort, Taker: contender}
+	request := wait.Request{Name: lock.name, Object: lock, Began: contender.began, QueueKey: lock.key,
+		QueueClass: lock.kind.title, Channel: lock.channel, Mode: wait.Cohort, Taker: contender}
 	if contender.canWait {
 		request.Grants = lock.grantChannel()
 	}

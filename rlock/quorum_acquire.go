@@ -60,8 +60,8 @@ func countVotes(votes []vote, is func(vote) bool) (count int) {
 func (q *several) acquireMajority(ctx context.Context, wanted terms) (*heldParts, error) {
 	began := time.Now()
 	quorum := &quorumAcquisition{of: q, lease: wanted.lease, freeIn: -1}
-	request := wait.Request{Name: q.name, Object: q, Began: began, QueueKey: q.queueKey, QueueClass: "votes", MultiServer: true,
-		Try: quorum.round, Backoff: quorum.pollIn}
+	request := wait.Request{Name: q.name, Object: q, Began: began, QueueKey: q.queueKey, QueueClass: "votes",
+		MultiServer: true, Try: quorum.round, Backoff: quorum.pollIn}
 	if wanted.wait != forever {
 		request.Until = began.Add(wanted.wait)
 	}

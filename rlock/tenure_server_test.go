@@ -14,8 +14,8 @@ type modelServer struct {
 	grants []modelOwner // published since the last Look
 }
 
-// modelReply is that to a request. After an Ask or a Transfer, Granted, Queued and TooLate say what became of its owner,
-// and after a Release, what became of the next.
+// modelReply is that to a request. After an Ask or a Transfer, Granted, Queued and TooLate say what became of its
+// owner, and after a Release, what became of the next.
 type modelReply struct {
 	Found   bool // a Release found its owner
 	Granted bool

@@ -42,8 +42,6 @@ for i, key in ipairs(KEYS) do
 end
 return replies`)
 
-func anyLease(*lease.Lease) bool { return true }
-
 const (
 	// term is the length of most leases here: renewed every 10 s.
 	term = 30 * time.Second

@@ -34,17 +34,23 @@ func (w *Caller) contend() error {
 // try makes a request. done: the wait is over, with err. Otherwise the reply is in answer, or err says why the server
 // did not reply.
 func (w *Caller) try() (done bool, err error) {
-	ctx := w.ctx
-	if w.tries > 0 && w.request.Mode != Cohort {
-		ctx = w.waitContext()
-	}
 	began := time.Now()
-	answer, err := w.sendRequest(ctx)
-	return w.recordResult(ctx, began, answer, err)
+	answer, err := w.sendRequest()
+	return w.recordResult(began, answer, err)
 }
 
-// recordResult records the result of a request that was sent at began with ctx. The results are as of try.
-func (w *Caller) recordResult(ctx context.Context, began time.Time, answer Answer, err error) (bool, error) {
+// requestContext returns the context of the next request. The first request, and those of a cohort, do not end with
+// Request.Until.
+func (w *Caller) requestContext() context.Context {
+	if w.tries > 0 && w.request.Mode != Cohort {
+		return w.waitContext()
+	}
+	return w.ctx
+}
+
+// recordResult records the result of a request that was sent at began. The results are as of try.
+func (w *Caller) recordResult(began time.Time, answer Answer, err error) (bool, error) {
+	ctx := w.requestContext()
 	w.answer = answer
 	w.moveChannel(answer.Channel)
 	w.tries++
@@ -111,7 +117,8 @@ func (w *Caller) prepare() {
 }
 
 // sendRequest sends one request.
-func (w *Caller) sendRequest(ctx context.Context) (answer Answer, err error) {
+func (w *Caller) sendRequest() (answer Answer, err error) {
+	ctx := w.requestContext()
 	switch {
 	case w.handOverTaker() != nil:
 		answer, err = w.request.Taker.Ask(ctx, w.entryForRequest())

@@ -253,7 +253,7 @@ func (w *Caller) Wake() { signal(w.wakeup) }
 func (w *Caller) Try(until time.Time) (done bool, err error) {
 	w.prepare()
 	began := time.Now()
-	answer, err := w.sendRequest(w.ctx)
+	answer, err := w.sendRequest()
 	return w.Tried(until, began, answer, err)
 }
 
@@ -262,7 +262,7 @@ func (w *Caller) Try(until time.Time) (done bool, err error) {
 // subscribed to grants meanwhile: a waiter that slept now would be in no queue.
 func (w *Caller) Tried(until, began time.Time, answer Answer, err error) (bool, error) {
 	w.request.Until = until
-	done, err := w.recordResult(w.ctx, began, answer, err)
+	done, err := w.recordResult(began, answer, err)
 	if w.granted = done && err == nil; DidGiveUp(err) {
 		w.tries = 0 // the next request, for the other callers, is made at once
 	}

@@ -36,9 +36,8 @@ func (s *Semaphore) acquire(ctx context.Context, permits int, until time.Time, o
 	ctx = s.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: s.name, N: int64(permits)})
 	began := time.Now()
 	own := &acquisition{semaphore: s, permits: permits, announced: notAnnounced}
-	request := wait.Request{Name: s.name, Object: s, Began: began, QueueKey: s.queueKey(), QueueClass: strconv.Itoa(permits),
-		Channel: s.channel,
-		Until:   until, Try: own.try, OnMessage: own.onMessage}
+	request := wait.Request{Name: s.name, Object: s, Began: began, QueueKey: s.queueKey(),
+		QueueClass: strconv.Itoa(permits), Channel: s.channel, Until: until, Try: own.try, OnMessage: own.onMessage}
 	refused := !once && s.waiters.Members(request.QueueKey) > 0
 	var err error
 	if !refused {
