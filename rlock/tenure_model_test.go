@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/oracle/judges"
 	"github.com/redlatch/redlatch/internal/redistest"
 	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 )
@@ -33,7 +34,7 @@ func TestScripts_RandomOrders_AnswerAsTheModelOfTenures(t *testing.T) {
 
 var modelled = []string{alice[:36], bob[:36], carol[:36]}
 
-func ownerText(o modelOwner) string {
+func ownerText(o judges.TenureOwner) string {
 	return fmt.Sprintf("%s:%d", modelled[o.Process], o.Number)
 }
 
@@ -46,21 +47,21 @@ func agrees(t *testing.T, g *scriptRig, seed uint64) {
 	heard, stop := wire.Overhear(t, g.c, []string{grants + modelled[0], grants + modelled[1], grants + modelled[2]}, nil)
 	defer stop()
 	random := rand.New(rand.NewPCG(seed, 0))
-	model := &modelServer{}
+	model := &judges.TenureServer{}
 	holder, line, _ := model.Look()
-	anybody := func() modelOwner {
+	anybody := func() judges.TenureOwner {
 		if holder.Number != 0 && random.IntN(3) == 0 {
 			return holder
 		}
-		return modelOwner{Process: random.IntN(3), Number: 1 + random.IntN(3)}
+		return judges.TenureOwner{Process: random.IntN(3), Number: 1 + random.IntN(3)}
 	}
 	var did []string
 	for range steps {
-		o, next, late, notAfter := anybody(), modelOwner{}, random.IntN(6) == 0, "0"
+		o, next, late, notAfter := anybody(), judges.TenureOwner{}, random.IntN(6) == 0, "0"
 		if late {
 			notAfter = "1"
 		}
-		var want modelReply
+		var want judges.TenureReply
 		var got, expected []int64
 		var err error
 		switch act := random.IntN(9); {
@@ -69,7 +70,7 @@ func agrees(t *testing.T, g *scriptRig, seed uint64) {
 			model.Expire()
 			g.must(t, "DEL", key)
 		case act == 8:
-			to := modelOwner{Process: o.Process, Number: 1 + random.IntN(3)}
+			to := judges.TenureOwner{Process: o.Process, Number: 1 + random.IntN(3)}
 			did = append(did, fmt.Sprintf("%v is replaced by %v, late: %v", o, to, late))
 			want = model.Transfer(to, o, late)
 			got, err = g.run(t, "acquire", []string{key, queue}, ownerText(to), "300000", notAfter, "PUBLISH", grants, "",
@@ -93,7 +94,7 @@ func agrees(t *testing.T, g *scriptRig, seed uint64) {
 		default:
 			args := []string{ownerText(o), channel, "PUBLISH", grants, entryOf(ownerText(o))}
 			if random.IntN(2) == 0 && len(line) < most {
-				next = modelOwner{Process: o.Process, Number: 4 + random.IntN(3)}
+				next = judges.TenureOwner{Process: o.Process, Number: 4 + random.IntN(3)}
 				if !late {
 					notAfter = "99999999999999"
 				}
@@ -110,14 +111,14 @@ func agrees(t *testing.T, g *scriptRig, seed uint64) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, expected, got, "%v", did)
-		var told []modelOwner
+		var told []judges.TenureOwner
 		holder, line, told = model.Look()
 		compare(t, g, key, holder, line, told, heard(), did)
 	}
 }
 
 // compare looks at what there is on the server.
-func compare(t *testing.T, g *scriptRig, key string, holder modelOwner, line, told []modelOwner,
+func compare(t *testing.T, g *scriptRig, key string, holder judges.TenureOwner, line, told []judges.TenureOwner,
 	heard, did []string) {
 	t.Helper()
 	fields := map[string]string{}

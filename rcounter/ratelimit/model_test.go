@@ -1,300 +1,38 @@
 package ratelimit
 
 import (
-	"cmp"
-	"slices"
-
+	"github.com/redlatch/redlatch/internal/oracle/judges"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Model is the limit of one key at times that the test gives: what the scripts do, without a server. limit.lua says how
-// a limit counts, and why; here are the same names.
-type Model struct {
-	t         *terms
-	rate, per int64
-	full      int64
-	at        int64 // us
-	by        string
+// Model is a reference of a limiter's key, whose answers are those of the limiter.
+type Model struct{ limit *judges.Limit }
 
-	level  int64 // GCRA
-	line   []modelTurn
-	freed  int64
-	credit int64
-	most   int64
-
-	ends, units []int64 // SlidingWindow: slices
-
-	minute, count int64 // FixedWindow, whose Unit is Minute
-}
-
-// modelTurn is a reservation whose turn is to come.
-type modelTurn struct {
-	id               string
-	at, amount, rest int64
-}
-
-// position is that of a turn in the line.
-func (k *Model) position(t modelTurn) int64 { return (t.at-k.at)*k.rate - t.rest }
-
-// NewModel is a limit that nothing was taken of.
+// NewModel returns the model of a key of which nothing was taken.
 func (l *Limiter) NewModel() *Model {
-	t := l.terms
-	return &Model{t: t, rate: t.rate, per: t.per, full: t.burst * t.per}
+	algorithm := map[Algorithm]judges.LimitAlgorithm{GCRA: judges.GCRA, SlidingWindow: judges.SlidingWindow,
+		FixedWindow: judges.FixedMinute}[l.terms.algorithm]
+	return &Model{judges.NewLimit(algorithm, l.terms.rate, l.terms.per, l.terms.burst)}
+}
+
+func replyOf(r judges.LimitReply) reply {
+	return reply{taken: r.Taken, wait: script.Micros(r.Wait), free: r.Free, empty: script.Micros(r.Empty)}
 }
 
 // Take takes n units, or as many as there are of them.
-func (k *Model) Take(now, n int64, upTo bool) Admission {
-	k.pass(now)
-	return k.take(n, upTo, now).admission(upTo)
+func (m *Model) Take(now, n int64, upTo bool) Admission {
+	one := replyOf(m.limit.Take(now, n, upTo))
+	return one.admission(upTo)
 }
 
 // Reserve reserves units that pass within most us.
-func (k *Model) Reserve(now int64, id string, n, most int64) Turn {
-	k.pass(now)
-	r, _ := turned(k.reserve(id, n, most, now), nil)
-	return r
+func (m *Model) Reserve(now int64, id string, n, most int64) Turn {
+	turn, _ := turned(replyOf(m.limit.Reserve(now, id, n, most)), nil)
+	return turn
 }
 
 // Cancel gives them back.
-func (k *Model) Cancel(now int64, id string, n int64) Turn {
-	k.pass(now)
-	r, _ := turned(k.cancel(id, n, now), nil)
-	return r
-}
-
-// pass has time pass.
-func (k *Model) pass(now int64) {
-	switch k.t.algorithm {
-	case GCRA:
-		k.advance(now)
-	case SlidingWindow:
-		for len(k.ends) > 0 && k.ends[0]+k.per <= now {
-			k.ends, k.units = k.ends[1:], k.units[1:]
-		}
-	case FixedWindow:
-		if minute := now / 60_000_000; minute > k.minute {
-			k.minute, k.count = minute, 0
-		}
-	}
-	k.at = now
-}
-
-func (k *Model) drain(now int64) {
-	if past := now - k.at; past > k.level/k.rate {
-		k.level = 0
-	} else if past > 0 {
-		k.level -= past * k.rate
-	}
-}
-
-// advance is line of limit.lua.
-func (k *Model) advance(now int64) {
-	k.drain(now)
-	passed := 0
-	for passed < len(k.line) && k.line[passed].at <= now {
-		passed++
-	}
-	waited := len(k.line) > 0
-	k.line = k.line[passed:]
-	if !waited {
-		return
-	}
-	k.at = now
-	freed, gone := int64(0), int64(0)
-	if k.level > k.full {
-		var left int64
-		left, gone = k.reserved()
-		freed = max(0, k.level-k.full-left)
-	}
-	k.credit = max(0, min(k.credit+k.freed-freed, k.full-gone))
-	if k.freed = freed; passed > 0 {
-		k.credit = min(k.credit, max(0, k.full-k.most))
-	}
-	if k.level <= k.full {
-		k.close(max(0, k.level-k.credit))
-	}
-}
-
-// close ends the line.
-func (k *Model) close(level int64) {
-	k.level, k.line, k.credit, k.freed, k.most = level, nil, 0, 0, 0
-}
-
-// reserved is what of the line is reserved, and what has passed of the stretch of the next turn.
-func (k *Model) reserved() (left, gone int64) {
-	for i, t := range k.line {
-		left += t.amount
-		if i == 0 {
-			gone = max(0, t.amount-k.position(t))
-		}
-	}
-	return left - gone, gone
-}
-
-// room is how many units pass at once.
-func (k *Model) room() int64 {
-	switch k.t.algorithm {
-	case GCRA:
-		if len(k.line) > 0 {
-			return k.credit / k.per
-		}
-		return max(0, k.full-k.level) / k.per
-	case SlidingWindow:
-		room := k.rate
-		for _, n := range k.units {
-			room -= n
-		}
-		return max(0, room)
-	}
-	return max(0, k.rate-k.count)
-}
-
-// turn is where the next n units pass: see limit.lua.
-func (k *Model) turn(n int64) (position, hole int64, here bool) {
-	need, credit := n*k.per, k.credit
-	if k.freed >= need-credit {
-		before := int64(0)
-		for i, t := range k.line[:min(64, len(k.line))] {
-			if before+need-credit <= k.position(t)-t.amount {
-				return before + need - credit, need - credit, i == 0
-			}
-			before, credit = k.position(t), 0
-		}
-	}
-	return k.level + need - k.full, 0, false
-}
-
-// wait is how long until n units could pass if no other request came, us.
-func (k *Model) wait(n, now int64) int64 {
-	room := k.room()
-	switch {
-	case n <= room:
-		return 0
-	case k.t.algorithm == GCRA && len(k.line) > 0:
-		position, _, _ := k.turn(n)
-		return ceilDiv(position, k.rate)
-	case k.t.algorithm == GCRA:
-		return max(0, ceilDiv(k.level+n*k.per-k.full, k.rate))
-	case k.t.algorithm == FixedWindow:
-		return k.left(now)
-	}
-	for i, end := range k.ends {
-		if room += k.units[i]; room >= n {
-			return end + k.per - now
-		}
-	}
-	return k.per
-}
-
-// empty is how long until nothing that was taken counts any more, us.
-func (k *Model) empty(now int64) int64 {
-	switch {
-	case k.t.algorithm == GCRA:
-		return ceilDiv(k.level, k.rate)
-	case k.t.algorithm == SlidingWindow && len(k.ends) > 0:
-		return k.ends[len(k.ends)-1] + k.per - now
-	case k.t.algorithm == FixedWindow && k.count > 0:
-		return k.left(now)
-	}
-	return 0
-}
-
-// left is how long the minute lasts, us.
-func (k *Model) left(now int64) int64 { return (k.minute+1)*60_000_000 - now }
-
-// answer is the reply for n units of which so many were taken; -1: none could pass.
-func (k *Model) answer(taken, wait, now int64) reply {
-	return reply{taken: taken, wait: script.Micros(wait), free: k.room(), empty: script.Micros(k.empty(now))}
-}
-
-func (k *Model) take(n int64, upTo bool, now int64) reply {
-	room := k.room()
-	if upTo {
-		wait := int64(0)
-		if room == 0 {
-			wait = k.wait(1, now)
-		}
-		n = min(n, room)
-		k.add(n, now)
-		return k.answer(n, wait, now)
-	}
-	if n > room {
-		return k.answer(-1, k.wait(n, now), now)
-	}
-	k.add(n, now)
-	return k.answer(n, 0, now)
-}
-
-// add takes n units, for which there is room.
-func (k *Model) add(n, now int64) {
-	if n == 0 {
-		return
-	}
-	k.by = ""
-	switch {
-	case k.t.algorithm == FixedWindow:
-		k.count += n
-	case k.t.algorithm == SlidingWindow:
-		if last := len(k.ends) - 1; last < 0 || k.ends[last] <= now {
-			k.ends, k.units = append(k.ends, now+max(1, ceilDiv(k.per, 32))), append(k.units, 0)
-		}
-		k.units[len(k.units)-1] += n
-	case len(k.line) > 0:
-		k.credit -= n * k.per
-	default:
-		k.level += n * k.per
-	}
-}
-
-// reserve is reserve.lua.
-func (k *Model) reserve(id string, n, most, now int64) reply {
-	if n <= k.room() {
-		k.add(n, now)
-		if len(k.line) == 0 {
-			k.by = id
-		}
-		return k.answer(1, 0, now)
-	}
-	need := n * k.per
-	position, hole, here := k.turn(n)
-	wait := ceilDiv(position, k.rate)
-	if wait > most || hole == 0 && k.level+need > 1<<53-1 {
-		return k.answer(0, wait, now)
-	}
-	if hole > 0 {
-		k.freed -= hole
-		if here {
-			k.credit = 0
-		}
-	} else {
-		k.level += need
-	}
-	k.most, k.by = max(k.most, need), ""
-	at, _ := slices.BinarySearchFunc(k.line, position, func(t modelTurn, p int64) int {
-		return cmp.Compare(k.position(t), p)
-	})
-	k.line = slices.Insert(k.line, at, modelTurn{id, now + wait, need, wait*k.rate - position})
-	return k.answer(1, wait, now)
-}
-
-// cancel is cancel.lua.
-func (k *Model) cancel(id string, n, now int64) reply {
-	need, back := n*k.per, int64(0)
-	at := slices.IndexFunc(k.line, func(t modelTurn) bool { return t.id == id })
-	switch {
-	case at >= 0:
-		back = 1
-		k.credit = min(k.full, k.credit+max(0, need-k.position(k.line[at])))
-		if k.line = slices.Delete(slices.Clone(k.line), at, at+1); len(k.line) == 0 {
-			k.close(max(0, k.full-k.credit))
-			break
-		}
-		k.level = k.full + k.position(k.line[len(k.line)-1])
-		left, gone := k.reserved()
-		k.freed = k.level - k.full - left
-		k.credit = min(k.credit, max(0, k.full-gone))
-	case len(k.line) == 0 && k.by == id:
-		back, k.by, k.level = 1, "", max(0, k.level-need)
-	}
-	return k.answer(back, 0, now)
+func (m *Model) Cancel(now int64, id string, n int64) Turn {
+	turn, _ := turned(replyOf(m.limit.Cancel(now, id, n)), nil)
+	return turn
 }

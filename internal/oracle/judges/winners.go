@@ -1,5 +1,6 @@
 // Package judges has the judges of what many callers were answered: who won which unit of a stock or a red packet, and
-// how many units a rate limiter let pass. The tests of these packages, the simulation and the chaos cells call them.
+// how many units a rate limiter let pass. The tests of these packages, the simulation and the chaos cells call them. It
+// also has references of the scripts of rate limits and of tenures, with which random tests compare each reply.
 package judges
 
 import (

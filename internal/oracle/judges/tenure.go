@@ -1,22 +1,22 @@
-package rlock_test
+package judges
 
 import "slices"
 
-// modelOwner is one of a process's owners, by a number from 1. The zero modelOwner is none.
-type modelOwner struct{ Process, Number int }
+// TenureOwner is one of a process's owners, by a number from 1. The zero TenureOwner is none.
+type TenureOwner struct{ Process, Number int }
 
-// modelServer is a reference of the scripts by which a process gets and keeps a tenure of a lock: acquire.lua, its
+// TenureServer is a reference of the scripts by which a process gets and keeps a tenure of a lock: acquire.lua, its
 // transfer and release.lua, with the hand-over of lib/handover.lua. It has a lock without labels, whose owners all
 // listen, and whose lease ends when the test says so.
-type modelServer struct {
-	holder modelOwner
-	queue  []modelOwner
-	grants []modelOwner // published since the last Look
+type TenureServer struct {
+	holder TenureOwner
+	queue  []TenureOwner
+	grants []TenureOwner // published since the last Look
 }
 
-// modelReply is that to a request. After an Ask or a Transfer, Granted, Queued and TooLate say what became of its
+// TenureReply is that to a request. After an Ask or a Transfer, Granted, Queued and TooLate say what became of its
 // owner, and after a Release, what became of the next.
-type modelReply struct {
+type TenureReply struct {
 	Found   bool // a Release found its owner
 	Granted bool
 	Queued  bool
@@ -25,34 +25,34 @@ type modelReply struct {
 }
 
 // Ask is acquire.lua. A second run of it grants what its owner holds already.
-func (s *modelServer) Ask(o modelOwner, tooLate bool) modelReply {
+func (s *TenureServer) Ask(o TenureOwner, tooLate bool) TenureReply {
 	switch {
 	case tooLate:
-		return modelReply{TooLate: true}
+		return TenureReply{TooLate: true}
 	case s.holder == o:
-		return modelReply{Granted: true}
-	case s.holder == modelOwner{} && !s.handOver(o):
+		return TenureReply{Granted: true}
+	case s.holder == TenureOwner{} && !s.handOver(o):
 		s.take(o)
-		return modelReply{Granted: true}
+		return TenureReply{Granted: true}
 	}
 	s.enter(o)
-	return modelReply{Queued: true}
+	return TenureReply{Queued: true}
 }
 
 // Release is release.lua. Only the run that finds its owner and is not too late names the next, which may be the zero
-// modelOwner.
-func (s *modelServer) Release(o, next modelOwner, tooLate bool) (r modelReply) {
+// TenureOwner.
+func (s *TenureServer) Release(o, next TenureOwner, tooLate bool) (r TenureReply) {
 	r.Found = s.holder == o
 	s.leave(o)
 	if r.Found {
-		s.holder = modelOwner{}
+		s.holder = TenureOwner{}
 	}
 	waited := len(s.queue) > 0
 	switch {
-	case s.holder != modelOwner{}:
+	case s.holder != TenureOwner{}:
 		return r
-	case next == modelOwner{}, tooLate, !r.Found:
-		s.handOver(modelOwner{})
+	case next == TenureOwner{}, tooLate, !r.Found:
+		s.handOver(TenureOwner{})
 		return r
 	case waited:
 		s.enter(next)
@@ -67,45 +67,45 @@ func (s *modelServer) Release(o, next modelOwner, tooLate bool) (r modelReply) {
 }
 
 // Transfer is acquire.lua with the owner that o replaces. The queue stays as it is.
-func (s *modelServer) Transfer(o, from modelOwner, tooLate bool) modelReply {
+func (s *TenureServer) Transfer(o, from TenureOwner, tooLate bool) TenureReply {
 	switch {
 	case tooLate:
-		return modelReply{TooLate: true}
+		return TenureReply{TooLate: true}
 	case s.holder == o, s.holder == from:
 		s.holder = o
-		return modelReply{Granted: true}
+		return TenureReply{Granted: true}
 	}
-	return modelReply{}
+	return TenureReply{}
 }
 
 // Expire ends the lease.
-func (s *modelServer) Expire() { s.holder = modelOwner{} }
+func (s *TenureServer) Expire() { s.holder = TenureOwner{} }
 
 // Look returns the holder, the queue, and to whom grants were published since the last Look.
-func (s *modelServer) Look() (holder modelOwner, queue, grants []modelOwner) {
+func (s *TenureServer) Look() (holder TenureOwner, queue, grants []TenureOwner) {
 	grants, s.grants = s.grants, nil
 	return s.holder, slices.Clone(s.queue), grants
 }
 
 // enter appends an owner to the queue. An owner that is in the queue keeps its place.
-func (s *modelServer) enter(o modelOwner) {
+func (s *TenureServer) enter(o TenureOwner) {
 	if !slices.Contains(s.queue, o) {
 		s.queue = append(s.queue, o)
 	}
 }
 
-func (s *modelServer) leave(o modelOwner) {
-	s.queue = slices.DeleteFunc(s.queue, func(other modelOwner) bool { return other == o })
+func (s *TenureServer) leave(o TenureOwner) {
+	s.queue = slices.DeleteFunc(s.queue, func(other TenureOwner) bool { return other == o })
 }
 
-func (s *modelServer) take(o modelOwner) {
+func (s *TenureServer) take(o TenureOwner) {
 	s.leave(o)
 	s.holder = o
 }
 
 // handOver grants a free lock to the first in the queue. It reports false if the queue is empty, or its first is the
 // owner that asks.
-func (s *modelServer) handOver(asks modelOwner) bool {
+func (s *TenureServer) handOver(asks TenureOwner) bool {
 	if len(s.queue) == 0 || s.queue[0] == asks {
 		return false
 	}
