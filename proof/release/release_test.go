@@ -161,7 +161,8 @@ func TestRelease_FromAProxy_IsGotBuiltAndInstalled(t *testing.T) {
 				at := consumer(t, source, path, "build", "-o", "program", ".")
 				require.Equal(t, "locked true <nil>", run(t, at, env, filepath.Join(at, "program"), server.Addr()))
 				// What a program gets that imports no redlatchtest.
-				all := []string{root, "github.com/redis/rueidis", "golang.org/x/sync", "golang.org/x/sys"}
+				all := []string{root, "github.com/redis/rueidis", "golang.org/x/sync", "golang.org/x/sys",
+					"golang.org/x/time"}
 				var requires []string
 				for _, q := range modOf(t, at).Require {
 					requires = append(requires, q.Mod.Path)
