@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/contrib/grpc"
+	redlatchgrpc "github.com/redlatch/redlatch/contrib/grpc"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
@@ -43,7 +43,9 @@ func as(user string) context.Context {
 }
 
 func TestInterceptor_SeveralLimits_TakesOfAllAndSaysWhenToRetry(t *testing.T) {
-	c := redlatchtest.New(t).Open().Limiters()
+	c := redlatchtest.New(t).Open(redlatch.Options{
+		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 10 * time.Second }, // the machine may be busy
+	}).Limiters()
 	i, err := redlatchgrpc.New(c,
 		redlatchgrpc.Limit{Limiter: c.Limiter("user", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}),
 			Key: redlatchgrpc.ByMetadata("x-user")},
