@@ -27,11 +27,7 @@ func newHub(t *testing.T) *pubsub.Hub {
 func newSession(t *testing.T, o session.Options) *session.Session {
 	s, err := session.New(newHub(t), "shop", "goods", o)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		s.Close(ctx)
-	})
+	t.Cleanup(func() { s.Close(ended()) })
 	return s
 }
 

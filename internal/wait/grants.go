@@ -33,7 +33,7 @@ func (q *Waiters) isSubscribed(channel string) bool {
 func (q *Waiters) SubscribesFirst(grants string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.grantSubs[grants] == nil && (len(q.deniedUntil) == 0 || time.Now().After(q.deniedUntil[channelKind(grants)]))
+	return q.grantSubs[grants] == nil && !q.mayNotSubscribe(grants)
 }
 
 // subscribeToGrants subscribes the process to its channel of grants, if the server allows it. It awaits the
@@ -77,8 +77,7 @@ func (q *Waiters) startSubscribe(channel string) *pendingSubscribe {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	pending := q.pendingSubscribes[channel]
-	isDenied := time.Now().Before(q.deniedUntil[channelKind(channel)])
-	if pending != nil || q.grantSubs[channel] != nil || q.ctx.Err() != nil || isDenied {
+	if pending != nil || q.grantSubs[channel] != nil || q.ctx.Err() != nil || q.mayNotSubscribe(channel) {
 		return pending
 	}
 	pending = &pendingSubscribe{done: make(chan struct{})}

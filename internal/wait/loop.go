@@ -55,12 +55,13 @@ func (w *Caller) recordResult(began time.Time, answer Answer, err error) (bool, 
 	w.moveChannel(answer.Channel)
 	w.tries++
 	w.recordReply(began, err == nil)
+	if err == nil {
+		w.waiters.Silence.RecordAnswer(&w.request)
+	}
 	switch {
 	case err == nil && answer.Granted:
-		w.waiters.Silence.RecordAnswer(&w.request)
 		return true, nil
 	case err == nil:
-		w.waiters.Silence.RecordAnswer(&w.request)
 		w.recordRefusal(answer, began)
 	case !script.NotAnswered(err):
 		return true, err

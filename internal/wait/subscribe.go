@@ -52,6 +52,11 @@ func (q *Waiters) recordDenied(channel string) {
 	q.deniedUntil[channelKind(channel)] = time.Now().Add(deniedPause)
 }
 
+// mayNotSubscribe reports whether the server has denied the user this kind of channel of late. Called with mu held.
+func (q *Waiters) mayNotSubscribe(channel string) bool {
+	return len(q.deniedUntil) > 0 && time.Now().Before(q.deniedUntil[channelKind(channel)])
+}
+
 // attach makes sub, if ok, the waiter's subscription to releases.
 func (w *Caller) attach(sub *pubsub.Subscription, ok bool) {
 	if !ok {
@@ -84,7 +89,7 @@ func (w *Caller) subscribeToReleases() bool {
 func (w *Caller) subscribeWithinSleep(channel string, subscribe func(context.Context) error) (stands, over bool) {
 	waiters := w.waiters
 	waiters.mu.Lock()
-	denied := time.Now().Before(waiters.deniedUntil[channelKind(channel)])
+	denied := waiters.mayNotSubscribe(channel)
 	waiters.mu.Unlock()
 	if denied {
 		return false, false

@@ -52,7 +52,7 @@ type Observer = errs.Observer
 type Client struct {
 	calls        *session.Session
 	allowTimeout time.Duration
-	allows       *script.Runner // of what lasts for allowTimeout
+	allows       *script.Runner // its calls last for allowTimeout
 	asks         *batch.Slots[*request, []reply]
 	batch        batch.Options
 	tally        batch.Tally

@@ -6,8 +6,8 @@ import "slices"
 type TenureOwner struct{ Process, Number int }
 
 // TenureServer is a reference of the scripts by which a process gets and keeps a tenure of a lock: acquire.lua, its
-// transfer and release.lua, with the hand-over of lib/handover.lua. It has a lock without labels, whose owners all
-// listen, and whose lease ends when the test says so.
+// transfer and release.lua, with the hand-over of lib/handover.lua. The lock has no labels, all
+// owners listen, and the test ends the lease.
 type TenureServer struct {
 	holder TenureOwner
 	queue  []TenureOwner
