@@ -20,7 +20,7 @@
 -- waiter.
 local function read_entry(text)
   local mode, amount, first, stale, leaves, process, rest = string.match(text, '^1 (%l) (%d+) ([1-9]%d*) (%d+) (%d+) (%S+) %S+ (.*)$')
-  if mode and #amount < 17 and math.max(#first, #stale, #leaves) < 16 then
+  if mode and #amount < 17 and #first < 16 and #stale < 16 and #leaves < 16 then
     return {mode = mode, amount = amount + 0, first = first + 0, stale = stale + 0, leaves = leaves + 0, process = process, rest = rest,
       owner = mode == 'n' and string.sub(rest, 1, 13) or process .. rest}
   end

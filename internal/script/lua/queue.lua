@@ -80,18 +80,29 @@ end
 
 -- Adds an entry to the queue, or stamps the existing entry. Returns the entry's score, whether the entry is new, and
 -- whether it is the first entry of its second. from: 0, or WRITERS for a writer.
+--
+-- A new entry should be the last of its range, and the entry before it is the only one whose score is read: a release
+-- that names its next owner runs these lines at each hand-over, and a score costs the server more than most commands.
+-- If the entry is not the last, then its score or a higher one is read, and the clock has stepped back.
 local function enqueue(q, entry, from)
   local score = from + q.us
-  if redis.call('ZADD', q.key, 'NX', digits(score), entry) == 0 then
+  local score_text = digits(score)
+  if redis.call('ZADD', q.key, 'NX', score_text, entry) == 0 then
     if not q.conn then
       redis.call('ZADD', q.key, -q.now, stamp_name(q, read_entry(entry)))
     end
     redis.call('PEXPIRE', q.key, QUEUE_TTL)
     return tonumber(redis.call('ZSCORE', q.key, entry))
   end
-  local last_two = redis.call('ZRANGE', q.key, digits(from + WRITERS), '(' .. digits(from), 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, 2)
-  local last = tonumber(last_two[1] ~= entry and last_two[2] or last_two[4]) or 0
-  if last >= score then -- the clock stepped back
+  local above, below = '3000000000000000', '(0'
+  if from == WRITERS then
+    above, below = '6000000000000000', '(3000000000000000'
+  end
+  local before = redis.call('ZRANGE', q.key, above, below, 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 1, 1)
+  local last = tonumber(before[2]) or 0
+  if last >= score then
+    local highest = redis.call('ZRANGE', q.key, above, below, 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, 1)
+    last = tonumber(highest[2])
     score = last + 1
     redis.call('ZADD', q.key, digits(score), entry)
   end
@@ -102,9 +113,9 @@ local function enqueue(q, entry, from)
   return score, true, is_first
 end
 
--- Removes an entry, its stamp, and the other members given.
-local function dequeue(q, entry, ...)
-  redis.call('ZREM', q.key, entry, not q.conn and stamp_name(q, read_entry(entry)) or entry, ...)
+-- Removes an entry, its stamp, and another member, if it is given. waiter is the parsed entry, if the caller has it.
+local function dequeue(q, entry, waiter, other)
+  redis.call('ZREM', q.key, entry, not q.conn and stamp_name(q, waiter or read_entry(entry)) or entry, other or entry)
 end
 
 -- Puts an entry back whose grant could not be published. PEXPIRE is needed because removing the last entry has deleted
@@ -178,7 +189,7 @@ local function next_waiter(q, from, me, released)
     if entry == me or waiter and waiter.owner ~= released and is_alive(q, waiter, score) then
       return entry, score, waiter
     end
-    dequeue(q, entry, '!told')
+    dequeue(q, entry, waiter, '!told')
   end
   return nil, 'unseen'
 end
@@ -186,7 +197,7 @@ end
 -- Publishes to a waiter's process that the waiter was granted, or, with ms 0, that it is to make a request. Returns
 -- false if publishing is denied.
 local function notify(q, waiter, ticket, ms)
-  return type(send(q.publish, q.grants .. waiter.process, digits(ticket) .. ' ' .. digits(ms) .. ' ' .. waiter.owner)) ~= 'table'
+  return type(send(q.publish, q.grants .. waiter.process, string.format('%.0f %.0f %s', ticket, ms, waiter.owner))) ~= 'table'
 end
 
 -- Returns the first waiter whose process listens, and its score. It searches MAX_SEARCHED entries from a score on, or,

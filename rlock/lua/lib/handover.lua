@@ -137,7 +137,7 @@ local function hand_over(lock, q, me, released)
     if ms_reserved then
       return entry, ms_reserved
     end
-    dequeue(q, entry, '!told') -- it was notified, and sent no request in time
+    dequeue(q, entry, waiter, '!told') -- it was notified, and sent no request in time
     return hand_over(lock, q, me, released)
   elseif ticket == 'empty' then
     redis.call('DEL', q.key) -- stamps without entries
@@ -147,7 +147,7 @@ local function hand_over(lock, q, me, released)
   if not entry or entry == me then
     return nil
   end
-  dequeue(q, entry, '!told')
+  dequeue(q, entry, waiter, '!told')
   redis.call('HSET', lock, waiter.owner, 1)
   set_expiry(lock, waiter.first)
   if notify(q, waiter, ticket, waiter.first) then

@@ -110,7 +110,7 @@ local function serve_readers(lock, ends, q, readers, has_more, me)
   for i = 1, #readers, 2 do
     local waiter = read_entry(readers[i])
     if readers[i] == me or notify(q, waiter, readers[i + 1], waiter.first) then
-      dequeue(q, readers[i])
+      dequeue(q, readers[i], waiter)
     else
       redis.call('HDEL', lock, waiter.owner)
       redis.call('ZREM', ends, waiter.owner)
