@@ -98,7 +98,7 @@ func (l *single) acquireByTurnOrAlone(ctx context.Context, began time.Time, opts
 	if err := client.waiters.Ended(ctx); err != nil {
 		return nil, refusalInfo{}, &wait.GaveUp{Left: -1, Cause: err}
 	}
-	if fresh && l.kind.sharesTenure != nil && l.kind.sharesTenure(client, opts) {
+	if fresh && l.kind.waiting.sharesTenure != nil && l.kind.waiting.sharesTenure(client, opts) {
 		together := &struct { // one allocation for both
 			caller    queuedCaller
 			contender lockContender
@@ -176,7 +176,7 @@ func (a *acquisition) newOwner() *owner {
 	own := a.lock.newOwner(a.ctx, a.lease, a.label)
 	own.writeHold = a.writeHold
 	if a.contender != nil {
-		own.Follow(a.lock.kind.concurrentTurns)
+		own.Follow(a.lock.kind.waiting.concurrentTurns)
 	}
 	return own
 }
@@ -217,8 +217,8 @@ func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration, 
 	if backoff := lock.backoff; backoff != nil {
 		request.Backoff = backoff.after
 	}
-	if lock.kind.request != nil {
-		lock.kind.request(lock, a.own.Lease.Owner, &request)
+	if lock.kind.waiting.request != nil {
+		lock.kind.waiting.request(lock, a.own.Lease.Owner, &request)
 	}
 	if alone {
 		request.Mode = wait.Alone
@@ -297,7 +297,7 @@ func (a *acquisition) stopMonitoring() {
 // giveUp ends an acquisition whose wait ended with err, and returns the caller's error.
 func (a *acquisition) giveUp(err error) error {
 	lock := a.lock
-	if lock.kind.enqueuesWhenRefused && a.entry != "" && !a.sentAt.IsZero() {
+	if lock.kind.waiting.enqueuesWhenRefused && a.entry != "" && !a.sentAt.IsZero() {
 		a.ReleaseLater(time.Time{}) // so that the release removes the queue entry
 	}
 	if a.writeHold != nil {
@@ -305,7 +305,7 @@ func (a *acquisition) giveUp(err error) error {
 	} else if a.joinOwner != "" && errors.Is(err, errs.ErrWrongType) {
 		err = fmt.Errorf("join %s on %q: %w: %w", a.joinOwner, lock.name, errs.ErrLost, err)
 	}
-	if lock.kind.enqueuesWhenRefused && a.canWait {
+	if lock.kind.waiting.enqueuesWhenRefused && a.canWait {
 		a.own.Depart(a.unansweredUntil, a.entry)
 	} else {
 		a.own.Abandon(a.unansweredUntil, a.entry)

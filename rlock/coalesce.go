@@ -82,7 +82,7 @@ func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script
 // shareable returns the part of a shared call that replaces a lone acquire or release of l. bound is the not-after
 // instant of an acquire, or the channel of a release.
 func (l *single) shareable(owner, lease, bound string) freeRequest {
-	return freeRequest{keys: l.keys, owner: owner, lease: lease, bound: bound, plain: l.kind.stringKeyArg}
+	return freeRequest{keys: l.keys, owner: owner, lease: lease, bound: bound, plain: l.kind.layout.stringKeyArg}
 }
 
 // askShared is Ask in a shared call. done reports whether the lock was granted. If it is false, without an error, the

@@ -196,7 +196,7 @@ func (cohorts *lockCohorts) requestTurn(caller *queuedCaller, room *lockContende
 		caller.own, caller.takeBy, caller.err = cohort.own, 0, nil
 		cohorts.mu.Unlock()
 		return nil
-	case cohort.contender == nil && (cohort.own == nil || caller.lock.kind.concurrentTurns):
+	case cohort.contender == nil && (cohort.own == nil || caller.lock.kind.waiting.concurrentTurns):
 		contender := cohort.newRequest(caller, room)
 		cohort.addCaller(caller, false)
 		cohorts.mu.Unlock()
@@ -234,8 +234,8 @@ func (cohorts *lockCohorts) addCohort(lock *single) (cohort *lockCohort) {
 
 // maxTenure returns how long turns may follow each other from the grant on.
 func (l *single) maxTenure() time.Duration {
-	if l.kind.tenureLength != nil {
-		return l.kind.tenureLength(l)
+	if l.kind.waiting.tenureLength != nil {
+		return l.kind.waiting.tenureLength(l)
 	}
 	return maxTenure
 }
@@ -248,7 +248,7 @@ func (l *single) maxTenure() time.Duration {
 //   - If it is not found, the cohort needs no notification. The session removes an owner from the watchdog before it
 //     sends the release. It also ends a holding before it calls Gone, and Gone waits for mu.
 func (cohorts *lockCohorts) adoptHeldLock(lock *single) *lockCohort {
-	if lock.kind.concurrentTurns {
+	if lock.kind.waiting.concurrentTurns {
 		return nil
 	}
 	held := lock.c.engine.First(lock.key, func(candidate *lease.Lease) bool {
@@ -312,7 +312,7 @@ func (caller *queuedCaller) startWait(own *owner) {
 	lock := caller.lock
 	request := wait.Request{Name: lock.name, Object: lock, Began: caller.began, Until: caller.waitsUntil,
 		QueueKey: lock.key, QueueClass: lock.kind.title, Mode: wait.Turn, Reported: caller.reported}
-	if own != nil && !lock.kind.concurrentTurns {
+	if own != nil && !lock.kind.waiting.concurrentTurns {
 		request.FreeBy = lock.c.engine.Until(&own.Lease)
 	}
 	caller.wait = lock.c.waiters.Enter(caller.ctx, request)
@@ -522,7 +522,7 @@ func (cohorts *lockCohorts) failRequest(contender *lockContender, err error) {
 func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) {
 	cohort := contender.cohort
 	caller := cohort.callers.First()
-	if contender.lock.kind.concurrentTurns && caller == contender.caller && !caller.canShareHold() {
+	if contender.lock.kind.waiting.concurrentTurns && caller == contender.caller && !caller.canShareHold() {
 		cohort.contender = nil
 		caller.endWait(own, 0, nil)
 		cohorts.requestNextTenure(cohort)
@@ -530,7 +530,7 @@ func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) {
 	}
 	turns, until := int32(-1), cohorts.now()+contender.lock.maxTenure()
 	switch {
-	case contender.lock.kind.concurrentTurns:
+	case contender.lock.kind.waiting.concurrentTurns:
 		until = contender.joinUntil
 	case contender.transferred: // the same tenure, as another owner
 		turns, until = cohort.turnsLeft, cohort.turnsUntil
@@ -540,7 +540,7 @@ func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) {
 	}
 	cohort.setTenure(own, turns, until)
 	switch {
-	case contender.lock.kind.concurrentTurns:
+	case contender.lock.kind.waiting.concurrentTurns:
 		cohorts.admitReaders(cohort, own, contender.caller == nil || contender.caller.canShareHold())
 	case caller == contender.caller, cohorts.retakeFor(own, caller):
 		cohorts.giveTurn(cohort, caller, 0)

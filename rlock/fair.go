@@ -17,17 +17,41 @@ var (
 // kindFair is Redisson's RFairLock: the hash of an RLock, a list of waiters, and a sorted set with the instants after
 // which the waiters count as dead. Another hash, of this library, has the waiters that can be handed the lock.
 var kindFair = &kind{
-	keys: func(key string) []string {
-		return []string{key, keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_timeout", key),
-			keyname.Prefix("redlatch_fair", key)}
+	layout: &layout{
+		keys: func(key string) []string {
+			return []string{key, keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_timeout", key),
+				keyname.Prefix("redlatch_fair", key)}
+		},
+		queueIndex: 1,
+		channel: func(key, owner string) string {
+			channel := keyname.Prefix("redisson_lock__channel", key)
+			if owner != "" {
+				channel += ":" + owner
+			}
+			return channel
+		},
+		release: func(lock *single, request releaseRequest) script.Call {
+			return script.Call{Script: fairReleaseScript, Keys: lock.keys,
+				Args: append([]string{request.owner, lock.channel, lock.c.publish, request.entry, lock.grants},
+					request.alsoLeaving...)}
+		},
+		renew: renewScript,
+		keep:  keepScript, keepKeys: lockKey,
+		locked: lockedCall(lockedScript),
+		force:  load("fair force unlock", "fair_force"),
 	},
-	queueIndex: 1,
-	channel: func(key, owner string) string {
-		channel := keyname.Prefix("redisson_lock__channel", key)
-		if owner != "" {
-			channel += ":" + owner
-		}
-		return channel
+	waiting: &waiting{
+		// An entry in Redisson's queue, from which releases hand the lock over. Each waiter also has a channel of its own, on
+		// which a release notifies it that it is next.
+		queueEntry: func(acquiring *acquisition, _, first time.Duration) string {
+			patience := acquiring.lock.c.patience()
+			entry := wait.OwnerEntry(wait.EntryHash, acquiring.own.Lease.Owner, first, patience)
+			return acquiring.entry + " " + entry.Text()
+		},
+		request: func(lock *single, owner string, request *wait.Request) {
+			request.Channel, request.PrivateChannel, request.Mode = lock.kind.layout.channel(lock.key, owner), true, wait.Paced
+		},
+		enqueuesWhenRefused: true,
 	},
 	acquire: func(lock *single, request acquireRequest) script.Call {
 		patience, text, _ := strings.Cut(request.entry, " ")
@@ -38,30 +62,10 @@ var kindFair = &kind{
 		args := append(request.baseArgs(5), lock.c.publish, lock.channel, patience, lock.grants, text)
 		return script.Call{Script: fairAcquireScript, Keys: lock.keys, Args: args}
 	},
-	release: func(lock *single, request releaseRequest) script.Call {
-		return script.Call{Script: fairReleaseScript, Keys: lock.keys,
-			Args: append([]string{request.owner, lock.channel, lock.c.publish, request.entry, lock.grants},
-				request.alsoLeaving...)}
-	},
-	renew: renewScript,
-	keep:  keepScript, keepKeys: lockKey,
-	locked:  lockedCall(lockedScript),
-	force:   load("fair force unlock", "fair_force"),
 	title:   "Fair",
 	reentry: reentryWithinHold,
-	// An entry in Redisson's queue, from which releases hand the lock over. Each waiter also has a channel of its own, on
-	// which a release notifies it that it is next.
-	queueEntry: func(acquiring *acquisition, _, first time.Duration) string {
-		patience := acquiring.lock.c.patience()
-		entry := wait.OwnerEntry(wait.EntryHash, acquiring.own.Lease.Owner, first, patience)
-		return acquiring.entry + " " + entry.Text()
-	},
-	request: func(lock *single, owner string, request *wait.Request) {
-		request.Channel, request.PrivateChannel, request.Mode = lock.kind.channel(lock.key, owner), true, wait.Paced
-	},
 	// A name in one pair of braces would share the list and the sorted set: see keyname.CheckPair.
-	refusesBracePair:    true,
-	enqueuesWhenRefused: true,
+	refusesBracePair: true,
 }
 
 // Fair describes a lock that serves the waiters of all processes in the order in which the server received their first

@@ -31,7 +31,7 @@ func (l *single) forceUnlock(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		fields := reply.fields
-		if holds := l.kind.isHoldField; holds != nil {
+		if holds := l.kind.layout.isHoldField; holds != nil {
 			fields = maps.Clone(fields)
 			maps.DeleteFunc(fields, func(field, _ string) bool { return !holds(field) })
 		}
@@ -50,8 +50,8 @@ func (l *single) removeOwners(ctx context.Context, fields map[string]string) (re
 			continue
 		}
 		owners = append(owners, field)
-		if l.kind.companionKeys != nil {
-			timeoutKeys = append(timeoutKeys, l.kind.companionKeys(l, field, count)...)
+		if l.kind.layout.companionKeys != nil {
+			timeoutKeys = append(timeoutKeys, l.kind.layout.companionKeys(l, field, count)...)
 		}
 	}
 	removed, err = l.runForce(ctx, owners, timeoutKeys)

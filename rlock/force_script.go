@@ -13,7 +13,7 @@ var forceScript = load("force unlock", "force")
 // timeouts are the keys in which Redisson has the ends of these fields of a read-write lock.
 func (l *single) runForce(ctx context.Context, fields, timeouts []string) (removed int64, err error) {
 	args := slices.Concat([]string{l.channel, l.c.publish, l.grants}, fields)
-	call := script.Call{Script: l.kind.force, Keys: slices.Concat(l.keys, timeouts), Args: args}
+	call := script.Call{Script: l.kind.layout.force, Keys: slices.Concat(l.keys, timeouts), Args: args}
 	reply, err := l.c.callWithQueue(ctx, &call)
 	if err != nil {
 		return 0, err

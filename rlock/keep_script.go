@@ -19,7 +19,7 @@ var (
 // keepKeys returns the keys of keep.lua, or of rw_keep.lua, in which a writer passes the lock in place of a reader's
 // timeout key.
 func (l *single) keepKeys(owner string) []string {
-	keys := l.kind.keepKeys(l, owner)
+	keys := l.kind.layout.keepKeys(l, owner)
 	if l.c.heartbeat > 0 {
 		keys = slices.Concat(keys, []string{keptKey(l.key, owner)})
 	}
@@ -33,7 +33,7 @@ func keptKey(key, owner string) string { return keyname.Prefix("redlatch_kept", 
 // runKeep ends owner's hold, and keeps the lock until the end of a lease that counts from now.
 func (l *single) runKeep(ctx context.Context, owner string, lease time.Duration) (releaseStatus, error) {
 	args := []string{l.field(owner), script.Millis(lease)}
-	reply, err := l.c.runner.Attempt(ctx, script.Call{Script: l.kind.keep, Keys: l.keepKeys(owner), Args: args})
+	reply, err := l.c.runner.Attempt(ctx, script.Call{Script: l.kind.layout.keep, Keys: l.keepKeys(owner), Args: args})
 	if err != nil {
 		return 0, err
 	}
@@ -49,7 +49,7 @@ func (l *single) runKeep(ctx context.Context, owner string, lease time.Duration)
 // goes on holding the lock.
 func (l *single) runKeepAtLeast(ctx context.Context, owner string, minimum time.Duration) error {
 	args := []string{l.field(owner), script.Millis(minimum), "1"}
-	reply, err := l.c.runner.Do(ctx, script.Call{Script: l.kind.keep, Keys: l.keepKeys(owner), Args: args})
+	reply, err := l.c.runner.Do(ctx, script.Call{Script: l.kind.layout.keep, Keys: l.keepKeys(owner), Args: args})
 	if err != nil {
 		return err
 	}
@@ -78,6 +78,6 @@ func (l *single) runKeepAtLeast(ctx context.Context, owner string, minimum time.
 // A waiter whose request comes between keep and look gets the new end, and one more message.
 func (l *single) runLook(ctx context.Context) {
 	_, _ = l.c.runner.Attempt(ctx, // after a failure, waiters poll
-		script.Call{Script: lookScript, Keys: []string{l.keys[l.kind.queueIndex]},
+		script.Call{Script: lookScript, Keys: []string{l.keys[l.kind.layout.queueIndex]},
 			Args: []string{l.c.publish, l.channel, l.grants}})
 }

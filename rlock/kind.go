@@ -25,14 +25,32 @@ import (
 //	Plain         a string, its owner                              one of each process queues, and   3
 //	                                                               is notified
 type kind struct {
+	layout  *layout
+	waiting *waiting
+	// acquire returns the call of a request. Its replies have the form of acquire.lua.
+	acquire func(lock *single, request acquireRequest) script.Call
+	// resolve is single.resolve for a lock with two sides, Read and Write. A context carries one owner for both sides.
+	// nil: the lock has one side.
+	resolve func(lock *single, own *owner, turn int32) (again, under *owner, err error)
+
+	title            string // the kind's name in errors
+	reentry          reentryPolicy
+	coalesces        bool // acquires and releases of free locks may share calls: see batch.Coalescer
+	confirmsGrants   bool // a request confirms each grant, because it mints the new hold's token
+	allowsDrift      bool // of a Quorum's member: the deadline allows for the drift of clocks
+	refusesBracePair bool // a name in one pair of braces is refused: see keyname.CheckPair
+}
+
+// layout is how a lock is stored on the server, and the scripts that read and end its holds.
+type layout struct {
 	// keys returns the KEYS of acquire and release. The first is the lock's own key.
-	keys       func(key string) []string
-	queueIndex int // the index of the waiters' queue in keys
+	keys         func(key string) []string
+	queueIndex   int    // the index of the waiters' queue in keys
+	stringKeyArg string // "1": the lock's key is a string; "": a hash
 	// channel returns the channel on which releases are published to waiters. owner matters only for a kind with a channel
 	// for each waiter.
 	channel func(key, owner string) string
-	// acquire and release return the calls. Their replies have the form of acquire.lua and release.lua.
-	acquire func(lock *single, request acquireRequest) script.Call
+	// release returns the call of a release. Its replies have the form of release.lua.
 	release func(lock *single, request releaseRequest) script.Call
 	// renew is the watchdog's script. It runs on the lock's own key and on extraRenewKeys. Every hold of the kind has the
 	// same number of extra keys.
@@ -51,17 +69,10 @@ type kind struct {
 	fieldOf       func(owner string) string                        // the field of an owner in the hash; nil: the owner
 	isHoldField   func(field string) bool                          // whether a hold of this kind has it; nil: always
 	companionKeys func(lock *single, field, count string) []string // further keys of a hold; nil: none
-	// resolve is single.resolve for a lock with two sides, Read and Write. A context carries one owner for both sides.
-	// nil: the lock has one side.
-	resolve func(lock *single, own *owner, turn int32) (again, under *owner, err error)
+}
 
-	title          string // the kind's name in errors
-	reentry        reentryPolicy
-	coalesces      bool   // acquires and releases of free locks may share calls: see batch.Coalescer
-	stringKeyArg   string // "1": the lock's key is a string; "": a hash
-	confirmsGrants bool   // a request confirms each grant, because it mints the new hold's token
-	allowsDrift    bool   // of a Quorum's member: the deadline allows for the drift of clocks
-
+// waiting is how the waiters of a lock get it.
+type waiting struct {
 	// queueEntry returns the entry of a waiter in the server's queue, by which a release hands the lock over or notifies
 	// the waiter. first is the lease that a hand-over writes. nil: waiters have no entry; they are woken, and send
 	// requests.
@@ -71,17 +82,14 @@ type kind struct {
 	sharesTenure func(client *Client, opts terms) bool // whether a caller shares tenures (cohort.go); nil: no caller does
 	tenureLength func(lock *single) time.Duration      // how long turns may follow each other; nil: maxTenure
 
+	handsOver           bool // by release.lua, which can request the next tenure, too. Waiters may poll rarely
 	concurrentTurns     bool // the turns of a tenure run at the same time: see reading.go
-	canChainTenures     bool // a release can request the next tenure in the same call
-	pollsRarely         bool // waiters may poll rarely, because a release hands the lock over or notifies them
-	hearsAllReleases    bool // a message reports every release, by any client, to the waiters
-	refusesBracePair    bool // a name in one pair of braces is refused: see keyname.CheckPair
 	enqueuesWhenRefused bool // a refused request leaves a queue entry, which a release with that entry removes
 }
 
 // conflictingType returns the Redis type of a lock of another kind under the same name.
 func (k *kind) conflictingType() string {
-	if k.stringKeyArg != "" {
+	if k.layout.stringKeyArg != "" {
 		return "hash"
 	}
 	return "string"
@@ -122,19 +130,21 @@ func (e reentryPolicy) joins() bool    { return e == reentryOrJoin }
 
 // kindReentrant is Redisson's RLock: a hash, owner -> count.
 var kindReentrant = &kind{
-	keys:       func(key string) []string { return []string{key, queueKey(key)} },
-	queueIndex: 1,
-	channel:    func(key, _ string) string { return keyname.Prefix("redisson_lock__channel", key) },
-	acquire:    acquireCall,
-	release:    releaseCall,
-	renew:      renewScript,
-	keep:       keepScript, keepKeys: lockKey,
-	locked:     lockedCall(lockedScript),
-	force:      forceScript,
-	title:      "Reentrant",
-	reentry:    reentryOrJoin,
-	coalesces:  true,
-	queueEntry: handoverEntry(wait.EntryHash), sharesTenure: sharesIfItWaits, canChainTenures: true, pollsRarely: true,
+	layout: &layout{
+		keys:       func(key string) []string { return []string{key, queueKey(key)} },
+		queueIndex: 1,
+		channel:    func(key, _ string) string { return keyname.Prefix("redisson_lock__channel", key) },
+		release:    releaseCall,
+		renew:      renewScript,
+		keep:       keepScript, keepKeys: lockKey,
+		locked: lockedCall(lockedScript),
+		force:  forceScript,
+	},
+	waiting:   &waiting{queueEntry: handoverEntry(wait.EntryHash), sharesTenure: sharesIfItWaits, handsOver: true},
+	acquire:   acquireCall,
+	title:     "Reentrant",
+	reentry:   reentryOrJoin,
+	coalesces: true,
 }
 
 func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }
@@ -152,9 +162,8 @@ var (
 
 	// kindSpin is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
 	kindSpin = kindReentrant.derive(func(kind *kind) {
-		kind.title, kind.reentry = "Spin", reentryWithinHold
-		kind.queueEntry, kind.sharesTenure = nil, nil
-		kind.canChainTenures, kind.coalesces = false, false
+		kind.title, kind.reentry, kind.coalesces = "Spin", reentryWithinHold, false
+		kind.waiting = &waiting{}
 	})
 
 	// kindFenced is Redisson's RFencedLock: an RLock with a counter.

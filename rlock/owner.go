@@ -35,12 +35,13 @@ type owner struct {
 
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
 	own := &owner{lock: l}
-	own.Lease = lease.Lease{Name: l.name, Owner: l.c.keeper.NewOwner(label), Renew: l.kind.renew, Ctx: ctx, Longest: d}
+	own.Lease = lease.Lease{Name: l.name, Owner: l.c.keeper.NewOwner(label), Renew: l.kind.layout.renew, Ctx: ctx,
+		Longest: d}
 	// Each vote's deadline allows for drift, not the majority's, because each server has a clock of its own.
 	own.Lease.Drift = l.kind.allowsDrift
 	own.Lease.Key = l.leaseKey(own.Lease.Owner)
-	if l.kind.extraRenewKeys != nil {
-		more := l.kind.extraRenewKeys(l, own.Lease.Owner)
+	if l.kind.layout.extraRenewKeys != nil {
+		more := l.kind.layout.extraRenewKeys(l, own.Lease.Owner)
 		own.Lease.More = &more
 	}
 	own.Begin(l.c.keeper, own)
@@ -49,8 +50,8 @@ func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *o
 
 // leaseKey returns the key by which the watchdog knows an owner's hold.
 func (l *single) leaseKey(owner string) string {
-	if l.kind.leaseKey != nil {
-		return l.kind.leaseKey(l, owner)
+	if l.kind.layout.leaseKey != nil {
+		return l.kind.layout.leaseKey(l, owner)
 	}
 	return l.key
 }
@@ -174,7 +175,7 @@ type batchKey struct {
 // BatchKey implements hold.Several. One call can release all owners that leave the queue of a Fair lock, in which
 // each waiter has an entry.
 func (o *owner) BatchKey() any {
-	if !o.lock.kind.enqueuesWhenRefused || o.keepUntil.Load() != 0 {
+	if !o.lock.kind.waiting.enqueuesWhenRefused || o.keepUntil.Load() != 0 {
 		return nil
 	}
 	return batchKey{o.lock.c, o.lock.key}

@@ -25,9 +25,35 @@ const (
 
 // kindPlain is a lock that is one string key, whose value is the owner.
 var kindPlain = &kind{
-	keys:       func(key string) []string { return []string{key, queueKey(key)} },
-	queueIndex: 1,
-	channel:    func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
+	layout: &layout{
+		keys:         func(key string) []string { return []string{key, queueKey(key)} },
+		queueIndex:   1,
+		stringKeyArg: "1",
+		channel:      func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
+		release: func(lock *single, request releaseRequest) script.Call {
+			return script.Call{Script: plainReleaseScript, Keys: lock.keys,
+				Args: lock.publishArgs([]string{request.owner, lock.channel}, request.entry)}
+		},
+		renew: load("plain renew", "plain_renew"),
+		keep:  load("plain keep", "plain_keep"), keepKeys: lockKey,
+		locked: lockedCall(load("plain is locked", "plain_locked").Reads()),
+		force:  load("plain force unlock", "plain_force"),
+	},
+	waiting: &waiting{
+		// A release notifies the first entry of the queue that the lock is free, and reserves the lock for it for a moment.
+		// The notified waiter sends an ordinary request.
+		queueEntry: func(acquiring *acquisition, _, _ time.Duration) string {
+			trip := acquiring.lock.c.runner.Clock.Trip(acquiring.lock.key)
+			reservation := min(max(2*trip, minReservation), maxReservation)
+			entry := wait.OwnerEntry(wait.EntryString, acquiring.own.Lease.Owner, reservation, 5*wait.MaxPoll/2)
+			acquiring.entry = entry.Text()
+			return acquiring.entry
+		},
+		sharesTenure: sharesIfItWaits,
+		// The lock should be free for other programs, because they only poll. With a tenure of two round trips after its
+		// first hold, the lock is free for about half of the time for which it would be free without turns.
+		tenureLength: func(lock *single) time.Duration { return min(2*lock.c.runner.Clock.Trip(lock.key), maxTenure) },
+	},
 	acquire: func(lock *single, request acquireRequest) script.Call {
 		args := append(request.baseArgs(3), lock.c.publish, lock.grants)
 		if request.replacedOwner != "" {
@@ -39,31 +65,8 @@ var kindPlain = &kind{
 		}
 		return script.Call{Script: plainAcquireScript, Keys: lock.keys, Args: args}
 	},
-	release: func(lock *single, request releaseRequest) script.Call {
-		return script.Call{Script: plainReleaseScript, Keys: lock.keys,
-			Args: lock.publishArgs([]string{request.owner, lock.channel}, request.entry)}
-	},
-	renew: load("plain renew", "plain_renew"),
-	keep:  load("plain keep", "plain_keep"), keepKeys: lockKey,
-	locked:       lockedCall(load("plain is locked", "plain_locked").Reads()),
-	force:        load("plain force unlock", "plain_force"),
-	title:        "Plain",
-	coalesces:    true,
-	stringKeyArg: "1",
-	// A release notifies the first entry of the queue that the lock is free, and reserves the lock for it for a moment.
-	// The notified waiter sends an ordinary request.
-	queueEntry: func(acquiring *acquisition, _, _ time.Duration) string {
-		trip := acquiring.lock.c.runner.Clock.Trip(acquiring.lock.key)
-		reservation := min(max(2*trip, minReservation), maxReservation)
-		entry := wait.OwnerEntry(wait.EntryString, acquiring.own.Lease.Owner, reservation, 5*wait.MaxPoll/2)
-		acquiring.entry = entry.Text()
-		return acquiring.entry
-	},
-	sharesTenure: sharesIfItWaits,
-	// The lock should be free for other programs, because they only poll. With a tenure of two round trips after its first
-	// hold, the lock is free for about half of the time for which it would be free without turns.
-	tenureLength:     func(lock *single) time.Duration { return min(2*lock.c.runner.Clock.Trip(lock.key), maxTenure) },
-	hearsAllReleases: true,
+	title:     "Plain",
+	coalesces: true,
 }
 
 // Plain describes the mutex of the Redis documentation: one string key, set with NX and PX to a unique value. Only the

@@ -85,7 +85,7 @@ func (t terms) canShareHold(client *Client) bool {
 
 // canShareHold reports whether the caller is a reader that can share a hold with other readers.
 func (caller *queuedCaller) canShareHold() bool {
-	return caller.lock.kind.concurrentTurns && caller.terms.canShareHold(caller.lock.c)
+	return caller.lock.kind.waiting.concurrentTurns && caller.terms.canShareHold(caller.lock.c)
 }
 
 // joinSharedRead adds a reader to the tenure of its process, and reports whether the reader could join without a call.
@@ -240,7 +240,7 @@ func (cohorts *lockCohorts) requeue(readers []*queuedCaller) {
 
 // sharedReadFor returns the tenure that a reader's request asks to share; nil: none.
 func (cohorts *lockCohorts) sharedReadFor(contender *lockContender) *owner {
-	if !contender.lock.kind.concurrentTurns || contender.caller != nil && !contender.caller.canShareHold() {
+	if !contender.lock.kind.waiting.concurrentTurns || contender.caller != nil && !contender.caller.canShareHold() {
 		return nil
 	}
 	cohorts.mu.Lock()
@@ -255,7 +255,7 @@ func (cohorts *lockCohorts) sharedReadFor(contender *lockContender) *owner {
 // four round trips. So a reply is awaited for about a quarter of the time, however far away the server is, and a writer
 // waits little longer.
 func (a *acquisition) openReadWindow(unclaimed bool, received time.Time) {
-	if a.contender != nil && a.lock.kind.concurrentTurns && unclaimed {
+	if a.contender != nil && a.lock.kind.waiting.concurrentTurns && unclaimed {
 		window := min(max(4*received.Sub(a.sentAt), minReadWindow), maxReadWindow)
 		a.contender.joinUntil = a.sentAt.Add(window).Sub(a.lock.c.cohorts.base)
 	}

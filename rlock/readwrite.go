@@ -25,42 +25,46 @@ var (
 
 // kindRead is the read half of Redisson's RReadWriteLock.
 var kindRead = &kind{
-	keys:       rwKeys,
-	queueIndex: 2,
-	channel:    rwChannel,
+	layout: &layout{
+		keys:       rwKeys,
+		queueIndex: 2,
+		channel:    rwChannel,
+		release: func(lock *single, request releaseRequest) script.Call {
+			return rwReleaseCall(lock, lock.readKeys(request.owner), request, "0")
+		},
+		renew: load("renew reads", "rw_read_renew"),
+		// Every reader that comes or goes writes the lock's own key. Only this owner writes its timeout key.
+		leaseKey:       func(lock *single, owner string) string { return timeoutKey(lock.key, owner, 1) },
+		extraRenewKeys: func(lock *single, _ string) []string { return lock.holdKeys() },
+		keep:           rwKeepScript,
+		keepKeys: func(lock *single, owner string) []string {
+			return slices.Concat(lock.holdKeys(), []string{timeoutKey(lock.key, owner, 1)})
+		},
+		locked:        rwLocked("read"),
+		force:         rwForceScript,
+		isHoldField:   func(field string) bool { return field != "mode" && !strings.HasSuffix(field, writing) },
+		companionKeys: (*single).timeouts,
+	},
+	waiting: &waiting{
+		queueEntry: handoverEntry(wait.EntryReader),
+		// A reader that does not wait, and needs a hold of its own, sends a request of its own.
+		sharesTenure:    func(client *Client, opts terms) bool { return opts.wait != 0 || opts.canShareHold(client) },
+		concurrentTurns: true,
+	},
 	acquire: func(lock *single, request acquireRequest) script.Call {
 		return script.Call{Script: rwReadScript, Keys: lock.readKeys(request.owner),
 			Args: lock.queueArgs(request, lock.channel, request.writeOwner, request.sharedOwner)}
 	},
-	release: func(lock *single, request releaseRequest) script.Call {
-		return rwReleaseCall(lock, lock.readKeys(request.owner), request, "0")
-	},
-	renew: load("renew reads", "rw_read_renew"),
-	// Every reader that comes or goes writes the lock's own key. Only this owner writes its timeout key.
-	leaseKey:       func(lock *single, owner string) string { return timeoutKey(lock.key, owner, 1) },
-	extraRenewKeys: func(lock *single, _ string) []string { return lock.holdKeys() },
-	keep:           rwKeepScript,
-	keepKeys: func(lock *single, owner string) []string {
-		return slices.Concat(lock.holdKeys(), []string{timeoutKey(lock.key, owner, 1)})
-	},
-	locked:           rwLocked("read"),
-	force:            rwForceScript,
-	isHoldField:      func(field string) bool { return field != "mode" && !strings.HasSuffix(field, writing) },
-	companionKeys:    (*single).timeouts,
 	resolve:          resolveReader,
 	title:            "ReadWrite.Read",
 	reentry:          reentryWithinHold,
 	refusesBracePair: true, // for the timeout keys of readers
-	queueEntry:       handoverEntry(wait.EntryReader),
-	// A reader that does not wait, and needs a hold of its own, sends a request of its own.
-	sharesTenure:    func(client *Client, opts terms) bool { return opts.wait != 0 || opts.canShareHold(client) },
-	concurrentTurns: true,
 }
 
 // writing is the end of a writer's field in the hash.
 const writing = ":write"
 
-// rwLocked returns kind.locked of a side, read or write.
+// rwLocked returns layout.locked of a side, read or write.
 func rwLocked(mode string) func(lock *single) script.Call {
 	return func(lock *single) script.Call {
 		return script.Call{Script: rwLockedScript, Keys: lock.holdKeys(), Args: []string{mode}}
@@ -75,31 +79,33 @@ func rwReleaseCall(lock *single, keys []string, request releaseRequest, side str
 
 // kindWrite is the write half.
 var kindWrite = &kind{
-	keys:       rwKeys,
-	queueIndex: 2,
-	channel:    rwChannel,
+	layout: &layout{
+		keys:       rwKeys,
+		queueIndex: 2,
+		channel:    rwChannel,
+		release: func(lock *single, request releaseRequest) script.Call {
+			return rwReleaseCall(lock, lock.keys, request, "1")
+		},
+		renew:          load("renew writes", "rw_write_renew"),
+		extraRenewKeys: func(lock *single, _ string) []string { return lock.holdKeys()[1:] },
+		keep:           rwKeepScript,
+		keepKeys: func(lock *single, _ string) []string {
+			return slices.Concat(lock.holdKeys(), lockAlone(lock.keys))
+		},
+		locked:        rwLocked("write"),
+		force:         rwForceScript,
+		fieldOf:       func(owner string) string { return owner + writing },
+		isHoldField:   func(field string) bool { return strings.HasSuffix(field, writing) },
+		companionKeys: (*single).timeouts,
+	},
+	waiting: &waiting{queueEntry: handoverEntry(wait.EntryWriter), sharesTenure: sharesIfItWaits},
 	acquire: func(lock *single, request acquireRequest) script.Call {
 		return script.Call{Script: rwWriteScript, Keys: lock.keys, Args: lock.queueArgs(request, lock.channel)}
 	},
-	release: func(lock *single, request releaseRequest) script.Call {
-		return rwReleaseCall(lock, lock.keys, request, "1")
-	},
-	renew:          load("renew writes", "rw_write_renew"),
-	extraRenewKeys: func(lock *single, _ string) []string { return lock.holdKeys()[1:] },
-	keep:           rwKeepScript,
-	keepKeys: func(lock *single, _ string) []string {
-		return slices.Concat(lock.holdKeys(), lockAlone(lock.keys))
-	},
-	locked:           rwLocked("write"),
-	force:            rwForceScript,
-	fieldOf:          func(owner string) string { return owner + writing },
-	isHoldField:      func(field string) bool { return strings.HasSuffix(field, writing) },
-	companionKeys:    (*single).timeouts,
 	resolve:          resolveWriter,
 	title:            "ReadWrite.Write",
 	reentry:          reentryWithinHold,
 	refusesBracePair: true,
-	queueEntry:       handoverEntry(wait.EntryWriter), sharesTenure: sharesIfItWaits,
 }
 
 // rwKeys returns the keys of a read-write lock: the lock, the ends of its holds, and its queue.
@@ -158,8 +164,8 @@ func (x *ReadWriteLock) Write() *Lock { return x.write }
 
 // field returns the field of an owner in the lock's hash.
 func (l *single) field(owner string) string {
-	if l.kind.fieldOf != nil {
-		return l.kind.fieldOf(owner)
+	if l.kind.layout.fieldOf != nil {
+		return l.kind.layout.fieldOf(owner)
 	}
 	return owner
 }

@@ -60,7 +60,7 @@ func decodeRelease(message rueidis.RedisMessage, hasNext bool) (releaseReply, er
 }
 
 func (l *single) sendRelease(ctx context.Context, request releaseRequest) (releaseReply, error) {
-	call := l.kind.release(l, request)
+	call := l.kind.layout.release(l, request)
 	message, err := l.c.callWithQueue(ctx, &call)
 	if err != nil {
 		return releaseReply{}, err

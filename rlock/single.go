@@ -27,7 +27,7 @@ func (c *Client) single(name string, kind *kind) (s single, bad error) {
 		bad = c.session.Error(keyname.CheckPair(key))
 	}
 	s = single{c: c, kind: kind, name: name, key: key, ownKey: ownerKey{c, name, kind.resolve != nil}}
-	s.channel, s.keys = kind.channel(key, ""), kind.keys(key)
+	s.channel, s.keys = kind.layout.channel(key, ""), kind.layout.keys(key)
 	s.grants = grantPrefix
 	if c.clustered {
 		s.grants = keyname.Prefix("redlatch_grant", key) + ":"
@@ -64,5 +64,5 @@ func (l *single) grantChannel() string {
 
 // handsOver reports whether waiters queue on the server, and releases hand the lock over to them.
 func (l *single) handsOver() bool {
-	return l.kind.queueEntry != nil
+	return l.kind.waiting.queueEntry != nil
 }

@@ -16,7 +16,7 @@ import (
 // Called with mu held.
 func (cohorts *lockCohorts) giveTurn(cohort *lockCohort, caller *queuedCaller, takeBy time.Duration) {
 	caller.endWait(cohort.own, takeBy, nil)
-	if cohort.callers.First() == nil && !cohort.lock.kind.concurrentTurns {
+	if cohort.callers.First() == nil && !cohort.lock.kind.waiting.concurrentTurns {
 		cohorts.removeCohort(cohort)
 	}
 }
@@ -147,7 +147,7 @@ func (cohorts *lockCohorts) releaseTenure(ctx context.Context, o *owner) (releas
 	cohorts.mu.Lock()
 	cohort := cohorts.cohortOfTenure(o)
 	// The readers that wait have a contender already.
-	if cohort != nil && (!cohort.hasWaiters() || lock.kind.concurrentTurns) {
+	if cohort != nil && (!cohort.hasWaiters() || lock.kind.waiting.concurrentTurns) {
 		cohorts.detachOwner(o)
 		cohort = nil
 	}

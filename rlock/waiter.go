@@ -25,12 +25,12 @@ func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
 	if a.contender != nil {
 		first = client.firstLease()
 	}
-	if crowd && a.lock.kind.pollsRarely && client.monitor == nil {
+	if crowd && a.lock.kind.waiting.handsOver && client.monitor == nil {
 		// With Liveness a waiter needs a reply for each heartbeat: see answerRefusal.
 		poll = wait.MaxPoll
 	}
 	return wait.QueueEntry{Owner: a.own.Lease.Owner, Lease: a.requestedLease(), Poll: poll,
-		Entry: a.lock.kind.queueEntry(a, poll, first)}
+		Entry: a.lock.kind.waiting.queueEntry(a, poll, first)}
 }
 
 // Taken implements wait.Taker. It reports whether the grant can be used without a confirming request. It cannot be used
@@ -208,7 +208,7 @@ func (a *acquisition) answerRefusal(reply acquireReply, received time.Time) (wai
 		lock.c.monitor.watch(lock)
 	}
 	// Another program that holds the lock as a string publishes no release.
-	published := reply.holder.isForeign() && !reply.holder.isOtherKind() && !lock.kind.hearsAllReleases
+	published := reply.holder.isForeign() && !reply.holder.isOtherKind() && lock.kind.layout.stringKeyArg == ""
 	return wait.Answer{Left: reply.leaseLeft, Foreign: published, Unpublished: reply.holder.isOtherKind(),
 		Ticket: reply.ticket, Sent: a.sentAt, RepeatIn: a.repeatIn(received)}, nil
 }
@@ -224,7 +224,7 @@ func (a *acquisition) recordRefusal(now refusalInfo) {
 	defer cohorts.mu.Unlock()
 	now.outcomeUnknown = cohort.refusal.outcomeUnknown
 	cohort.refusal = now
-	if a.lock.kind.concurrentTurns {
+	if a.lock.kind.waiting.concurrentTurns {
 		cohort.turnsUntil = 0 // no reader joins any more, because another process is served first
 	}
 }
@@ -264,7 +264,7 @@ func (contender *lockContender) releaseAndRequest(ctx context.Context, entry *wa
 	contender.previous = nil
 	end := sent.Add(lock.c.opts.CallTimeout)
 	notAfter := lock.c.runner.Clock.At(lock.key, end)
-	if entry == nil || notAfter == 0 || !lock.kind.canChainTenures {
+	if entry == nil || notAfter == 0 || !lock.kind.waiting.handsOver {
 		status, err := lock.runRelease(ctx, from.Lease.Owner, from.Entry())
 		contender.releaseResults <- releaseResult{status: status, err: err}
 		return contender.request(ctx, entry, nil)
@@ -303,8 +303,8 @@ func (a *acquisition) replaceOwner(received time.Time) wait.Answer {
 	a.own.Abandon(a.unansweredUntil, a.entry)
 	a.own, a.entry, a.possibleSince = a.newOwner(), a.newEntry(), time.Time{}
 	answer := wait.Answer{OwnerReplaced: true}
-	if a.lock.kind.enqueuesWhenRefused {
-		answer.Channel = a.lock.kind.channel(a.lock.key, a.own.Lease.Owner)
+	if a.lock.kind.waiting.enqueuesWhenRefused {
+		answer.Channel = a.lock.kind.layout.channel(a.lock.key, a.own.Lease.Owner)
 	}
 	return answer
 }
@@ -312,7 +312,7 @@ func (a *acquisition) replaceOwner(received time.Time) wait.Answer {
 // newEntry returns the queue entry of a kind whose refused requests leave one on the server. It returns "" for other
 // kinds, and for an acquisition that sends one request.
 func (a *acquisition) newEntry() string {
-	if a.lock.kind.enqueuesWhenRefused && a.canWait {
+	if a.lock.kind.waiting.enqueuesWhenRefused && a.canWait {
 		return script.Millis(a.lock.c.patience())
 	}
 	return ""
@@ -338,7 +338,7 @@ func (a *acquisition) newCall(notAfter int64, entry *wait.QueueEntry, shared *ow
 	switch {
 	case entry != nil:
 		text = entry.Entry
-	case a.lock.kind.enqueuesWhenRefused:
+	case a.lock.kind.waiting.enqueuesWhenRefused:
 		text = a.entry
 	}
 	under := ""
@@ -354,7 +354,7 @@ func (a *acquisition) newCall(notAfter int64, entry *wait.QueueEntry, shared *ow
 	if a.sendCount++; a.sendCount == 1 { // a later request gets other memory: an abandoned request may still read its own
 		request.argsRoom = a.argsRoom[:0]
 	}
-	if a.lock.kind.enqueuesWhenRefused && entry != nil {
+	if a.lock.kind.waiting.enqueuesWhenRefused && entry != nil {
 		request.leavesAt = a.lock.c.runner.Clock.Leaves(a.lock.key, a.leavesAt)
 	}
 	if shared != nil {
