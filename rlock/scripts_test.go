@@ -127,7 +127,7 @@ func TestScripts_ArgumentsNoClientSends_AreRefused(t *testing.T) {
 							args := slices.Clone(c.args)
 							args[i] = v
 							_, err := g.run(t, c.script, c.keys, args...)
-							require.ErrorContains(t, err, "nothing that can be asked for", "%s %q", c.script, args)
+							require.ErrorContains(t, err, "is not valid", "%s %q", c.script, args)
 							require.Equal(t, before, all(), "%s %q", c.script, args)
 							for _, key := range []string{"l", "r", "p"} {
 								left := wire.Number(t, g.c, "PTTL", key)

@@ -7,7 +7,7 @@
 -- Twice: a second run finds no key, or another owner's, and replies 0. An owner is never used again. A waiter is
 --   notified once.
 if ARGV[1] == '' then -- see validation_error; the common case makes no function
-  return redis.error_reply('ERR owner or lease is nothing that can be asked for')
+  return redis.error_reply('ERR owner or lease is not valid')
 end
 local key, queue, publish, grants, own_entry = KEYS[1], KEYS[2], ARGV[3] or 'PUBLISH', ARGV[4] or 'redlatch_grant:', ARGV[5] or ''
 local held, status = redis.pcall('GET', key), 0

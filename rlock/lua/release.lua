@@ -13,7 +13,7 @@
 local key, queue, owner, channel, publish = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3] or 'PUBLISH'
 local grants, own_entry, next_owner, next_entry = ARGV[4] or 'redlatch_grant:', ARGV[5] or '', ARGV[6], ARGV[7]
 if owner == '' then -- see validation_error; the common case makes no function
-  return redis.error_reply('ERR owner or lease is nothing that can be asked for')
+  return redis.error_reply('ERR owner or lease is not valid')
 end
 -- The common case: there is no next owner, no other owner is left, and the queue is empty.
 local removed = not next_owner and redis.pcall('HDEL', key, owner, owner .. '!')
@@ -37,7 +37,7 @@ end
 
 if next_owner then
   if not is_valid(next_owner, tonumber(ARGV[8])) then
-    return redis.error_reply('ERR the owner named or its lease is nothing that can be asked for')
+    return redis.error_reply('ERR the next owner or its lease is not valid')
   end
   removed = redis.pcall('HDEL', key, owner, owner .. '!')
 end

@@ -22,7 +22,7 @@ local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- The common case makes no function: see acquire.
 if not (owner and owner ~= '' and lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then
-  return redis.error_reply('ERR owner or lease is nothing that can be asked for')
+  return redis.error_reply('ERR owner or lease is not valid')
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

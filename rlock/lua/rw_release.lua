@@ -13,7 +13,7 @@
 local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local field, channel, side, publish = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or 'PUBLISH'
 if field == '' then -- see validation_error; the common case makes no function
-  return redis.error_reply('ERR owner or lease is nothing that can be asked for')
+  return redis.error_reply('ERR owner or lease is not valid')
 end
 local released = redis.call('HDEL', lock, field)
 if timeout then -- a reader always has an end

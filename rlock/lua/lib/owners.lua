@@ -80,7 +80,7 @@ end
 -- Returns the error for an owner or lease that no client may send; nil if a client may send them.
 local function validation_error(owner, lease)
   if not is_valid(owner, lease) then
-    return redis.error_reply('ERR owner or lease is nothing that can be asked for')
+    return redis.error_reply('ERR owner or lease is not valid')
   end
 end
 
