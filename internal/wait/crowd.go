@@ -50,7 +50,7 @@ func (w *Caller) canSkipPoll(silence time.Duration) bool {
 // PollCap. Called with mu held.
 func (q *Waiters) allSkipPoll(queue *localQueue) bool {
 	requests := queue.requests
-	if !q.isCrowd() || !requests.havePlaces() || requests.releasesSilent || requests.failures > 0 {
+	if !q.isCrowd() || !requests.havePlaces() || requests.releasesSilent || requests.outage.failures > 0 {
 		return false
 	}
 	silence := time.Since(requests.polledAt)
@@ -62,9 +62,22 @@ func (q *Waiters) allSkipPoll(queue *localQueue) bool {
 	return true
 }
 
-// retryIn returns how long to pause after failures in a row, the first of which was sent at since. In a crowd a waiter
-// pauses for longer: for a random part of the time since then, up to a PollCap. So the requests of a crowd are spread
-// while the server is silent, and also when it replies again. Without the longer pause:
+// outage is a row of requests without a reply, up to the last request. It is zero if the last request had a reply.
+type outage struct {
+	failures int
+	since    time.Time // when the first of the requests was sent
+}
+
+// record adds a request that was sent at an instant.
+func (o *outage) record(sent time.Time) {
+	if o.failures++; o.failures == 1 {
+		o.since = sent
+	}
+}
+
+// retryIn returns how long to pause before the next request. In a crowd a waiter pauses for longer: for a random part
+// of the outage so far, up to a PollCap. So the requests of a crowd are spread while the server is silent, and also
+// when it replies again. Without the longer pause:
 //
 //	5,000 waiters                       server
 //	                                    stands still for 1.2 s
@@ -72,13 +85,13 @@ func (q *Waiters) allSkipPoll(queue *localQueue) bool {
 //	end after CallTimeout, requests again ... twice or more
 //	                                    runs all requests, replies to all at once
 //	requests a PollCap later, all within a tenth of a PollCap; and again, for minutes (see sleepTime)
-func (q *Waiters) retryIn(failures int, since time.Time) time.Duration {
+func (q *Waiters) retryIn(current outage) time.Duration {
 	q.mu.Lock()
 	crowd := q.isCrowd()
 	q.mu.Unlock()
-	pause := script.Backoff(failures)
+	pause := script.Backoff(current.failures)
 	if crowd {
-		pause = max(pause, rand.N(time.Since(since)+1))
+		pause = max(pause, rand.N(time.Since(current.since)+1))
 	}
 	return min(pause, q.pollCap)
 }

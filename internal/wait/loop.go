@@ -141,16 +141,14 @@ func (w *Caller) recordNoReply(ctx context.Context, began time.Time, err error) 
 		ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 		w.recordFinding(-1, err)
 	}
-	if w.failures++; w.silentSince.IsZero() {
-		w.silentSince = began
-	}
+	w.outage.record(began)
 }
 
 // recordRefusal records the refusal of a request that was sent at began.
 func (w *Caller) recordRefusal(answer Answer, began time.Time) {
-	w.everAnswered, w.failures = true, 0
-	if w.silentFor = time.Since(began); !w.silentSince.IsZero() {
-		w.silentFor, w.silentSince = time.Since(w.silentSince), time.Time{}
+	w.everAnswered, w.silentFor = true, time.Since(began)
+	if w.outage.failures > 0 {
+		w.silentFor, w.outage = time.Since(w.outage.since), outage{}
 	}
 	w.recordFinding(answer.Left, nil)
 }
@@ -159,8 +157,8 @@ func (w *Caller) recordRefusal(answer Answer, began time.Time) {
 func (w *Caller) pause() bool {
 	handsOver, answer := w.handOverTaker() != nil, &w.answer
 	switch {
-	case w.failures > 0:
-		return w.pauseAfterFailure(w.waiters.retryIn(w.failures, w.silentSince))
+	case w.outage.failures > 0:
+		return w.pauseAfterFailure(w.waiters.retryIn(w.outage))
 	case w.request.Backoff != nil:
 		return w.sleep(min(w.request.Backoff(w.tries-1), w.waiters.pollCap))
 	case handsOver && !w.hearsGrants() && w.listenForGrants():

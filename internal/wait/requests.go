@@ -38,10 +38,9 @@ const (
 // queueRequests holds the calls that request for many waiters of a local queue, and their results. Guarded by
 // Waiters.mu.
 type queueRequests struct {
-	wanted      []*Caller // waiters to request for, in order; some may have left
-	running     bool      // a goroutine makes the calls, one at a time
-	failures    int       // calls in a row without a reply
-	silentSince time.Time // when the first of these failed calls was sent
+	wanted  []*Caller // waiters to request for, in order; some may have left
+	running bool      // a goroutine makes the calls, one at a time
+	outage  outage    // of the calls
 
 	// The last call and its reply.
 	enqueues       bool // the call enqueued its waiters
@@ -121,8 +120,8 @@ func (w *Caller) join(answer Answer, err error) {
 	waiters.addWaiting(queue, w)
 	requests := queue.requests
 	requests.enqueues = w.entry.hearsGrants
-	if err != nil && requests.failures == 0 {
-		requests.failures, requests.silentSince = 1, w.silentSince // so that the next request is not sent at once
+	if err != nil && requests.outage.failures == 0 {
+		requests.outage.record(w.outage.since) // so that the next request is not sent at once
 	}
 	if err != nil || answer.Ticket == 0 && !w.entry.hearsGrants {
 		requests.want(w)
@@ -276,10 +275,10 @@ func (q *Waiters) startRequests(queue *localQueue) {
 func (q *Waiters) requestAll(queue *localQueue) {
 	for {
 		q.mu.Lock()
-		failures, since := queue.requests.failures, queue.requests.silentSince
+		current := queue.requests.outage
 		q.mu.Unlock()
-		if failures > 0 {
-			script.Pause(q.ctx, q.retryIn(failures, since))
+		if current.failures > 0 {
+			script.Pause(q.ctx, q.retryIn(current))
 		}
 		q.awaitGrants(queue)
 		callers, entries, enqueue := q.nextCallers(queue)
@@ -369,10 +368,10 @@ func (q *Waiters) recordReplies(queue *localQueue, callers []*Caller, entries []
 	q.mu.Lock()
 	requests := queue.requests
 	failed := err != nil && script.NotAnswered(err)
-	if !failed {
-		requests.failures = 0
-	} else if requests.failures++; requests.failures == 1 {
-		requests.silentSince = sent
+	if failed {
+		requests.outage.record(sent)
+	} else {
+		requests.outage = outage{}
 	}
 	var again []*Caller
 	for i, caller := range callers {

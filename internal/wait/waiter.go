@@ -31,9 +31,8 @@ type Caller struct {
 	leaseLeft    time.Duration // of the holder's lease at answeredAt; negative: not known
 	answeredAt   time.Time     // when the last reply arrived
 	lastErr      error         // of the last request; nil if the server replied
-	failures     int           // requests in a row without a reply
-	silentSince  time.Time     // when the first of these failed requests was sent
-	silentFor    time.Duration // from silentSince, or from the last request's send, to the last reply
+	outage       outage        // of the requests
+	silentFor    time.Duration // from the outage's first request, or from the last request's send, to the last reply
 	everAnswered bool          // the server has replied to a request
 	isRefused    bool          // the server has refused a request: the waiter counts in localQueue.refusedCount
 
