@@ -181,6 +181,15 @@ func (a *acquisition) newOwner() *owner {
 	return own
 }
 
+// leavesAt returns the instant at which a caller gives up, which waits until an instant at most, or, if that is zero, for
+// as long as ctx allows; zero: not known.
+func leavesAt(ctx context.Context, waitsUntil time.Time) time.Time {
+	if deadline, ok := ctx.Deadline(); ok && (waitsUntil.IsZero() || deadline.Before(waitsUntil)) {
+		return deadline
+	}
+	return waitsUntil
+}
+
 func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration, own *owner, turn int32,
 	id Owner) (hold *Hold, err error) {
 	lock := a.lock
@@ -190,10 +199,7 @@ func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration, 
 		request.Until = a.began.Add(waitTime)
 	}
 	a.canWait = waitTime != 0
-	a.leavesAt = request.Until
-	if deadline, ok := ctx.Deadline(); ok && (a.leavesAt.IsZero() || deadline.Before(a.leavesAt)) {
-		a.leavesAt = deadline
-	}
+	a.leavesAt = leavesAt(ctx, request.Until)
 	defer a.stopMonitoring()
 	again, under, err := lock.resolve(own, turn)
 	if a.writeHold = under; again != nil && again != own {

@@ -475,8 +475,11 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 	}
 	cohorts.mu.Lock()
 	if err == nil && cohort.callers.First() != nil {
-		cohorts.giveTenure(contender, own)
+		isUsed := cohorts.giveTenure(contender, own)
 		cohorts.mu.Unlock()
+		if !isUsed {
+			own.Decline()
+		}
 		return
 	}
 	cohort.contender = nil // the grant cannot be used, or all callers have left
@@ -518,15 +521,22 @@ func (cohorts *lockCohorts) failRequest(contender *lockContender, err error) {
 	_ = contender.giveUp(err) // giveUp releases what may have been granted; no caller waits for its error
 }
 
-// giveTenure gives the granted tenure, which own holds, to the callers in the local queue. Called with mu held.
-func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) {
+// giveTenure gives the granted tenure, which own holds, to the callers in the local queue. It returns false if the tenure
+// must end at once. Called with mu held.
+//
+// A transferred hold is given to the caller for whom it was transferred, if that caller still waits. Another caller may
+// need another transfer. Transfers end with the time for new turns, too.
+func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) (isUsed bool) {
 	cohort := contender.cohort
 	caller := cohort.callers.First()
+	if contender.transferred && contender.caller != nil && contender.caller.cohort == cohort {
+		caller = contender.caller
+	}
 	if contender.lock.kind.waiting.concurrentTurns && caller == contender.caller && !caller.canShareHold() {
 		cohort.contender = nil
 		caller.endWait(own, 0, nil)
 		cohorts.requestNextTenure(cohort)
-		return
+		return true
 	}
 	turns, until := int32(-1), cohorts.now()+contender.lock.maxTenure()
 	switch {
@@ -544,9 +554,12 @@ func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) {
 		cohorts.admitReaders(cohort, own, contender.caller == nil || contender.caller.canShareHold())
 	case caller == contender.caller, cohorts.retakeFor(own, caller):
 		cohorts.giveTurn(cohort, caller, 0)
+	case contender.transferred && cohorts.isOver(cohort):
+		return false
 	default:
-		cohorts.transfer(cohort)
+		return cohorts.transfer(cohort)
 	}
+	return true
 }
 
 // now returns the time since base. It is never 0.

@@ -28,11 +28,12 @@ import (
 //   - The hold's owner is not known elsewhere (Owner, Extend). Otherwise a process that joins the owner would work
 //     beside the next caller.
 //   - The owner has the caller's label, because the label is part of the owner.
-//   - The caller needs no token of its own: each turn of a Fenced lock has another token.
+//   - No caller had a turn with the owner's token: each turn of a Fenced lock has another token.
 //   - The server's lease is not too short for the caller, and not longer than the caller was promised: see Retake.
 //
-// The transfer is a request of "to", and takes the place of the cohort's request. Callers may leave meanwhile. The
-// caller that is first in the local queue at the reply has the turn.
+// The transfer is a request of "to", and takes the place of the cohort's request. It is for the first caller that still
+// waits after a round trip. Callers may leave meanwhile. At the reply that caller has the turn, or, if it has left, the
+// first in the local queue.
 //
 //	caller A                  caller B                      server
 //	Unlock: its turn ends
@@ -68,22 +69,46 @@ func (c *Client) shortLease() time.Duration {
 // the caller. Called with mu held.
 func (cohorts *lockCohorts) retakeFor(own *owner, caller *queuedCaller) bool {
 	client := own.lock.c
-	if !own.hasLabel(caller.terms.label) || own.lock.kind.confirmsGrants && own.Turn() > 0 {
+	if !own.hasLabel(caller.terms.label) {
 		return false
 	}
 	return client.engine.Retake(caller.ctx, &own.Lease, caller.promisedLease(), caller.autoRenew, client.opts.MaxHold)
 }
 
-// transfer requests that a new owner replaces the tenure's owner, with the options of the first caller. Called with mu
-// held.
-func (cohorts *lockCohorts) transfer(cohort *lockCohort) {
-	from := cohort.own
+// transfer requests that a new owner replaces the tenure's owner, with the options of the first caller that still waits
+// at the reply. It returns false if there is none: the tenure must end. Called with mu held.
+//
+// The first callers of a local queue have waited longest, so callers with little patience leave soon. If the transfer
+// were for the first caller in any case, all callers could leave, one transfer after the other, and no process would use
+// the lock:
+//
+//	cohort                               server
+//	transfer, for A with label a ----->  a's owner holds the lock
+//	A gives up
+//	transfer, for B with label b ----->  b's owner holds the lock
+//	B gives up ...
+func (cohorts *lockCohorts) transfer(cohort *lockCohort) bool {
+	from, caller := cohort.own, cohort.callers.First()
+	replyAt := time.Now().Add(from.lock.c.runner.Clock.Trip(from.lock.key))
+	for caller != nil && caller.leavesBefore(replyAt) {
+		caller = caller.Behind()
+	}
+	if caller == nil {
+		return false
+	}
 	cohort.own = nil
 	_ = from.lock.c.engine.Remove(&from.Lease) // before the transfer is sent: see package lease
-	contender := cohort.newRequest(cohort.callers.First(), nil)
+	contender := cohort.newRequest(caller, nil)
 	contender.replaced = from
 	contender.own.Continue(from.Turn())
 	cohorts.requestInBackground(contender)
+	return true
+}
+
+// leavesBefore reports whether the caller gives up before an instant.
+func (caller *queuedCaller) leavesBefore(instant time.Time) bool {
+	leaves := leavesAt(caller.ctx, caller.waitsUntil)
+	return !leaves.IsZero() && leaves.Before(instant)
 }
 
 // settleReplaced ends the owner from that the request of a transfer was to replace.

@@ -108,18 +108,22 @@ func (o *owner) Next(known bool) bool {
 	if cohort == nil || !cohort.hasWaiters() || o.keepUntil.Load() != 0 || !client.engine.Lasting(&o.Lease) {
 		return false
 	}
-	if cohort.turnsLeft == 0 || cohorts.now() >= cohort.turnsUntil {
+	if cohorts.isOver(cohort) {
 		return false
 	}
 	cohort.turnsLeft--
 	caller := cohort.callers.First()
-	if known || !cohorts.retakeFor(o, caller) {
-		cohorts.transfer(cohort)
-		return true
+	if known || o.lock.kind.confirmsGrants || !cohorts.retakeFor(o, caller) {
+		return cohorts.transfer(cohort)
 	}
 	cohorts.followingTurns++
 	cohorts.giveTurn(cohort, caller, cohort.turnsUntil)
 	return true
+}
+
+// isOver reports whether no further turn may begin in the tenure. Called with mu held.
+func (cohorts *lockCohorts) isOver(cohort *lockCohort) bool {
+	return cohort.turnsLeft == 0 || cohorts.now() >= cohort.turnsUntil
 }
 
 // Gone implements hold.Follower.
