@@ -181,8 +181,7 @@ func (a *acquisition) newOwner() *owner {
 	return own
 }
 
-// leavesAt returns the instant at which a caller gives up, which waits until an instant at most, or, if that is zero, for
-// as long as ctx allows; zero: not known.
+// leavesAt returns when a caller gives up: at the end of its waitTime or at the deadline of ctx. Zero: not known.
 func leavesAt(ctx context.Context, waitsUntil time.Time) time.Time {
 	if deadline, ok := ctx.Deadline(); ok && (waitsUntil.IsZero() || deadline.Before(waitsUntil)) {
 		return deadline

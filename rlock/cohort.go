@@ -521,8 +521,8 @@ func (cohorts *lockCohorts) failRequest(contender *lockContender, err error) {
 	_ = contender.giveUp(err) // giveUp releases what may have been granted; no caller waits for its error
 }
 
-// giveTenure gives the granted tenure, which own holds, to the callers in the local queue. It returns false if the tenure
-// must end at once. Called with mu held.
+// giveTenure gives the granted tenure, which own holds, to the callers in the local queue. It returns false if the
+// tenure must end at once. Called with mu held.
 //
 // A transferred hold is given to the caller for whom it was transferred, if that caller still waits. Another caller may
 // need another transfer. Transfers end with the time for new turns, too.

@@ -79,8 +79,8 @@ func (cohorts *lockCohorts) retakeFor(own *owner, caller *queuedCaller) bool {
 // at the reply. It returns false if there is none: the tenure must end. Called with mu held.
 //
 // The first callers of a local queue have waited longest, so callers with little patience leave soon. If the transfer
-// were for the first caller in any case, all callers could leave, one transfer after the other, and no process would use
-// the lock:
+// were for the first caller in any case, all callers could leave, one transfer after the other, and no process would
+// use the lock:
 //
 //	cohort                               server
 //	transfer, for A with label a ----->  a's owner holds the lock
