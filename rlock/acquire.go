@@ -181,14 +181,6 @@ func (a *acquisition) newOwner() *owner {
 	return own
 }
 
-// leavesAt returns when a caller gives up: at the end of its waitTime or at the deadline of ctx. Zero: not known.
-func leavesAt(ctx context.Context, waitsUntil time.Time) time.Time {
-	if deadline, ok := ctx.Deadline(); ok && (waitsUntil.IsZero() || deadline.Before(waitsUntil)) {
-		return deadline
-	}
-	return waitsUntil
-}
-
 func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration, own *owner, turn int32,
 	id Owner) (hold *Hold, err error) {
 	lock := a.lock
@@ -198,7 +190,7 @@ func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration, 
 		request.Until = a.began.Add(waitTime)
 	}
 	a.canWait = waitTime != 0
-	a.leavesAt = leavesAt(ctx, request.Until)
+	a.leavesAt = wait.EndsAt(ctx, request.Until)
 	defer a.stopMonitoring()
 	again, under, err := lock.resolve(own, turn)
 	if a.writeHold = under; again != nil && again != own {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
 )
 
 // Acquires and releases of free locks share calls (free.lua) while many are under way. batch.Coalescer has the
@@ -93,10 +94,7 @@ func (a *acquisition) askShared(ctx context.Context) (done bool, err error) {
 	if a.possibleSince.IsZero() {
 		a.possibleSince = a.sentAt
 	}
-	callEnd := a.sentAt.Add(client.opts.CallTimeout)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(callEnd) {
-		callEnd = deadline
-	}
+	callEnd := wait.EndsAt(ctx, a.sentAt.Add(client.opts.CallTimeout))
 	notAfter := client.runner.Clock.At(lock.key, callEnd)
 	if a.lastRunAt = callEnd; notAfter == 0 { // the server cannot refuse a late request: see script.Timed
 		a.lastRunAt = a.sentAt.Add(client.opts.CallTimeout)

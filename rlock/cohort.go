@@ -160,6 +160,12 @@ type lockContender struct {
 	joinUntil  time.Duration // after lockCohorts.base: other readers may join the granted hold before this
 }
 
+// callerWaits reports whether the caller with whose options the request began is still in the local queue. Called with
+// mu held.
+func (contender *lockContender) callerWaits() bool {
+	return contender.caller != nil && contender.caller.cohort == contender.cohort
+}
+
 // releaseResult is the result of a release that was sent together with the request for the next tenure.
 type releaseResult struct {
 	status releaseStatus
@@ -436,7 +442,7 @@ func (contender *lockContender) Ask(ctx context.Context, entry *wait.QueueEntry)
 	cohorts, cohort := &contender.lock.c.cohorts, contender.cohort
 	cohorts.mu.Lock()
 	isWanted := cohort.callers.First() != nil
-	hasLeft := contender.caller != nil && contender.caller.cohort != cohort
+	hasLeft := contender.caller != nil && !contender.callerWaits()
 	cohorts.mu.Unlock()
 	switch {
 	case contender.previous != nil:
@@ -529,7 +535,7 @@ func (cohorts *lockCohorts) failRequest(contender *lockContender, err error) {
 func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) (isUsed bool) {
 	cohort := contender.cohort
 	caller := cohort.callers.First()
-	if contender.transferred && contender.caller != nil && contender.caller.cohort == cohort {
+	if contender.transferred && contender.callerWaits() {
 		caller = contender.caller
 	}
 	if contender.lock.kind.waiting.concurrentTurns && caller == contender.caller && !caller.canShareHold() {

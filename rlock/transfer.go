@@ -28,7 +28,7 @@ import (
 //   - The hold's owner is not known elsewhere (Owner, Extend). Otherwise a process that joins the owner would work
 //     beside the next caller.
 //   - The owner has the caller's label, because the label is part of the owner.
-//   - No caller had a turn with the owner's token: each turn of a Fenced lock has another token.
+//   - No caller had a turn with the owner's token: each turn of a Fenced lock has another token (Next).
 //   - The server's lease is not too short for the caller, and not longer than the caller was promised: see Retake.
 //
 // The transfer is a request of "to", and takes the place of the cohort's request. It is for the first caller that still
@@ -76,7 +76,7 @@ func (cohorts *lockCohorts) retakeFor(own *owner, caller *queuedCaller) bool {
 }
 
 // transfer requests that a new owner replaces the tenure's owner, with the options of the first caller that still waits
-// at the reply. It returns false if there is none: the tenure must end. Called with mu held.
+// at the reply. Without such a caller transfer returns false, and the tenure must end. Called with mu held.
 //
 // The first callers of a local queue have waited longest, so callers with little patience leave soon. If the transfer
 // were for the first caller in any case, all callers could leave, one transfer after the other, and no process would
@@ -107,8 +107,8 @@ func (cohorts *lockCohorts) transfer(cohort *lockCohort) bool {
 
 // leavesBefore reports whether the caller gives up before an instant.
 func (caller *queuedCaller) leavesBefore(instant time.Time) bool {
-	leaves := leavesAt(caller.ctx, caller.waitsUntil)
-	return !leaves.IsZero() && leaves.Before(instant)
+	leavesAt := wait.EndsAt(caller.ctx, caller.waitsUntil)
+	return !leavesAt.IsZero() && leavesAt.Before(instant)
 }
 
 // settleReplaced ends the owner from that the request of a transfer was to replace.

@@ -67,10 +67,7 @@ func (a *acquisition) run(ctx context.Context, began time.Time, waitTime time.Du
 	if waitTime != unlimited {
 		r.Until = began.Add(waitTime)
 	}
-	a.leaves = r.Until
-	if d, ok := ctx.Deadline(); ok && (a.leaves.IsZero() || d.Before(a.leaves)) {
-		a.leaves = d
-	}
+	a.leaves = wait.EndsAt(ctx, r.Until)
 	a.p = s.newPermit(ctx, a.n, a.lease, a.auto)
 	defer a.unwatch()
 	var landed <-chan struct{}

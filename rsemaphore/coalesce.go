@@ -96,10 +96,7 @@ func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script
 func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done bool, err error) {
 	semaphore, client := a.s, a.s.c
 	sent := time.Now()
-	end := sent.Add(client.opts.CallTimeout)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
-		end = deadline
-	}
+	end := wait.EndsAt(ctx, sent.Add(client.opts.CallTimeout))
 	notAfter := client.runner.Clock.At(semaphore.key, end)
 	if notAfter == 0 {
 		return answer, false, nil

@@ -59,11 +59,18 @@ func (q *Waiters) Waits(limit int, match func(name string) bool) (first []Waitin
 	}
 	q.mu.Unlock()
 	for i, ctx := range contexts { // without mu, because a ctx may be code of the user
-		if end, ok := ctx.Deadline(); ok && (first[i].Until.IsZero() || end.Before(first[i].Until)) {
-			first[i].Until = end
-		}
+		first[i].Until = EndsAt(ctx, first[i].Until)
 	}
 	return first, all
+}
+
+// EndsAt returns the earlier of two instants: the deadline of ctx, and limit, unless limit is zero. It returns zero if
+// there is neither.
+func EndsAt(ctx context.Context, limit time.Time) time.Time {
+	if deadline, ok := ctx.Deadline(); ok && (limit.IsZero() || deadline.Before(limit)) {
+		return deadline
+	}
+	return limit
 }
 
 // snapshot describes the call, which stands behind before calls of its local queue. Called with mu held.
