@@ -24,7 +24,7 @@ if type(head) == 'string' then -- Redisson's list, for a fair lock: each waiter 
   send(publish, channel .. ':' .. head, '0')
   return notified
 end
-for _, range in ipairs({{'(0', '(' .. digits(WRITERS)}, {digits(WRITERS), '+inf'}}) do
+for _, range in ipairs({{'(0', '(' .. FIRST_WRITER}, {FIRST_WRITER, '+inf'}}) do
   local first = redis.pcall('ZRANGE', KEYS[1], range[1], range[2], 'BYSCORE', 'LIMIT', 0, 1)[1]
   local waiter = first and read_entry(first)
   notify(waiter and waiter.owner)

@@ -46,6 +46,7 @@
 
 local QUEUE_TTL = 60000 -- more than twice the longest "stale" of an entry
 local WRITERS = 3000000000000000 -- more than a ticket, µs, until the year 2065; twice WRITERS is less than 2^53
+local FIRST_WRITER = '3000000000000000' -- WRITERS as a limit of scores: digits takes longer than a command
 local INSTANT = 4000000000000 -- more than an ms of the clock until the year 2096
 local JAVA_RESERVATION = 5 -- for how many ms a free lock or permit is reserved for Redisson's waiters
 local MAX_RESERVATION = 200 -- the most ms for which a free lock or permit is reserved
@@ -86,17 +87,16 @@ end
 -- If the entry is not the last, then its score or a higher one is read, and the clock has stepped back.
 local function enqueue(q, entry, from)
   local score = from + q.us
-  local score_text = digits(score)
-  if redis.call('ZADD', q.key, 'NX', score_text, entry) == 0 then
+  if redis.call('ZADD', q.key, 'NX', digits(score), entry) == 0 then
     if not q.conn then
       redis.call('ZADD', q.key, -q.now, stamp_name(q, read_entry(entry)))
     end
     redis.call('PEXPIRE', q.key, QUEUE_TTL)
     return tonumber(redis.call('ZSCORE', q.key, entry))
   end
-  local above, below = '3000000000000000', '(0'
+  local above, below = FIRST_WRITER, '(0'
   if from == WRITERS then
-    above, below = '6000000000000000', '(3000000000000000'
+    above, below = '6000000000000000', '(' .. FIRST_WRITER
   end
   local before = redis.call('ZRANGE', q.key, above, below, 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 1, 1)
   local last = tonumber(before[2]) or 0

@@ -47,7 +47,7 @@ end
 -- Returns the living ones of the first readers in the queue, {entry, score, ...}, and whether there may be more
 -- readers. Dead readers are removed.
 local function live_readers(q, me)
-  local list = redis.call('ZRANGE', q.key, '(0', '(' .. digits(WRITERS), 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MAX_READERS)
+  local list = redis.call('ZRANGE', q.key, '(0', '(' .. FIRST_WRITER, 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MAX_READERS)
   local alive, dropped = {}, {}
   for i = 1, #list, 2 do
     local waiter = read_entry(list[i])
@@ -130,14 +130,14 @@ local function serve_readers(lock, ends, q, readers, has_more, me)
 end
 
 -- Counts a writer that follows another writer, and removes its entry, if it has one. The count is written first: if
--- removing the entry emptied the set, a later write would make the set anew, without an expiry.
-local function count_writer(q, entry, writes)
+-- removing the entry emptied the set, a later write would make the set anew, without an expiry. waiter: as in dequeue.
+local function count_writer(q, entry, writes, waiter)
   if writes == 0 then
     set_instant(q, 'phase', q.now)
   end
   set_field(q, 'writes', writes + 1)
   if entry then
-    dequeue(q, entry)
+    dequeue(q, entry, waiter)
   end
 end
 
@@ -150,7 +150,7 @@ local function serve_writer(lock, q, entry, score, writes, me)
     redis.call('DEL', lock)
     return true
   end
-  count_writer(q, entry, writes)
+  count_writer(q, entry, writes, waiter)
   return false
 end
 
@@ -180,7 +180,7 @@ end
 
 -- Returns the first living writer in the queue, as next_waiter does.
 local function next_writer(q, me)
-  return next_waiter(q, digits(WRITERS), me)
+  return next_waiter(q, FIRST_WRITER, me)
 end
 
 -- Serves the next waiters of a queue that exists. me: the entry of the request's sender, or nil; the reply tells the
@@ -266,7 +266,7 @@ end
 -- * A reader leaves the queue while a writer waits: that writer is still the first.
 local function hint_rw(q, left)
   local reader = left and left < WRITERS
-  return hint(q, reader and math.huge or left, digits(WRITERS)) or hint(q, reader and left)
+  return hint(q, reader and math.huge or left, FIRST_WRITER) or hint(q, reader and left)
 end
 
 -- Serves the queue of a lock that has lost a hold, or of a queue that has lost a waiter. left is the score of that
