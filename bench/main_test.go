@@ -88,19 +88,12 @@ func dial(b *testing.B, server rueidis.ClientOption) *pubsub.Hub {
 	return hub
 }
 
-// ended is the context with which clients are closed: locks that are still held expire.
-func ended() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}
-
 func openLocks(b *testing.B, server rueidis.ClientOption, o rlock.Options) *rlock.Client {
 	b.Helper()
 	o.CallTimeout = stall
 	c, err := rlock.New(dial(b, server), o)
 	require.NoError(b, err)
-	b.Cleanup(func() { c.Close(ended()) })
+	b.Cleanup(func() { c.Close(redistest.Ended()) })
 	return c
 }
 
@@ -108,7 +101,7 @@ func openSemaphores(b *testing.B, server rueidis.ClientOption) *rsemaphore.Clien
 	b.Helper()
 	c, err := rsemaphore.New(dial(b, server), rsemaphore.Options{CallTimeout: stall})
 	require.NoError(b, err)
-	b.Cleanup(func() { c.Close(ended()) })
+	b.Cleanup(func() { c.Close(redistest.Ended()) })
 	return c
 }
 

@@ -735,7 +735,7 @@ func (s *stage) flush() {
 }
 
 // quit closes p, and waits for none of its grants.
-func quit(p *process) { _ = p.close(ended()) }
+func quit(p *process) { _ = p.close(redistest.Ended()) }
 
 // each does something to the network of p.
 func (p *process) each(do func(*redistest.Proxy)) {

@@ -215,7 +215,7 @@ var repliesScenarios = []scenario{
 	{"a caller whose context has ended can release it", simulated, func(t *testing.T, s *stage) {
 		p, other := s.open(t, leased(0)), s.open(t, leased(0))
 		held := s.acquired(t, p, terms{})
-		require.NoError(t, s.release(ended(), held))
+		require.NoError(t, s.release(redistest.Ended(), held))
 		s.free(t, other)
 		held = s.acquired(t, p, terms{})
 		require.NoError(t, s.release(held.Context(t.Context()), held), "the release itself ends this context")
@@ -279,7 +279,7 @@ var repliesScenarios = []scenario{
 			defer cancel()
 		}
 		time.Sleep(10 * time.Millisecond)
-		err := p.close(ended())
+		err := p.close(redistest.Ended())
 		require.ErrorContains(t, err, object)
 		require.ErrorIs(t, held.Err(), redlatch.ErrClosed)
 		time.Sleep(time.Second)
@@ -433,16 +433,10 @@ func (s *stage) unpipelined(t *testing.T, o redlatch.Options) *process {
 		with.DisableAutoPipelining = true
 		red, err := redlatch.Open(t.Context(), with, o)
 		require.NoError(t, err)
-		t.Cleanup(func() { red.Close(ended()) })
+		t.Cleanup(func() { red.Close(redistest.Ended()) })
 		p.proxies, p.red = append(p.proxies, proxy), append(p.red, red)
 	}
 	return p
-}
-
-func ended() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
 }
 
 // errTry is the error of an acquisition that does not wait.

@@ -25,17 +25,10 @@ func newKeeper(t *testing.T) *hold.Keeper {
 	require.NoError(t, err)
 	keeper := hold.NewKeeper(s, "hold", "Unlock", lease.Config{})
 	t.Cleanup(func() {
-		keeper.Close(ended())
+		keeper.Close(redistest.Ended())
 		hub.Close(context.Background())
 	})
 	return keeper
-}
-
-// ended is a context that has ended.
-func ended() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
 }
 
 func TestNewOwner_AnyLabel_IsUnique(t *testing.T) {
@@ -173,6 +166,6 @@ func TestClose_Background_EndsBeforeIt(t *testing.T) {
 	k := newKeeper(t)
 	over := false
 	require.True(t, k.Background(func(ctx context.Context) { <-ctx.Done(); over = true }))
-	require.NoError(t, k.Close(ended()))
+	require.NoError(t, k.Close(redistest.Ended()))
 	require.True(t, over)
 }

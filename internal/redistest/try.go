@@ -1,5 +1,14 @@
 package redistest
 
+import "context"
+
+// Ended is a context that has ended.
+func Ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
 // thrown is what Must throws.
 type thrown struct{ error }
 

@@ -27,15 +27,8 @@ func newHub(t *testing.T) *pubsub.Hub {
 func newSession(t *testing.T, o session.Options) *session.Session {
 	s, err := session.New(newHub(t), "shop", "goods", o)
 	require.NoError(t, err)
-	t.Cleanup(func() { s.Close(ended()) })
+	t.Cleanup(func() { s.Close(redistest.Ended()) })
 	return s
-}
-
-// ended is a context that has ended.
-func ended() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
 }
 
 func TestOptions_NotGiven_HaveTheirDefaults(t *testing.T) {
@@ -78,7 +71,7 @@ func TestClose_WorkLeftByCalls_IsWaitedFor(t *testing.T) {
 	s, end = newSession(t, session.Options{}), make(chan struct{})
 	defer close(end)
 	s.Finish(work)
-	err := s.Close(ended())
+	err := s.Close(redistest.Ended())
 	require.ErrorIs(t, err, context.Canceled)
 	require.EqualError(t, err, "shop: close: 1 tasks in the background still under way: context canceled")
 }
