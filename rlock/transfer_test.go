@@ -370,59 +370,54 @@ func TestTransfer_FencedTurns_HaveTokensThatGrow(t *testing.T) {
 	})
 }
 
-// A transfer takes a round trip. A caller that leaves before its reply costs no second one.
+// needingTransfers are locks whose turns need a transfer each.
+var needingTransfers = map[string]func(r *rig, label any) *rlock.Lock{
+	"labels differ": func(r *rig, label any) *rlock.Lock { return r.locks.Reentrant("l").WithLabel(fmt.Sprint(label)) },
+	"fenced":        func(r *rig, _ any) *rlock.Lock { return r.locks.Fenced("l") },
+}
+
+// newFarRig is a rig at 1 ms each way.
+func newFarRig(t testing.TB, s *redistest.Server) *rig {
+	p := redistest.NewProxy(t, s)
+	p.Delay(time.Millisecond, time.Millisecond)
+	return newRig(t, p.Server(), rlock.Options{}).warmUp(t)
+}
+
+// A transfer takes a round trip. A caller that leaves before the reply at its deadline costs no second round trip. For
+// a Fenced lock a caller that is cancelled costs none, either.
 func TestTransfer_FirstCallerLeaves_NextHasTheLockInOneTrip(t *testing.T) {
 	t.Parallel()
-	for name, x := range map[string]struct {
-		lockOf      func(r *rig, caller string) *rlock.Lock
-		hasDeadline bool
-	}{
-		"labels that differ, a deadline": {
-			func(r *rig, caller string) *rlock.Lock { return r.locks.Reentrant("l").WithLabel(caller) }, true},
-		"fenced, a cancellation": {func(r *rig, _ string) *rlock.Lock { return r.locks.Fenced("l") }, false},
-	} {
+	for name, lockOf := range needingTransfers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-				p := redistest.NewProxy(t, servers[0])
-				p.Delay(time.Millisecond, time.Millisecond)
-				r, other := newRig(t, p.Server(), rlock.Options{}).warmUp(t), newRig(t, servers[0], rlock.Options{})
-				othersHold := lock(t, x.lockOf(other, ""), context.Background())
-				callers := [2]<-chan result{}
-				for i, label := range []string{"a", "b"} {
-					callers[i] = acquiring(t, x.lockOf(r, label))
-					time.Sleep(10 * time.Millisecond)
-				}
-				unlockAt := time.Now().Add(20 * time.Millisecond)
-				ctx, leave := context.WithCancel(context.Background())
+				r, other := newFarRig(t, servers[0]), newRig(t, servers[0], rlock.Options{})
+				othersHold := lock(t, lockOf(other, ""), context.Background())
+				held := queueUp(t, other.redis, lockOf(r, "a"), within(t), 1)
+				unlockAt := time.Now().Add(10 * time.Millisecond)
+				leavesAt, leave := context.WithDeadline(context.Background(), unlockAt.Add(time.Millisecond))
 				defer leave()
-				if x.hasDeadline {
-					ctx, leave = context.WithDeadline(ctx, unlockAt.Add(time.Millisecond))
-					defer leave()
+				if name == "fenced" {
+					leavesAt, leave = context.WithCancel(context.Background())
+					time.AfterFunc(11*time.Millisecond, leave)
 				}
-				first := acquiringUnder(ctx, x.lockOf(r, "c"))
-				time.Sleep(time.Millisecond)
-				next := acquiring(t, x.lockOf(r, "d"))
-				time.Sleep(time.Millisecond)
+				first := acquiringUnder(leavesAt, lockOf(r, "b"))
+				synctest.Wait()
+				next := acquiring(t, lockOf(r, "c"))
+				synctest.Wait()
 				require.NoError(t, othersHold.Unlock(context.Background()))
-				a := <-callers[0]
+				a := <-held
 				require.NoError(t, a.err)
 				token, isFenced := a.hold.Token()
+				<-time.After(time.Until(unlockAt))
 				a.unlock(t)
-				b := <-callers[1]
-				require.NoError(t, b.err)
-				if isFenced {
-					nextToken, _ := b.hold.Token()
-					require.Greater(t, nextToken, token)
-				}
-				require.True(t, time.Now().Before(unlockAt))
-				time.Sleep(time.Until(unlockAt))
-				time.AfterFunc(time.Millisecond, leave)
-				b.unlock(t)
 				got := <-next
 				require.NoError(t, got.err)
 				require.Less(t, time.Since(unlockAt), 3*time.Millisecond)
 				require.Error(t, (<-first).err)
+				if nextToken, _ := got.hold.Token(); isFenced {
+					require.Greater(t, nextToken, token)
+				}
 				got.unlock(t)
 			})
 		})
@@ -433,23 +428,15 @@ func TestTransfer_FirstCallerLeaves_NextHasTheLockInOneTrip(t *testing.T) {
 // owner without a turn.
 func TestTransfer_ImpatientCallers_LockIsNotIdle(t *testing.T) {
 	t.Parallel()
-	for name, lockOf := range map[string]func(r *rig, caller int64) *rlock.Lock{
-		"fenced": func(r *rig, _ int64) *rlock.Lock { return r.locks.Fenced("l") },
-		"labels that differ": func(r *rig, caller int64) *rlock.Lock {
-			return r.locks.Reentrant("l").WithLabel(fmt.Sprint(caller % 6))
-		},
-	} {
+	for name, lockOf := range needingTransfers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 				var takes []redistest.Take
 				for range 3 {
-					p := redistest.NewProxy(t, servers[0])
-					p.Delay(time.Millisecond, time.Millisecond)
-					r := newRig(t, p.Server(), rlock.Options{}).warmUp(t)
-					var calls atomic.Int64
+					r, calls := newFarRig(t, servers[0]), new(atomic.Int64)
 					takes = append(takes, func(ctx context.Context, wait time.Duration) (func(), error) {
-						l := lockOf(r, calls.Add(1)).WithWait(min(cmp.Or(wait, time.Minute), 5*time.Millisecond))
+						l := lockOf(r, calls.Add(1)%6).WithWait(min(cmp.Or(wait, time.Minute), 5*time.Millisecond))
 						hold, err := l.Lock(ctx)
 						return func() { _ = hold.Unlock(context.Background()) }, err
 					})
