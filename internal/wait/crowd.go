@@ -14,8 +14,8 @@ import (
 // server's load.
 //
 // isCrowd is called when an entry is made, and whenever a poll is due. An entry says how long its waiter may make no
-// request. It never changes, because it is also the waiter's place. So the 64 earlier waiters go on polling every
-// PollCap: with a poll every 10 s they would lose their places after each 2.5 s
+// request. The entry never changes, because it is also the waiter's place. So the 64 earlier waiters go on polling
+// every PollCap: with a poll every 10 s they would lose their places after each 2.5 s
 // (TestCrowd_EarlierWaiter_PollsEveryPollCap).
 //
 //	64 waiters                     server                             the 65th and later ones
@@ -39,8 +39,8 @@ func (w *Caller) skipsPoll() bool {
 	return w.waiters.isCrowd() && w.canSkipPoll(time.Since(w.answeredAt))
 }
 
-// canSkipPoll reports whether a waiter whose last request was silence ago may sleep for another PollCap: it has a
-// ticket, its entry allows the silence, and its subscription to grants works. Called with mu held.
+// canSkipPoll reports whether a waiter whose last request was silence ago may sleep for another PollCap: the waiter has
+// a ticket, its entry allows the silence, and its subscription to grants works. Called with mu held.
 func (w *Caller) canSkipPoll(silence time.Duration) bool {
 	return w.ticket != 0 && silence+w.waiters.pollCap <= w.entry.Poll &&
 		accessor.Of[accessor.Subscription](w.grantSub.sub).Live()
@@ -62,7 +62,7 @@ func (q *Waiters) allSkipPoll(queue *localQueue) bool {
 	return true
 }
 
-// outage is a row of requests without a reply, up to the last request. It is zero if the last request had a reply.
+// outage is a row of requests without a reply, up to the last request. If the last request had a reply, outage is zero.
 type outage struct {
 	failures int
 	since    time.Time // when the first of the requests was sent

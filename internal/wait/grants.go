@@ -24,9 +24,9 @@ func (q *Waiters) isSubscribed(channel string) bool {
 }
 
 // SubscribesFirst reports whether a refused waiter subscribes the process to grants, and then makes another request.
-// The first request of a cohort may then be made before [Waiters.Enter], because no wake-up before Enter is needed. It
-// is made after Enter if the process is subscribed, because that request enqueues the cohort, and if the user has no
-// right to subscribe, because the cohort then sleeps after a refusal:
+// The first request of a cohort may then be made before [Waiters.Enter], because no wake-up before Enter is needed.
+// Otherwise the request is made after Enter: if the process is subscribed, the request enqueues the cohort; if the user
+// has no right to subscribe, the cohort sleeps after a refusal:
 //
 //	request: refused            release in the same process: Wake finds no waiter yet
 //	Enter, sleeps for PollCap on a free lock
@@ -36,7 +36,7 @@ func (q *Waiters) SubscribesFirst(grants string) bool {
 	return q.grantSubs[grants] == nil && !q.mayNotSubscribe(grants)
 }
 
-// subscribeToGrants subscribes the process to its channel of grants, if the server allows it. It awaits the
+// subscribeToGrants subscribes the process to its channel of grants, if the server allows it, and awaits the
 // confirmation for as long as the waiter would sleep. The subscription belongs to the process, so it does not end with
 // the waiter. over is as in subscribeWithinSleep.
 func (w *Caller) subscribeToGrants() (stands, over bool) {
@@ -71,8 +71,8 @@ type pendingSubscribe struct {
 	err  error
 }
 
-// startSubscribe returns the pending SUBSCRIBE to a channel of grants. It sends the SUBSCRIBE if necessary. It returns
-// nil if the process is subscribed already, or if it cannot subscribe.
+// startSubscribe returns the pending SUBSCRIBE to a channel of grants, which is sent if necessary. The result is nil
+// if the process is subscribed already, or if it cannot subscribe.
 func (q *Waiters) startSubscribe(channel string) *pendingSubscribe {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -192,7 +192,7 @@ func parseGrants(text string) (all []Grant) {
 	return all
 }
 
-// parseGrant reads "ticket lease-ms owner". Ticket 0 grants nothing: it is only a reason to make a request.
+// parseGrant reads "ticket lease-ms owner". Ticket 0 grants nothing, and is only a reason to make a request.
 func parseGrant(text string) (grant Grant, ok bool) {
 	ticketText, rest, _ := strings.Cut(text, " ")
 	leaseText, owner, _ := strings.Cut(rest, " ")
@@ -229,8 +229,8 @@ func (q *Waiters) forEachRequesterQueue(visit func(*localQueue)) {
 
 // deliver passes a grant to its waiter. If the waiter has left, there are two cases:
 //
-//   - The owner's release is pending (Taker.ReleaseLater). It removes the owner from the queue and from the lock, and
-//     hands over again. Waiters.Unclaimed sends it again at once.
+//   - The owner's release is pending (Taker.ReleaseLater). The release removes the owner from the queue and from the
+//     lock, and hands over again. Waiters.Unclaimed sends the release again at once.
 //   - The owner holds the lock.
 //
 // So deliver itself releases no grant for lack of a waiter:

@@ -2,12 +2,12 @@ package judges
 
 import "slices"
 
-// TenureOwner is one of a process's owners, by a number from 1. The zero TenureOwner is none.
+// TenureOwner is one of a process's owners, by a number from 1. The zero TenureOwner stands for no owner.
 type TenureOwner struct{ Process, Number int }
 
 // TenureServer is a reference of the scripts by which a process gets and keeps a tenure of a lock: acquire.lua, its
-// transfer and release.lua, with the hand-over of lib/handover.lua. The lock has no labels, all
-// owners listen, and the test ends the lease.
+// transfer and release.lua, with the hand-over of lib/handover.lua. The lock has no labels, all owners listen, and the
+// test ends the lease.
 type TenureServer struct {
 	holder TenureOwner
 	queue  []TenureOwner
@@ -81,7 +81,7 @@ func (s *TenureServer) Transfer(o, from TenureOwner, tooLate bool) TenureReply {
 // Expire ends the lease.
 func (s *TenureServer) Expire() { s.holder = TenureOwner{} }
 
-// Look returns the holder, the queue, and to whom grants were published since the last Look.
+// Look returns the holder, the queue, and the owners that were published as granted since the last Look.
 func (s *TenureServer) Look() (holder TenureOwner, queue, grants []TenureOwner) {
 	grants, s.grants = s.grants, nil
 	return s.holder, slices.Clone(s.queue), grants
@@ -103,8 +103,8 @@ func (s *TenureServer) take(o TenureOwner) {
 	s.holder = o
 }
 
-// handOver grants a free lock to the first in the queue. It reports false if the queue is empty, or its first is the
-// owner that asks.
+// handOver grants a free lock to the first in the queue, and reports whether it did: not if the queue is empty, or if
+// the first is the owner that asks.
 func (s *TenureServer) handOver(asks TenureOwner) bool {
 	if len(s.queue) == 0 || s.queue[0] == asks {
 		return false
