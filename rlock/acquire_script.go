@@ -53,15 +53,14 @@ const (
 )
 
 type acquireReply struct {
-	status     acquireStatus
-	leaseLeft  time.Duration // the rest of the holder's lease; negative: no expiry
-	server     int64         // the server's clock, ms
-	ticket     int64         // of the queue entry; 0: not queued
-	holder     holder
-	token      int64 // fencing token of a new hold; 0: none
-	serverRun  int64 // of a Quorum's member: a number made of the server's run_id; 0: not given
-	unclaimed  bool  // of a granted reader: no writer waits; of a granted writer: no process waits
-	queueEmpty bool  // granted, and the queue was empty
+	status    acquireStatus
+	leaseLeft time.Duration // the rest of the holder's lease; negative: no expiry
+	server    int64         // the server's clock, ms
+	ticket    int64         // of the queue entry; 0: not queued
+	holder    holder
+	token     int64 // fencing token of a new hold; 0: none
+	serverRun int64 // of a Quorum's member: a number made of the server's run_id; 0: not given
+	unclaimed bool  // of a granted reader: no writer waits; of other grants: no process waits
 }
 
 // holder says which holder refused a request, as a sum of 1, if the holder is not of this library, and 2, if its lock
@@ -77,7 +76,7 @@ func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.sta
 func decodeAcquire(message rueidis.RedisMessage) (acquireReply, error) {
 	if message.IsInt64() { // the lock was free
 		server, err := message.AsInt64()
-		return acquireReply{status: acquireGranted, server: server, queueEmpty: true, unclaimed: true}, err
+		return acquireReply{status: acquireGranted, server: server, unclaimed: true}, err
 	}
 	ints, err := message.AsIntSlice()
 	if err != nil || len(ints) < 3 {

@@ -135,7 +135,7 @@ func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, share
 		answer, err := a.answerGrant(received)
 		if err == nil {
 			a.handedOver, a.token, a.stillQueued = false, reply.token, entry != nil && sentWithoutQueue
-			a.recordContention(!reply.queueEmpty && !reply.unclaimed)
+			a.recordContention(!reply.unclaimed)
 			a.openReadWindow(reply.unclaimed, received)
 		}
 		return answer, err
@@ -167,7 +167,7 @@ func (a *acquisition) attempt(ctx context.Context, entry *wait.QueueEntry,
 		defer client.leaveCoalescer(a.lock.kind)
 		if coalesce && client.waiters.Members(a.lock.key) <= 1 { // a lock with waiting callers is not free
 			if done, err := a.askShared(ctx); done || err != nil {
-				return acquireReply{status: acquireGranted, queueEmpty: true}, err
+				return acquireReply{status: acquireGranted, unclaimed: true}, err
 			}
 		}
 	}
