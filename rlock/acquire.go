@@ -215,7 +215,7 @@ func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration, 
 		request.Backoff = backoff.after
 	}
 	if lock.kind.waiting.request != nil {
-		lock.kind.waiting.request(lock, a.own.Lease.Owner, &request)
+		lock.kind.waiting.request(a, &request)
 	}
 	if alone {
 		request.Mode = wait.Alone

@@ -1,8 +1,11 @@
 package rlock
 
 import (
+	"context"
 	"strings"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
@@ -48,17 +51,14 @@ var kindFair = &kind{
 			entry := wait.OwnerEntry(wait.EntryHash, acquiring.own.Lease.Owner, first, patience)
 			return acquiring.entry + " " + entry.Text()
 		},
-		request: func(lock *single, owner string, request *wait.Request) {
-			request.Channel, request.PrivateChannel, request.Mode = lock.kind.layout.channel(lock.key, owner), true, wait.Paced
+		request: func(acquiring *acquisition, request *wait.Request) {
+			request.Taker, request.Mode = fairRequester{acquiring}, wait.OneFirst
+			request.MaxRunTime = acquiring.lock.c.opts.CallTimeout
 		},
 		enqueuesWhenRefused: true,
 	},
 	acquire: func(lock *single, request acquireRequest) script.Call {
-		patience, text, _ := strings.Cut(request.entry, " ")
-		if entry, ok := wait.ReadEntry(text); ok {
-			entry.LeavesAt = request.leavesAt
-			text = entry.Text()
-		}
+		patience, text := fairEntry(request.entry, request.leavesAt)
 		args := append(request.baseArgs(5), lock.c.publish, lock.channel, patience, lock.grants, text)
 		return script.Call{Script: fairAcquireScript, Keys: lock.keys, Args: args}
 	},
@@ -66,6 +66,116 @@ var kindFair = &kind{
 	reentry: reentryWithinHold,
 	// A name in one pair of braces would share the list and the sorted set: see keyname.CheckPair.
 	refusesBracePair: true,
+}
+
+// fairEntry returns the patience and the text of a waiter's queueEntry. leavesAt is when the caller gives up, server ms.
+func fairEntry(queueEntry string, leavesAt int64) (patience, text string) {
+	patience, text, _ = strings.Cut(queueEntry, " ")
+	if entry, ok := wait.ReadEntry(text); ok {
+		entry.LeavesAt = leavesAt
+		text = entry.Text()
+	}
+	return patience, text
+}
+
+// fairRequester is the acquisition of one caller. One call requests for several callers of the process, in the order in
+// which they came, and each of them has an owner of its own in Redisson's queue. Its effect is that of one call for
+// each, one right after the other: an owner that finds the lock free and no waiter before it is granted the lock, and
+// the next owners queue.
+//
+//	caller A        caller B        requesting goroutine      server
+//	                                call: A, B, … ----------> A: granted; B: held, ticket 8
+//	B's time is over: B leaves, its release is pending
+//	                                <------------------------ A: granted; B: held
+//	works                           B's release is sent once more, because the call may have run after the first one
+//
+// The call runs twice: A is granted the lock again, and B keeps its place and ticket.
+type fairRequester struct{ *acquisition }
+
+// fairReplies is the replies to a call for several owners, with the times of the call.
+type fairReplies struct {
+	replies                     []acquireReply
+	sentAt, lastRunAt, received time.Time
+	sentWithoutQueue            bool
+}
+
+// Clock implements script.Reply.
+func (r fairReplies) Clock() (server int64, late bool) { return r.replies[0].Clock() }
+
+// decodeFair reads the replies for so many owners.
+func decodeFair(message rueidis.RedisMessage, owners int) (fairReplies, error) {
+	list, err := message.ToArray()
+	if err != nil || len(list) == 0 {
+		return fairReplies{}, script.Unexpected("acquire", list, err)
+	}
+	if list[0].IsInt64() { // one owner, or too late
+		list = []rueidis.RedisMessage{message}
+	}
+	replies := make([]acquireReply, len(list))
+	for i := range list {
+		if replies[i], err = decodeAcquire(list[i]); err != nil {
+			return fairReplies{}, err
+		}
+	}
+	if len(list) != owners && replies[0].status != acquireLate {
+		return fairReplies{}, script.Unexpected("acquire", list, nil)
+	}
+	return fairReplies{replies: replies}, nil
+}
+
+// RequestAll implements wait.Requester.
+func (r fairRequester) RequestAll(ctx context.Context, entries []wait.QueueEntry, enqueue bool) (any, error) {
+	lock := r.lock
+	client, sentAt, sentWithoutQueue := lock.c, time.Time{}, false
+	timed := script.Timed[fairReplies]{
+		Key: lock.key,
+		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+			sentAt = sent
+			call := fairCall(lock, entries, enqueue, notAfter)
+			call.Replicas, call.ReplicasWait = client.opts.MinReplicas, client.opts.ReplicaTimeout
+			message, err := client.callWithQueue(ctx, &call)
+			sentWithoutQueue = len(call.Keys) == 1
+			return message, err
+		},
+		Decode: func(message rueidis.RedisMessage) (fairReplies, error) { return decodeFair(message, len(entries)) },
+	}
+	reply, err := timed.Run(ctx, client.runner)
+	reply.sentAt, reply.lastRunAt, reply.received = sentAt, sentAt.Add(timed.Runs), time.Now()
+	reply.sentWithoutQueue = sentWithoutQueue
+	return &reply, err
+}
+
+// fairCall returns the call of RequestAll.
+func fairCall(lock *single, entries []wait.QueueEntry, enqueue bool, notAfter int64) script.Call {
+	var call script.Call
+	for i, entry := range entries {
+		patience, text := fairEntry(entry.Entry, lock.c.runner.Clock.Leaves(lock.key, entry.LeavesAt))
+		if !enqueue {
+			text = ""
+		}
+		if lease := lock.c.millis(entry.Lease); i == 0 {
+			request := acquireRequest{owner: entry.Owner, leaseMillis: lease, notAfter: notAfter}
+			args := append(request.baseArgs(2+3*len(entries)), lock.c.publish, lock.channel, patience, lock.grants, text)
+			call = script.Call{Script: fairAcquireScript, Keys: lock.keys, Args: args}
+		} else {
+			call.Args = append(call.Args, entry.Owner, lease, text)
+		}
+	}
+	return call
+}
+
+// Reply implements wait.Requester.
+func (r fairRequester) Reply(all any, i int, err error) (wait.Answer, error) {
+	a, replies := r.acquisition, all.(*fairReplies)
+	a.sentAt, a.lastRunAt = replies.sentAt, replies.lastRunAt
+	if a.possibleSince.IsZero() {
+		a.possibleSince = a.sentAt
+	}
+	var reply acquireReply
+	if i < len(replies.replies) {
+		reply = replies.replies[i]
+	}
+	return a.readReply(context.Background(), reply, err, replies.received, replies.sentWithoutQueue)
 }
 
 // Fair describes a lock that serves the waiters of all processes in the order in which the server received their first
@@ -81,8 +191,9 @@ var kindFair = &kind{
 // notified, and the others wait until it has sent a request, or counts as dead. So a process that may not subscribe
 // slows all waiters: each of its turns takes up to a PollCap.
 //
-// Each waiter sends a request every PollCap. So a Fair lock with many waiters costs more than a Reentrant lock, which
-// serves processes in their order, too. Use only one of the two kinds for a name: the two exclude each other, but do
+// A process sends a request for its waiters every PollCap, 128 waiters in a call. The server does some 20 commands for
+// each waiter. So a Fair lock with many waiters costs more than a Reentrant lock, which serves processes in their order,
+// too. Use only one of the two kinds for a name: the two exclude each other, but do
 // not wake each other's waiters.
 func (c *Client) Fair(name string) *Lock { return c.lock(name, kindFair) }
 

@@ -78,7 +78,7 @@ type waiting struct {
 	// requests.
 	queueEntry func(acquiring *acquisition, poll, first time.Duration) string
 	// request completes the wait request of a caller that does not share a tenure; nil: the request is complete.
-	request      func(lock *single, owner string, request *wait.Request)
+	request      func(acquiring *acquisition, request *wait.Request)
 	sharesTenure func(client *Client, opts terms) bool // whether a caller shares tenures (cohort.go); nil: no caller does
 	tenureLength func(lock *single) time.Duration      // how long turns may follow each other; nil: maxTenure
 

@@ -29,8 +29,12 @@ func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
 		// With Liveness a waiter needs a reply for each heartbeat: see answerRefusal.
 		poll = wait.MaxPoll
 	}
-	return wait.QueueEntry{Owner: a.own.Lease.Owner, Lease: a.requestedLease(), Poll: poll,
+	entry := wait.QueueEntry{Owner: a.own.Lease.Owner, Lease: a.requestedLease(), Poll: poll, LeavesAt: a.leavesAt,
 		Entry: a.lock.kind.waiting.queueEntry(a, poll, first)}
+	if a.lock.kind.waiting.enqueuesWhenRefused {
+		entry.Channel = a.lock.kind.layout.channel(a.lock.key, entry.Owner)
+	}
+	return entry
 }
 
 // Taken implements wait.Taker. It reports whether the grant can be used without a confirming request. It cannot be used
@@ -116,6 +120,25 @@ func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, share
 	if a.replaced = nil; from != nil {
 		a.settleReplaced(from, reply, err, received)
 	}
+	answered := err == nil || script.IsUnreplicated(err)
+	switch {
+	case answered && from != nil && reply.status != acquireGranted:
+		return a.request(ctx, entry, nil)
+	case answered && reply.status == acquireShared:
+		if !client.cohorts.enterSharedRead(shared) { // the last reader has left meanwhile
+			return a.request(ctx, entry, nil)
+		}
+		a.contender.sharedRead = shared
+		a.openReadWindow(true, received)
+		return wait.Answer{Granted: true}, nil
+	}
+	return a.readReply(ctx, reply, err, received, entry != nil && sentWithoutQueue)
+}
+
+// readReply returns the answer to a request by its reply or error. stillQueued: a grant could not remove the queue
+// entry.
+func (a *acquisition) readReply(ctx context.Context, reply acquireReply, err error, received time.Time,
+	stillQueued bool) (wait.Answer, error) {
 	unmet := script.IsUnreplicated(err)
 	if err != nil && !unmet {
 		a.requestFailed(err, received)
@@ -125,27 +148,17 @@ func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, share
 		return wait.Answer{}, a.releaseUnreplicated(ctx, err)
 	}
 	if reply.serverRun != 0 {
-		client.memberRun.Store(reply.serverRun)
-	}
-	if from != nil && reply.status != acquireGranted {
-		return a.request(ctx, entry, nil)
+		a.lock.c.memberRun.Store(reply.serverRun)
 	}
 	switch reply.status {
 	case acquireGranted:
 		answer, err := a.answerGrant(received)
 		if err == nil {
-			a.handedOver, a.token, a.stillQueued = false, reply.token, entry != nil && sentWithoutQueue
+			a.handedOver, a.token, a.stillQueued = false, reply.token, stillQueued
 			a.recordContention(!reply.unclaimed)
 			a.openReadWindow(reply.unclaimed, received)
 		}
 		return answer, err
-	case acquireShared:
-		if !client.cohorts.enterSharedRead(shared) { // the last reader has left meanwhile
-			return a.request(ctx, entry, nil)
-		}
-		a.contender.sharedRead = shared
-		a.openReadWindow(true, received)
-		return wait.Answer{Granted: true}, nil
 	case acquireLost:
 		if a.joinOwner != "" {
 			return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.joinOwner, a.lock.name, errs.ErrLost)
@@ -209,8 +222,12 @@ func (a *acquisition) answerRefusal(reply acquireReply, received time.Time) (wai
 	}
 	// Another program that holds the lock as a string publishes no release.
 	published := reply.holder.isForeign() && !reply.holder.isOtherKind() && lock.kind.layout.stringKeyArg == ""
-	return wait.Answer{Left: reply.leaseLeft, Foreign: published, Unpublished: reply.holder.isOtherKind(),
-		Ticket: reply.ticket, Sent: a.sentAt, RepeatIn: a.repeatIn(received)}, nil
+	answer := wait.Answer{Left: reply.leaseLeft, Foreign: published, Unpublished: reply.holder.isOtherKind(),
+		Ticket: reply.ticket, Sent: a.sentAt, RepeatIn: a.repeatIn(received)}
+	if lock.kind.waiting.enqueuesWhenRefused && reply.leaseLeft >= 0 {
+		answer.RepeatIn = wait.AfterLease(reply.leaseLeft)
+	}
+	return answer, nil
 }
 
 // recordRefusal records the holder by the last reply, for callers that give up.
@@ -302,11 +319,7 @@ func (a *acquisition) replaceOwner(received time.Time) wait.Answer {
 	a.unansweredUntil = received
 	a.own.Abandon(a.unansweredUntil, a.entry)
 	a.own, a.entry, a.possibleSince = a.newOwner(), a.newEntry(), time.Time{}
-	answer := wait.Answer{OwnerReplaced: true}
-	if a.lock.kind.waiting.enqueuesWhenRefused {
-		answer.Channel = a.lock.kind.layout.channel(a.lock.key, a.own.Lease.Owner)
-	}
-	return answer
+	return wait.Answer{OwnerReplaced: true}
 }
 
 // newEntry returns the queue entry of a kind whose refused requests leave one on the server. It returns "" for other

@@ -68,7 +68,8 @@
 // # Queue requests
 //
 // Several callers can hold permits at once, so their local queue has no contender: it would serve one waiter of a
-// process in a round trip. With a [Requester] every waiter has an entry, an owner and a ticket of its own on the
+// process in a round trip. The local queue of a Fair lock has none, either, because every waiter has a place of its own
+// in the order of all processes. With a [Requester] every waiter has an entry, an owner and a ticket of its own on the
 // server, and one call requests for many waiters. The rules of trust above are the same, and so is the code. The other
 // rules are:
 //
@@ -88,18 +89,17 @@
 //     order, after releases and PollCaps.
 //  7. No grant is used while a call requests for its waiter, and a waiter that leaves during the call owes a release:
 //     the call may run later, and be granted (TestGrant_WaiterIsAskedFor_IsNotUsedYet).
+//  8. A Fair lock has one holder, so with [OneFirst] only one first request goes out by itself, and newcomers queue
+//     behind that request, too. The server's queue keeps the order of all waiters of all processes. If callers give up,
+//     few waiters of a process are in that queue (pace.go), and the others follow in their order.
+//  9. A program that releases a Fair lock without a hand-over notifies the first waiter on a channel of that waiter
+//     alone (QueueEntry.Channel). A waiter subscribes to its channel when a reply says that the holder is such a program.
 //
 // # Notified waiters
 //
 // A Plain lock has to be free between two holders. Its waiters have a queue on the server, too, but no hand-over: a
 // release publishes a grant of ticket 0 to the first waiter, which then makes a request. For a moment the script
 // reserves the free lock for the notified waiter (handover.lua of package rlock). Such a waiter is a [Taker], too.
-//
-// # Paced waiters
-//
-// Some queues keep the order of all waiters of all processes ([Paced]). The first request of a waiter sets its place in
-// that order, so it must not stand behind another waiter of the process. Each waiter makes its own requests, as a
-// contender does. If callers give up, few of them make requests at once (pace.go).
 //
 // # Cohorts
 //

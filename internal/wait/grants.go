@@ -55,12 +55,12 @@ func (w *Caller) subscribeToGrants() (stands, over bool) {
 	})
 }
 
-// listenForLaterCallers subscribes the process to grants when a Paced waiter leaves without a grant. Otherwise a
+// listenForLaterCallers subscribes the process to grants when a Requester leaves without a grant. Otherwise a
 // process whose callers all leave before their first reply would never subscribe, and no lock could be handed over to
 // it. The server would notify each waiter of the free lock instead, and reserve the lock until the waiter's request
 // (TestHandOver_ImpatientCallers_AreHandedTheLock).
 func (w *Caller) listenForLaterCallers() {
-	if w.request.Mode == Paced && !w.granted && w.request.Taker != nil && w.localQueue != nil {
+	if w.request.Mode == OneFirst && !w.granted && w.requester != nil {
 		w.waiters.Listen(w.request.Grants)
 	}
 }

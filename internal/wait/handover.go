@@ -29,8 +29,11 @@ type QueueEntry struct {
 	Lease time.Duration // the full lease
 	// Poll is the longest time between two requests of the waiter: the server drops the entry after two and a half Polls
 	// without a request. A Poll of less than PollCap counts as PollCap.
-	Poll        time.Duration
-	hearsGrants bool // the process is subscribed to its grants
+	Poll time.Duration
+	// Channel, if set, is a channel of this waiter alone, on which a release of another program notifies it.
+	Channel     string
+	LeavesAt    time.Time // the caller gives up at this instant; zero: not known. For RequestAll
+	hearsGrants bool      // the process is subscribed to its grants
 }
 
 // Grant records that a release has made a waiter the holder.
@@ -144,6 +147,10 @@ func (w *Caller) unregister() {
 	waiters := w.waiters
 	delete(waiters.byOwner, w.entry.Owner)
 	w.entry, w.grant, w.ticket = nil, nil, 0
+	if w.cancelReleases != nil {
+		w.cancelReleases()
+		w.cancelReleases = nil
+	}
 	if subscription := w.grantSub; subscription != nil {
 		w.grantSub = nil
 		if subscription.users--; subscription.users == 0 {

@@ -271,19 +271,17 @@ func TestRelease_DuringFirstSubscribe_LeavesNoLockIdle(t *testing.T) {
 // the same, so that a later caller can be handed the lock; and when there are none any more that ends.
 func TestHandOver_ImpatientCallers_AreHandedTheLock(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
-		d := &desk{r: r, holder: "another process's"}
+		s := newStore(r, 0)
 		r.far.Store(int64(20 * trip)) // nor for a SUBSCRIBE
 		leaves := func(owner string) {
 			ctx, cancel := context.WithTimeout(context.Background(), trip/4)
 			defer cancel()
-			require.Error(t, r.Wait(ctx,
-				wait.Request{Name: "n", Channel: "c", Grants: "g", Mode: wait.Paced, Taker: &stander{d, owner}}))
+			require.Error(t, r.Wait(ctx, s.oneFirst(owner)))
 		}
 		for n := range 200 {
 			leaves(fmt.Sprint(n))
 		}
-		_, queued := d.look()
-		require.GreaterOrEqual(t, queued, 50, "those who came when it was there have stood in the queue")
+		require.GreaterOrEqual(t, len(s.queue), 50, "those who came when it was there have stood in the queue")
 		time.Sleep(wait.Linger + 20*time.Second)
 		require.Zero(t, r.server.Embedded.PubSubNumSub("g")["g"], "it ends when nobody has waited for a while")
 		leaves("the last")

@@ -11,6 +11,7 @@ import (
 // holds another would wait for itself. And a waiter whose class gives it little chance, such as a poller among waiters
 // with entries in the server's queue, would delay the waiters behind it.
 type localQueue struct {
+	key     string
 	class   string
 	next    *localQueue // of the same key
 	members int
@@ -28,7 +29,6 @@ type localQueue struct {
 
 	sharedAnswers
 	requests *queueRequests // of Requesters; nil until a Requester waits
-	pace     *requestPace   // of Paced waiters
 }
 
 // enterLocalQueue returns a new waiter that is in its local queue.
@@ -59,7 +59,7 @@ func (q *Waiters) enterLocalQueue(ctx context.Context, request Request) (caller 
 		} else {
 			queue = &localQueue{}
 		}
-		queue.class, queue.next = request.QueueClass, q.localQueues[request.QueueKey]
+		queue.key, queue.class, queue.next = request.QueueKey, request.QueueClass, q.localQueues[request.QueueKey]
 		q.localQueues[request.QueueKey] = queue
 	}
 	if caller.wakeup == nil {
@@ -132,14 +132,10 @@ func (w *Caller) leaveLocalQueue(queue *localQueue) {
 	case w.isRefused:
 		queue.refusedCount--
 	}
-	if request.Mode == Paced && queue.pace != nil {
-		queue.pace.removeWaiter(w)
-		*waiters.paceLimits.of(request.QueueKey) = queue.pace.limit
-	}
-	if queue.members--; queue.members > 0 {
+	if queue.members--; queue.members > 0 || queue.isRequesting() { // nextCallers removes a queue without members
 		return
 	}
-	waiters.removeQueue(request.QueueKey, queue)
+	waiters.removeQueue(queue)
 	// If there are requests, a call or a timer may still refer to the queue.
 	if len(waiters.freeQueues) < maxSpares && queue.requests == nil {
 		*queue = localQueue{}
@@ -148,8 +144,8 @@ func (w *Caller) leaveLocalQueue(queue *localQueue) {
 }
 
 // removeQueue removes an empty local queue from the local queues of its key. Called with mu held.
-func (q *Waiters) removeQueue(key string, queue *localQueue) {
-	previous := q.localQueues[key]
+func (q *Waiters) removeQueue(queue *localQueue) {
+	key, previous := queue.key, q.localQueues[queue.key]
 	switch {
 	case previous != queue:
 		for previous.next != queue {

@@ -52,9 +52,7 @@ func (w *Caller) requestContext() context.Context {
 func (w *Caller) recordResult(began time.Time, answer Answer, err error) (bool, error) {
 	ctx := w.requestContext()
 	w.answer = answer
-	w.moveChannel(answer.Channel)
 	w.tries++
-	w.recordReply(began, err == nil)
 	if err == nil {
 		w.waiters.Silence.RecordAnswer(&w.request)
 	}
@@ -179,7 +177,7 @@ func (w *Caller) pause() bool {
 // sleepTime returns how long the waiter sleeps if nothing wakes it.
 func (w *Caller) sleepTime() time.Duration {
 	sleep := w.waiters.pollCap
-	if w.entry != nil || w.request.PrivateChannel { // it has an entry in a queue on the server, ours or Redisson's
+	if w.entry != nil { // it may have an entry in a queue on the server
 		sleep = min(sleep, MaxPoll)
 	}
 	if w.hearsGrants() && w.answer.Ticket == 0 { // the key's slot is being migrated, and releases are not published

@@ -13,115 +13,108 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// slowServer answers one question after the other. Whoever has left has its question answered all the same.
-type slowServer struct {
-	takes       time.Duration
-	grants      bool
-	mu          sync.Mutex
-	free        time.Time // when it has answered all that it was asked
-	asked, now  int
-	most, worst int // questions under way since the last look, and how long one took, in ms
+// oneFirst is a request of mode OneFirst.
+func (s *store) oneFirst(owner string) wait.Request {
+	request := s.request(owner)
+	request.Mode = wait.OneFirst
+	return request
 }
 
-func (s *slowServer) ask(ctx context.Context) (wait.Answer, error) {
-	s.mu.Lock()
-	s.asked++
-	s.now++
-	s.most = max(s.most, s.now)
-	if now := time.Now(); s.free.Before(now) {
-		s.free = now
-	}
-	s.free = s.free.Add(s.takes)
-	answer := time.Until(s.free)
-	s.worst = max(s.worst, int(answer/time.Millisecond))
-	s.mu.Unlock()
-	t := time.NewTimer(answer)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now--
-	return wait.Answer{Granted: s.grants && ctx.Err() == nil, Left: time.Hour}, ctx.Err()
-}
-
-// look returns what there was since the last look.
-func (s *slowServer) look() (asked, most, worst int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	asked, most, worst = s.asked, s.most, s.worst
-	s.asked, s.most, s.worst = 0, 0, 0
-	return asked, most, worst
-}
-
-func paced(r *room, s *slowServer, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	return r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Mode: wait.Paced, Try: s.ask})
-}
-
-// 100 callers ask again and again, faster than the server can answer.
+// 100 callers ask again and again, and leave before each reply.
 func TestPace_CallersGiveUp_AskNoFasterThanAnswered(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
-		s := &slowServer{takes: time.Millisecond}
+		s := newStore(r, 0)
+		s.slow = 50 * time.Millisecond
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
-		for range 100 {
+		for i := range 100 {
 			wg.Go(func() {
-				for ctx.Err() == nil {
-					require.Error(t, paced(r, s, 20*time.Millisecond))
+				for n := 0; ctx.Err() == nil; n++ {
+					patient, leave := context.WithTimeout(ctx, 10*time.Millisecond)
+					_ = r.Wait(patient, s.oneFirst(fmt.Sprint(i, " ", n)))
+					leave()
 				}
 			})
 		}
-		time.Sleep(200 * time.Millisecond)
-		s.look() // all had asked at once in the beginning
 		time.Sleep(time.Second)
-		s.look()
+		calls, asked := s.counted()
 		time.Sleep(time.Second)
-		asked, most, worst := s.look()
-		require.LessOrEqual(t, asked, 1010, "no more than the server can answer")
-		require.GreaterOrEqual(t, asked, 900, "and it is not idle")
-		require.LessOrEqual(t, most, 3)
-		require.LessOrEqual(t, worst, 5, "ms until an answer")
+		laterCalls, laterAsked := s.counted()
+		require.GreaterOrEqual(t, laterCalls-calls, 15, "the server is not idle")
+		require.LessOrEqual(t, laterAsked-asked, 2*(laterCalls-calls), "two owners in a call")
+		require.LessOrEqual(t, s.most, 2)
+		s.set(func() { s.slow = time.Second })
+		time.Sleep(100 * time.Millisecond)
 		cancel()
 		wg.Wait()
+		calls, _ = s.counted()
+		patient, leave := context.WithTimeout(context.Background(), time.Millisecond)
+		defer leave()
+		require.Error(t, r.Wait(patient, s.oneFirst("one more")))
+		laterCalls, _ = s.counted()
+		require.Equal(t, calls, laterCalls, "no call beside the one whose callers have left")
+		time.Sleep(3 * s.slow) // the last calls end
 	})
 }
 
-// Whoever leaves while it waits for its turn, or is told that it is its turn, leaves it to the next.
+// Callers that wait behind the limit are served in their order, whoever leaves before them.
 func TestPace_CallerLeaves_NextHasItsTurn(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
-		s := &slowServer{takes: 10 * time.Millisecond}
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		wg.Go(func() { paced(r, s, time.Minute) }) // the local queue is never empty
-		synctest.Wait()
-		for range 10 {
-			require.Error(t, paced(r, s, time.Millisecond)) // from now on two ask at once
-		}
-		s.look()
-		s.mu.Lock()
-		s.grants = true
-		s.mu.Unlock()
-		time.Sleep(time.Second)
-		got := make(chan string, 40)
-		for n := range 40 {
-			patience := time.Minute
-			if n%2 == 0 {
-				patience = time.Duration(n) * 5 * time.Millisecond // some leave in the very moment that is theirs
+		s := newStore(r, 0)
+		got := make(chan error, 60)
+		for n := range 60 {
+			ctx, leave := context.WithTimeout(context.Background(), time.Minute)
+			if n%3 > 0 {
+				ctx, leave = context.WithTimeout(context.Background(), time.Duration(n)*time.Millisecond)
 			}
-			wg.Go(func() { got <- fmt.Sprint(paced(r, s, patience) == nil) })
-			synctest.Wait()
+			go func() {
+				defer leave()
+				got <- r.Wait(ctx, s.oneFirst(fmt.Sprintf("%02d", n)))
+			}()
+			if synctest.Wait(); n == 0 {
+				time.Sleep(10 * trip) // the process is subscribed from now on
+			}
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(100 * time.Millisecond)
+		for range 60 {
+			s.give(1) // also to those that have left, whose releases are not sent here
+			time.Sleep(10 * trip)
+		}
 		served := 0
-		for range 40 {
-			if <-got == "true" {
+		for range 60 {
+			if <-got == nil {
 				served++
 			}
 		}
-		require.GreaterOrEqual(t, served, 20, "all that had patience")
+		require.Equal(t, 20, served)
+		require.IsIncreasing(t, s.order)
+	})
+}
+
+// A release of another program notifies one waiter, on the waiter's own channel.
+func TestQueueRequests_OwnChannel_AsksForItsWaiter(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		s := newStore(r, 0)
+		s.foreign = true
+		first, leave := context.WithCancel(context.Background())
+		second, leaveToo := context.WithCancel(context.Background())
+		for i, ctx := range []context.Context{first, second} {
+			request := s.oneFirst(fmt.Sprint(i))
+			request.Taker.(*buyer).own = fmt.Sprint("own:", i)
+			go func() { _ = r.Wait(ctx, request) }()
+			synctest.Wait()
+		}
+		time.Sleep(10 * trip)
+		require.Equal(t, []string{"g", "own:0", "own:1"}, r.server.Embedded.PubSubChannels(""))
+		calls, asked := s.counted()
+		r.server.Embedded.Publish("own:0", "0") // it joined last, after its own request
+		time.Sleep(10 * trip)
+		laterCalls, laterAsked := s.counted()
+		require.Equal(t, []any{calls + 1, asked + 1, "0"}, []any{laterCalls, laterAsked, s.last})
+		leave()
+		time.Sleep(10 * trip)
+		require.Equal(t, []string{"g", "own:1"}, r.server.Embedded.PubSubChannels(""))
+		leaveToo()
+		synctest.Wait()
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -41,6 +42,7 @@ type queueRequests struct {
 	wanted  []*Caller // waiters to request for, in order; some may have left
 	running bool      // a goroutine makes the calls, one at a time
 	outage  outage    // of the calls
+	requestPace
 
 	// The last call and its reply.
 	enqueues       bool // the call enqueued its waiters
@@ -67,8 +69,8 @@ func (r *queueRequests) want(caller *Caller) {
 func (r *queueRequests) havePlaces() bool { return r.enqueues && !r.placeless }
 
 // contendTogether replaces contend in a local queue of Requesters. While the queue is empty every request goes out at
-// once. From the first refusal until the queue is empty again, newcomers queue behind, and one call at a time requests
-// for many waiters.
+// once; with OneFirst, only one. From the first refusal until the queue is empty again, newcomers queue behind, and one
+// call at a time requests for many waiters.
 func (w *Caller) contendTogether() error {
 	w.register(w.waiters.isSubscribed(w.request.Grants))
 	if !w.joinIfWaiting() {
@@ -95,12 +97,15 @@ func (w *Caller) isTimeUp() bool {
 	return !w.request.Until.IsZero() && !time.Now().Before(w.request.Until)
 }
 
-// joinIfWaiting puts the waiter behind the waiters of its local queue. It returns false if the queue is empty.
+// joinIfWaiting puts the waiter behind the waiters of its local queue. It returns false if the queue is empty. With
+// OneFirst the waiter also joins if another waiter makes its first request, or if a call is under way for waiters that
+// have left: so at most two calls of a local queue are under way.
 func (w *Caller) joinIfWaiting() bool {
 	waiters, queue := w.waiters, w.localQueue
 	waiters.mu.Lock()
 	defer waiters.mu.Unlock()
-	if queue.first == nil {
+	isAlone := queue.members == 1 && !queue.isRequesting()
+	if queue.first == nil && (isAlone || w.request.Mode != OneFirst) {
 		return false
 	}
 	waiters.addWaiting(queue, w)
@@ -136,8 +141,11 @@ func (q *Waiters) keepWaiting(queue *localQueue, caller *Caller, answer Answer, 
 	if caller.state = waiting; err == nil && !answer.Retry {
 		caller.mustWait = true
 		requests.placeless, requests.releasesSilent = requests.enqueues && answer.Ticket == 0, answer.Foreign
-		if answer.Foreign || !caller.entry.hearsGrants && !caller.isWanted {
+		if !caller.isWanted && (answer.Foreign || !caller.entry.hearsGrants) { // else the next reply decides
 			q.listenForReleases(queue, caller)
+		}
+		if answer.RepeatIn > 0 {
+			q.wakeBy(queue, time.Now().Add(answer.RepeatIn))
 		}
 	} else {
 		requests.want(caller)
@@ -153,7 +161,9 @@ func (q *Waiters) addWaiting(queue *localQueue, caller *Caller) {
 		requests.pollAt = requests.polledAt.Add(q.pollInterval(requests))
 	}
 	queue.Add(caller, false)
-	caller.state = waiting
+	if caller.state = waiting; caller.mayBeQueued {
+		requests.queuedCount++
+	}
 	q.wakeBy(queue, requests.pollAt)
 }
 
@@ -165,21 +175,28 @@ func (l *localQueue) sharedRequests() *queueRequests {
 	return l.requests
 }
 
+// isRequesting reports whether a call requests for waiters of the local queue, which may have left. Called with mu held.
+func (l *localQueue) isRequesting() bool { return l.requests != nil && l.requests.running }
+
 // leaveRequests removes a waiter that leaves. The last waiter stops the timer and the subscription to releases. Called
 // with mu held.
 func (q *Waiters) leaveRequests(queue *localQueue, caller *Caller) {
 	requests, wasFirst := queue.requests, queue.first == caller
 	queue.Remove(caller)
 	caller.state = unlisted
+	requests.recordEnd(caller)
 	switch {
 	case queue.first == nil:
 		requests.timer.Stop()
 		if requests.cancelReleases != nil {
 			requests.cancelReleases()
 		}
-		*requests = queueRequests{running: requests.running, enqueues: requests.enqueues, timer: requests.timer}
+		*requests = queueRequests{running: requests.running, enqueues: requests.enqueues, timer: requests.timer,
+			requestPace: requests.requestPace}
 	case caller.granted && wasFirst && !requests.havePlaces():
 		q.requestFor(queue, queue.first) // the waiters before it were served: there may be permits for it, too
+	default:
+		q.startRequests(queue) // the limit may allow another waiter
 	}
 }
 
@@ -314,17 +331,22 @@ func (q *Waiters) nextCallers(queue *localQueue) (callers []*Caller, entries []Q
 		}
 		for _, caller := range callers {
 			caller.useSubscription(subscription)
-			caller.state, caller.isWanted, caller.mayBeQueued = requested, false, caller.mayBeQueued || enqueue
+			caller.state, caller.isWanted = requested, false
+			if enqueue {
+				requests.addQueued(caller)
+			}
 			entries = append(entries, *caller.entry)
 		}
 	}
 	if requests.running = len(callers) > 0; requests.running {
 		requests.enqueues = enqueue
+	} else if queue.members == 0 { // all have left during the call: see leaveLocalQueue
+		q.removeQueue(queue)
 	}
 	return callers, entries, enqueue
 }
 
-// takeWanted removes and returns the wanted waiters, first come first.
+// takeWanted removes and returns the wanted waiters, first come first, as far as they may have an entry.
 func (r *queueRequests) takeWanted() (callers []*Caller) {
 	var rest []*Caller
 	for i, caller := range r.wanted {
@@ -334,7 +356,11 @@ func (r *queueRequests) takeWanted() (callers []*Caller) {
 		}
 		switch caller.state {
 		case waiting:
-			callers = append(callers, caller)
+			if r.mayQueue(caller) {
+				callers = append(callers, caller)
+			} else {
+				rest = append(rest, caller)
+			}
 		case requested, reading, deciding:
 			rest = append(rest, caller)
 		}
@@ -350,7 +376,7 @@ func (l *localQueue) takeFirst() (callers []*Caller) {
 		caller.isWanted = false
 	}
 	l.requests.wanted = nil
-	for caller := l.first; caller != nil && len(callers) < maxBatch; caller = caller.behind {
+	for caller := l.first; caller != nil && len(callers) < l.requests.limitFor(caller); caller = caller.behind {
 		if caller.state != waiting {
 			l.requests.want(caller)
 			break
@@ -548,26 +574,35 @@ func (q *Waiters) awaitGrants(queue *localQueue) {
 }
 
 // listenForReleases subscribes to releases for a local queue of Requesters that receives no grants: the holders are not
-// of this library and hand over nothing, or this process is not subscribed to grants. After a message the first waiter
-// of the local queue is requested for. Called with mu held.
+// of this library and hand over nothing, or this process is not subscribed to grants. After a message the waiter with
+// the channel is requested for, or, if all waiters share the channel, the first. Called with mu held.
 func (q *Waiters) listenForReleases(queue *localQueue, caller *Caller) {
-	if queue.requests.cancelReleases != nil || caller.state == unlisted || caller.request.Channel == "" {
+	cancel, channel, only := &queue.requests.cancelReleases, caller.request.Channel, (*Caller)(nil)
+	if caller.entry != nil && caller.entry.Channel != "" {
+		cancel, channel, only = &caller.cancelReleases, caller.entry.Channel, caller
+	}
+	if *cancel != nil || caller.state == unlisted || channel == "" {
 		return
 	}
-	ctx, cancel := context.WithCancel(q.ctx)
-	queue.requests.cancelReleases = cancel
-	go q.receiveReleases(ctx, queue, caller.request.Channel)
+	var ctx context.Context
+	ctx, *cancel = context.WithCancel(q.ctx)
+	go q.receiveReleases(ctx, queue, channel, only)
 }
 
-// receiveReleases subscribes to a channel of releases, however long that takes, and handles its messages.
-func (q *Waiters) receiveReleases(ctx context.Context, queue *localQueue, channel string) {
+// receiveReleases subscribes to a channel of releases, however long that takes, and handles its messages. only is the
+// waiter whose channel it is; nil: all waiters share it.
+func (q *Waiters) receiveReleases(ctx context.Context, queue *localQueue, channel string, only *Caller) {
 	for failures := 0; ; failures++ {
 		sub, err := q.subscribe(ctx, channel)
 		if err == nil {
 			for ; err == nil; _, err = sub.Next(ctx) {
-				q.requestAfterRelease(queue)
+				q.requestAfterRelease(queue, only)
 			}
-			sub.Close()
+			if only == nil {
+				sub.Close()
+			} else {
+				accessor.Of[accessor.Subscription](sub).Discard()
+			}
 			return
 		}
 		q.mu.Lock()
@@ -579,16 +614,18 @@ func (q *Waiters) receiveReleases(ctx context.Context, queue *localQueue, channe
 	}
 }
 
-// requestAfterRelease requests for the first waiter of the local queue.
-func (q *Waiters) requestAfterRelease(queue *localQueue) {
+// requestAfterRelease requests for a waiter; nil: for the first waiter of the local queue.
+func (q *Waiters) requestAfterRelease(queue *localQueue, caller *Caller) {
 	q.mu.Lock()
-	first := queue.first
-	if first == nil {
+	if caller == nil {
+		caller = queue.first
+	}
+	if caller == nil || caller.state == unlisted {
 		q.mu.Unlock()
 		return
 	}
-	ctx, name := first.ctx, first.request.Name
-	q.requestFor(queue, first)
+	ctx, name := caller.ctx, caller.request.Name
+	q.requestFor(queue, caller)
 	q.mu.Unlock()
 	q.onWakeup(ctx, name, true)
 }

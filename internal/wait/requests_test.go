@@ -31,11 +31,13 @@ type store struct {
 	most    int            // ... at a time
 	down    bool           // no call is answered
 	lost    bool           // grants reach nobody
+	foreign bool           // another program holds it
 	due     time.Duration  // what a call says of ends of leases
 	lease   time.Duration  // that a grant says
 	slow    time.Duration  // how much longer a call takes to arrive
 	back    time.Duration  // how much longer its reply takes
 	order   []string       // owners as they were served
+	last    string         // the last owner that was asked for
 	leaving map[string]int // releases pending
 }
 
@@ -47,10 +49,11 @@ func newStore(r *room, free int) *store {
 type buyer struct {
 	s     *store
 	owner string
+	own   string // its own channel
 }
 
 func (b *buyer) QueueEntry(bool) wait.QueueEntry {
-	return wait.QueueEntry{Owner: b.owner, Entry: b.owner, Lease: time.Minute}
+	return wait.QueueEntry{Owner: b.owner, Entry: b.owner, Lease: time.Minute, Channel: b.own}
 }
 func (b *buyer) Taken(wait.Grant) bool { return true }
 func (b *buyer) ReleaseLater(_ time.Time) {
@@ -103,8 +106,9 @@ func (s *store) run(all []wait.QueueEntry, enqueue bool,
 	}
 	refused := false
 	for _, a := range all {
+		s.last = a.Owner
 		at := slices.IndexFunc(s.queue, func(g wait.Grant) bool { return g.Owner == a.Owner })
-		answer := wait.Answer{Left: -1, Sent: sent}
+		answer := wait.Answer{Left: -1, Sent: sent, Foreign: s.foreign}
 		switch {
 		case s.out[a.Owner]:
 			answer.Granted = true
@@ -396,6 +400,7 @@ func TestQueueRequests_MayNotHearGrants_ServesByPollsInOrder(t *testing.T) {
 		s.done(t, got, 150)
 		require.LessOrEqual(t, time.Since(began), 10*trip)
 		require.True(t, slices.IsSorted(s.order))
+		time.Sleep(trip) // the last call ends
 	})
 }
 

@@ -33,8 +33,7 @@ type Waiters struct {
 	mu          sync.Mutex
 	calls       List[*listedCall]      // the waiting calls, by arrival
 	localQueues map[string]*localQueue // by key; see localQueue.next
-	paceLimits  lastLimits
-	handOvers   int64 // waits that a grant has ended
+	handOvers   int64                  // waits that a grant has ended
 
 	// Grants: the subscriptions to them, and the callers that may receive one. Guarded by mu.
 	byOwner           map[string]*Caller            // by owner: the callers that a release may grant
@@ -82,9 +81,7 @@ type Request struct {
 	QueueKey   string // waiters of the same QueueKey and QueueClass stand in one local queue; empty: Name
 	QueueClass string // the kind of the lock, or the number of permits
 	Channel    string // on which releases are published
-	// PrivateChannel: only this waiter uses Channel. Its subscription ends with the wait, and MaxPoll bounds its sleep.
-	PrivateChannel bool
-	Mode           QueueMode
+	Mode       QueueMode
 	// Until bounds the wait; zero: only ctx does. If Until passes during the first request, the wait ends after it.
 	Until time.Time
 	// Try makes one request. ctx ends with the caller's patience, but Until does not end the first request.
@@ -116,10 +113,9 @@ type QueueMode uint8
 const (
 	// FIFO: behind the earlier waiters of the same QueueKey and QueueClass.
 	FIFO QueueMode = iota
-	// Paced: in the local queue, but not behind another waiter. Each waiter makes its own requests, and has its own entry
-	// in the server's queue, because that queue keeps the order of all waiters. If callers give up, few of them make
-	// requests at once: see requestPace.
-	Paced
+	// OneFirst, with a Requester: as FIFO, and only a waiter without others in its local queue makes a request of its own.
+	// At most one waiter of a process can be served in a round trip, so the requests of the others share calls.
+	OneFirst
 	// Turn: the caller waits for a turn, which another goroutine of the process gives ([Caller.Wake]).
 	Turn
 	// Cohort: the request serves the callers of mode Turn with the same QueueKey and QueueClass. It belongs to no single
@@ -142,7 +138,8 @@ type Answer struct {
 	Granted bool
 	Left    time.Duration // until the holder's lease ends; negative: it has no lease, or its end is not known
 
-	// RepeatIn bounds the time until the next request, because an earlier request may yet be granted; 0: no bound.
+	// RepeatIn bounds the time until the next request, because an earlier request may yet be granted, or, for a Requester,
+	// because a lease ends then; 0: no bound.
 	RepeatIn time.Duration
 
 	// For a Taker's request.
@@ -152,9 +149,6 @@ type Answer struct {
 	Sent          time.Time // when the request was sent
 	OwnerReplaced bool      // the waiter has a new owner; also set with an error
 	Retry         bool      // for a Requester: the call had too many waiters to request for this waiter
-
-	// Channel, if set, is the waiter's new channel of releases; also set with an error.
-	Channel string
 }
 
 // Wait waits until a request is granted, and then returns nil. It returns *GaveUp if ctx, Until or the Waiters end
@@ -178,11 +172,7 @@ func (q *Waiters) Wait(ctx context.Context, request Request) error {
 	}
 	err := caller.becomeContender()
 	if err == nil {
-		if request.Mode == Paced && !caller.awaitAdmission() {
-			err = caller.gaveUp()
-		} else {
-			err = caller.contend()
-		}
+		err = caller.contend()
 	}
 	caller.granted = err == nil
 	return err

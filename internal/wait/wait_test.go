@@ -148,25 +148,18 @@ func TestWait_ReleaseBeforeSubscription_IsFound(t *testing.T) {
 	})
 }
 
-// A waiter with a channel of its own stands in a fair queue, in which nobody counts as alive for longer than a few
-// MaxPolls.
 func TestWait_Message_WakesAndALostOneCostsPollCap(t *testing.T) {
 	for name, x := range map[string]struct {
-		pollCap, each  time.Duration // how often it is to ask
-		own, published bool
+		pollCap, each time.Duration // how often it is to ask
+		published     bool
 	}{
-		"published":            {pollCap: pollCap, each: pollCap, published: true},
-		"lost":                 {pollCap: pollCap, each: pollCap},
-		"a channel of its own": {pollCap: time.Hour, each: wait.MaxPoll, own: true, published: true},
-		"a lost one of such":   {pollCap: time.Hour, each: wait.MaxPoll, own: true},
+		"published": {pollCap: pollCap, each: pollCap, published: true},
+		"lost":      {pollCap: pollCap, each: pollCap},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRoomOf(t, x.pollCap, func(t *testing.T, r *room) {
 				r.taken.Store(true)
 				q := r.request()
-				if x.own {
-					q.PrivateChannel, q.Mode = true, wait.Alone
-				}
 				got := make(chan error)
 				go func() { got <- r.Wait(t.Context(), q) }()
 				time.Sleep(10*x.each + x.each/3)
@@ -183,32 +176,6 @@ func TestWait_Message_WakesAndALostOneCostsPollCap(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestWaiter_ChannelChanges_HearsTheNewOne(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		r.taken.Store(true)
-		q := r.request()
-		q.PrivateChannel, q.Mode = true, wait.Alone
-		q.Try = func(ctx context.Context) (wait.Answer, error) {
-			if r.tries.Load() == 3 {
-				r.tries.Add(1)
-				return wait.Answer{OwnerReplaced: true, Channel: "d"}, errs.ErrUnavailable
-			}
-			return r.try(ctx)
-		}
-		got := make(chan error)
-		go func() { got <- r.Wait(t.Context(), q) }()
-		time.Sleep(pollCap / 2)
-		require.Equal(t, []string{"c"}, r.server.Embedded.PubSubChannels(""))
-		time.Sleep(pollCap * 5 / 2)
-		require.Equal(t, []string{"d"}, r.server.Embedded.PubSubChannels(""))
-		began := time.Now()
-		r.taken.Store(false)
-		r.server.Embedded.Publish("d", "0")
-		require.NoError(t, <-got)
-		require.Less(t, time.Since(began), pollCap/10)
-	})
 }
 
 func TestWaiter_HoldersLeaseEnds_Wakes(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -54,16 +53,16 @@ type Caller struct {
 
 	// The local queue. Guarded by Waiters.mu.
 	Links[*Caller]
-	localQueue *localQueue   // nil with Alone
-	subscribed bool          // sub announces releases: the waiter needs no wake-up
-	admission  chan struct{} // with Paced: closed when the waiter may make its first request
-	isAdmitted bool          // with Paced: the waiter counts in requestPace.unanswered
-	requester  Requester     // Request.Taker as a Requester; nil: it is not a Requester
+	localQueue *localQueue // nil with Alone
+	subscribed bool        // sub announces releases: the waiter needs no wake-up
+	requester  Requester   // Request.Taker as a Requester; nil: it is not a Requester
 	state      requestState
 	isWanted   bool // the waiter is in queueRequests.wanted
 	mustWait   bool // its request was refused, or other waiters are before it
 	done       bool // another goroutine has ended the wait, with doneErr
 	doneErr    error
+	// cancelReleases ends the subscription to QueueEntry.Channel; nil: there is no subscription.
+	cancelReleases context.CancelFunc
 }
 
 // requestState is the state of a waiter with a Requester.
@@ -135,11 +134,7 @@ func (w *Caller) endWaitContext() {
 // Leave ends the wait. The Caller is not used afterwards.
 func (w *Caller) Leave() {
 	w.endWaitContext()
-	switch {
-	case w.sub == nil:
-	case w.request.PrivateChannel:
-		accessor.Of[accessor.Subscription](w.sub).Discard()
-	default:
+	if w.sub != nil {
 		w.sub.Close()
 	}
 	w.listenForLaterCallers()
@@ -169,17 +164,5 @@ func (w *Caller) recordFinding(left time.Duration, err error) {
 		if left >= 0 {
 			queue.freeAt = w.answeredAt.Add(left)
 		}
-	}
-}
-
-// moveChannel leaves the old channel of a waiter that has a new owner.
-func (w *Caller) moveChannel(channel string) {
-	if channel == "" || channel == w.request.Channel {
-		return
-	}
-	w.request.Channel = channel
-	if w.sub != nil {
-		accessor.Of[accessor.Subscription](w.sub).Discard()
-		w.sub = nil
 	}
 }

@@ -45,7 +45,7 @@ func (q *Waiters) Waits(limit int, match func(name string) bool) (first []Waitin
 	slices.SortStableFunc(callers, func(a, b *Caller) int { return a.request.Began.Compare(b.request.Began) })
 	for _, caller := range callers {
 		ahead := 0
-		if queue := caller.localQueue; queue != nil && caller.request.Mode != Paced && all < limit {
+		if queue := caller.localQueue; queue != nil && all < limit {
 			ahead = seen[queue]
 			seen[queue]++
 		}

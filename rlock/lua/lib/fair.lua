@@ -34,8 +34,9 @@ local MAX_INDEX = 15 -- the last index at which first_listening_of_ours searches
 local MAX_DROPS = 250 -- the most dead waiters that one call removes, so that no call takes long; a waiter that is not served polls
 
 -- Removes the first waiter from the queue. Each of the keys may be empty by now: see is_missing.
-local function remove_head(queue, timeouts, places, head)
-  redis.pcall('LPOP', queue)
+local function remove_head(q, timeouts, places, head)
+  redis.pcall('LPOP', q.key)
+  q.listed = nil
   redis.pcall('ZREM', timeouts, head)
   if places then
     redis.pcall('HDEL', places, head)
@@ -78,9 +79,10 @@ end
 -- Returns the first waiter that is not dead, the instant until which it counts as alive, and how many dead waiters may
 -- still be removed. Dead waiters before it are removed. If they are too many, it returns the next dead waiter, and now
 -- as the instant.
-local function first_alive(queue, timeouts, places, now, drops_left)
+local function first_alive(q, timeouts, places, drops_left)
+  local now = q.now
   while true do
-    local head = redis.pcall('LINDEX', queue, 0)
+    local head = redis.pcall('LINDEX', q.key, 0)
     if type(head) ~= 'string' then -- no waiter, or see is_missing
       return nil
     end
@@ -90,7 +92,7 @@ local function first_alive(queue, timeouts, places, now, drops_left)
         -- No patience is subtracted any more before Redisson's next waiter. These scores are too high if they were made
         -- to outlast the score of a waiter that has died, or if the clock stepped back.
         alive_until = now + MAX_PATIENCE
-        for _, owner in ipairs(redis.call('LRANGE', queue, 0, MAX_DROPS)) do
+        for _, owner in ipairs(redis.call('LRANGE', q.key, 0, MAX_DROPS)) do
           if not is_ours(owner) then
             break
           elseif tonumber(redis.call('ZSCORE', timeouts, owner) or 0) > alive_until then
@@ -104,14 +106,26 @@ local function first_alive(queue, timeouts, places, now, drops_left)
       return head, now, 0
     end
     drops_left = drops_left - 1
-    remove_head(queue, timeouts, places, head)
+    remove_head(q, timeouts, places, head)
   end
+end
+
+-- Reports whether an owner is in the list. The whole list is read, once for all owners of a call.
+local function is_in_list(q, owner)
+  if not q.listed then
+    q.listed = {}
+    for _, other in ipairs(redis.call('LRANGE', q.key, 0, -1)) do
+      q.listed[other] = true
+    end
+  end
+  return q.listed[owner]
 end
 
 -- Puts a waiter into the queue, or refreshes its entry. entry is '' for a waiter that hears no grants. Returns the
 -- waiter's ticket, 0 if it has no field in "places", and whether a waiter of Redisson's is right before it. An entry
 -- without the instant at which its caller gives up does not remove that instant from an earlier entry.
-local function enqueue_fair(queue, timeouts, places, owner, patience, entry, now, us)
+local function enqueue_fair(q, timeouts, places, owner, patience, entry)
+  local queue, now = q.key, q.now
   local score, place = redis.pcall('ZSCORE', timeouts, owner), places and redis.pcall('HGET', places, owner)
   if type(score) == 'table' or type(place) == 'table' then -- see is_missing
     return 0, true
@@ -127,10 +141,7 @@ local function enqueue_fair(queue, timeouts, places, owner, patience, entry, now
     end
     is_listed, place = false, nil
   elseif length ~= redis.call('ZCARD', timeouts) then
-    is_listed = false
-    for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
-      is_listed = is_listed or other == owner
-    end
+    is_listed = is_in_list(q, owner)
   end
   local is_behind_redisson = false
   if not is_listed then
@@ -141,6 +152,9 @@ local function enqueue_fair(queue, timeouts, places, owner, patience, entry, now
       alive_until = math.max(alive_until, is_behind_redisson and before + patience or before)
     end
     redis.call('RPUSH', queue, owner)
+    if q.listed then
+      q.listed[owner] = true
+    end
     if places and redis.call('HLEN', places) > 2 * length + 64 then -- most fields are of waiters that Redisson's scripts removed
       local fields = redis.call('HSCAN', places, 0, 'COUNT', MAX_DROPS)[2]
       for i = 1, #fields, 2 do
@@ -160,7 +174,7 @@ local function enqueue_fair(queue, timeouts, places, owner, patience, entry, now
     if entry == '' then
       redis.call('HDEL', places, owner)
     else
-      ticket = place and tonumber(string.match(place, '^%d+')) or us
+      ticket = place and tonumber(string.match(place, '^%d+')) or q.us
       if not place or read_entry(entry).leaves > 0 then
         redis.call('HSET', places, owner, digits(ticket) .. ' ' .. entry)
       end
@@ -204,17 +218,17 @@ end
 -- The field is written before anything is published, and nothing is undone afterwards: see hand_over. For the same
 -- reason the script checks first that B's process listens.
 local function hand_over_fair(key, q, timeouts, places, channel, me)
-  local drops_left, queue, now = MAX_DROPS, q.key, q.now
+  local drops_left, now = MAX_DROPS, q.now
   while true do
     local head, alive_until
-    head, alive_until, drops_left = first_alive(queue, timeouts, places, now, drops_left)
+    head, alive_until, drops_left = first_alive(q, timeouts, places, drops_left)
     if not head or head == me then
       return nil, head, alive_until
     end
     local waiter, ticket = read_place(key and places and redis.pcall('HGET', places, head))
     if waiter and is_leaving(q, waiter) and drops_left > 0 then
       drops_left = drops_left - 1
-      remove_head(queue, timeouts, places, head)
+      remove_head(q, timeouts, places, head)
     elseif not waiter or expired(alive_until, now) then
       send(q.publish, channel .. ':' .. head, '0')
       if not me and not is_ours(head) then
@@ -225,7 +239,7 @@ local function hand_over_fair(key, q, timeouts, places, channel, me)
       redis.call('HSET', key, head, 1)
       set_expiry(key, waiter.first)
       if notify(q, waiter, tonumber(ticket), waiter.first) then
-        remove_head(queue, timeouts, places, head)
+        remove_head(q, timeouts, places, head)
         return head
       end
       -- The user may not publish there, so nothing was: the waiter finds the lock free at its next request.
@@ -237,7 +251,7 @@ local function hand_over_fair(key, q, timeouts, places, channel, me)
       return nil, head, now
     else
       drops_left = drops_left - 1
-      remove_head(queue, timeouts, places, head)
+      remove_head(q, timeouts, places, head)
     end
   end
 end
