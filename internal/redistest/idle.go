@@ -42,6 +42,15 @@ func Impatient(rnd *rand.Rand, take Take) (release func(), err error) {
 // or in any if way is "", after up to 5 ms, and fails the test if no caller has it for bound.
 func NotIdle(t testing.TB, bound time.Duration, way string, processes ...Take) {
 	t.Helper()
+	if _, longest := TakeTogether(t, 1, way, processes...); longest >= bound {
+		t.Errorf("idle for %v while callers waited", longest)
+	}
+}
+
+// TakeTogether has each of some processes take a thing, by so many callers that are patient, and by others as in
+// NotIdle, six in all. It returns how often a caller had it, and for how long no caller did at most.
+func TakeTogether(t testing.TB, patient int, way string, processes ...Take) (taken int, longest time.Duration) {
+	t.Helper()
 	until := time.Now().Add(Sized(100*time.Millisecond, 200*time.Millisecond, 2*time.Second))
 	idle := idle{since: time.Now()}
 	var gaveUp atomic.Int64
@@ -53,7 +62,7 @@ func NotIdle(t testing.TB, bound time.Duration, way string, processes ...Take) {
 					var release func()
 					var err error
 					switch {
-					case i == 0:
+					case i < patient:
 						release, err = take(context.Background(), time.Minute)
 					case way == "":
 						release, err = Impatient(rand.New(rand.NewPCG(rand.Uint64(), 0)), take)
@@ -74,10 +83,8 @@ func NotIdle(t testing.TB, bound time.Duration, way string, processes ...Take) {
 	}
 	wg.Wait()
 	idle.change(+1) // ends the last window
-	if t.Logf("taken %d times, %d calls gave up; idle for %v at most", idle.taken-1, gaveUp.Load(),
-		idle.longest); idle.longest >= bound {
-		t.Errorf("idle for %v while callers waited", idle.longest)
-	}
+	t.Logf("taken %d times, %d calls gave up; idle for %v at most", idle.taken-1, gaveUp.Load(), idle.longest)
+	return idle.taken - 1, idle.longest
 }
 
 // idle measures for how long no caller holds what is waited for.
