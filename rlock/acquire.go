@@ -155,9 +155,8 @@ type acquisition struct {
 	argsRoom        [6]string // memory for the arguments of the first request
 
 	// The grant.
-	writtenLease time.Duration // the lease that the server wrote when it handed the lock over
+	writtenLease time.Duration // the lease that a release wrote when it handed the lock over; 0: no release did
 	token        int64         // fencing token
-	handedOver   bool          // a release handed the lock over to the owner in the queue
 	transferred  bool          // another owner of this process transferred its hold
 	stillQueued  bool          // the granting call could not remove the queue entry
 
@@ -327,7 +326,7 @@ func (a *acquisition) startRenewal() error {
 	}
 	var added bool
 	switch {
-	case a.handedOver:
+	case a.writtenLease > 0:
 		added = engine.AddHanded(&own.Lease, a.sentAt, a.writtenLease, a.lease, a.autoRenew, maxHold)
 	case a.shortLease > 0:
 		added = engine.AddShort(&own.Lease, a.possibleSince, a.sentAt, a.shortLease, a.lease, a.autoRenew, maxHold)

@@ -462,7 +462,7 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 		cohorts.failRequest(contender, err)
 		return
 	}
-	if contender.handedOver { // a hand-over writes the short first lease, with any caller's options
+	if contender.writtenLease > 0 { // a hand-over writes the short first lease, with any caller's options
 		contender.useCommonTerms()
 	}
 	cohort, own := contender.cohort, contender.own

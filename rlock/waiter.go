@@ -57,7 +57,7 @@ func (a *acquisition) Taken(grant wait.Grant) bool {
 	case time.Until(grant.Sent.Add(grant.Lease)) < grant.Lease/2:
 		return false
 	}
-	a.sentAt, a.writtenLease, a.handedOver = grant.Sent, grant.Lease, grant.Ticket > 0
+	a.sentAt, a.writtenLease = grant.Sent, grant.Lease
 	a.recordContention(true)
 	return true
 }
@@ -154,7 +154,7 @@ func (a *acquisition) readReply(ctx context.Context, reply acquireReply, err err
 	case acquireGranted:
 		answer, err := a.answerGrant(received)
 		if err == nil {
-			a.handedOver, a.token, a.stillQueued = false, reply.token, stillQueued
+			a.writtenLease, a.token, a.stillQueued = 0, reply.token, stillQueued
 			a.recordContention(!reply.unclaimed)
 			a.openReadWindow(reply.unclaimed, received)
 		}
@@ -304,7 +304,7 @@ func (contender *lockContender) releaseAndRequest(ctx context.Context, entry *wa
 		contender.possibleSince = sent
 	case reply.outcome == 1:
 		answer, err := contender.answerGrant(time.Now())
-		contender.handedOver, contender.othersWaited = false, reply.ticket != 0
+		contender.writtenLease, contender.othersWaited = 0, reply.ticket != 0
 		return answer, err
 	case reply.outcome == 2:
 		contender.possibleSince = sent
