@@ -1,0 +1,247 @@
+package sale
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// processState is what a process keeps of a sale while it is used: the calls that orders share, and what the process
+// knows while an item is sold out. All Sale values of a name have the same one. The client's map refers to it weakly, so
+// it goes when no such value is left and no call is under way.
+type processState struct {
+	buys   batch.Batcher[string, decided] // by user
+	acts   batch.Batcher[act, decided]
+	anyone batch.Batcher[Line, Answer]
+	cache  soldOutCache
+}
+
+// processState is what this process keeps of the sale.
+func (s *Sale) processState() *processState {
+	if p := s.known.Load(); p != nil {
+		return p
+	}
+	p := s.c.sales.Of(s.keys[0], func() *processState { return newProcessState(s) })
+	s.known.Store(p)
+	return p
+}
+
+const (
+	// shareActsFrom is how many acts must be under way before they share calls. With fewer, a call by itself is as fast.
+	shareActsFrom = 8
+	// At most maxActCalls shared calls are under way: with more, the same acts are spread over smaller calls. Two keep a
+	// server busy that is near, and one more does for each tripPerCall that a call takes.
+	maxActCalls = 4
+	tripPerCall = 500 * time.Microsecond
+)
+
+func newProcessState(of *Sale) *processState {
+	c := of.c
+	s := &Sale{c: c, name: of.name, keys: of.keys} // not the caller's, which refers to what is made here
+	p := &processState{cache: soldOutCache{c: c, flags: s.keys[3], items: map[string]*itemFlag{}}}
+	p.buys = batch.Batcher[string, decided]{Options: &c.batch, Tally: &c.tally, What: "buy", Key: s.keys[0],
+		Run: s.runBuys}
+	p.acts = batch.Batcher[act, decided]{Options: &c.acts, Tally: &c.tally, What: "act", Key: s.keys[0], Run: s.runActs,
+		Calls: func() int { return 2 + int(c.calls.Runner.Clock.Trip(s.keys[0])/tripPerCall) }}
+	p.anyone = batch.Batcher[Line, Answer]{Options: &c.batch, Tally: &c.tally, What: "buy", Key: s.keys[0],
+		Run: s.runAnyone, Abandoned: s.takeBack}
+	return p
+}
+
+// act is one act of act.lua. Two acts that are equal want the same.
+type act struct {
+	verb, id, user string
+	of             string // lines
+	ttl            time.Duration
+	first, n       int64 // of a part of an order of Anyone
+	forbids        bool  // an id that the sale does not know is closed
+}
+
+// The letters of act.lua.
+const (
+	actBuy      = "B"
+	actReserve  = "R"
+	actExtend   = "E"
+	actPay      = "P"
+	actCancel   = "C"
+	actReturn   = "G"
+	actGiveBack = "A"
+	actStatus   = "S"
+)
+
+// args are the arguments of a, which may run until notAfter, the server's ms.
+func (a *act) args(to []string, notAfter string) []string {
+	to = append(to, a.verb, a.id, notAfter)
+	forbids := "0"
+	if a.forbids {
+		forbids = "1"
+	}
+	switch a.verb {
+	case actBuy:
+		return append(to, a.user, a.of)
+	case actReserve:
+		return append(to, a.user, a.of, script.Millis(a.ttl))
+	case actExtend:
+		return append(to, script.Millis(a.ttl))
+	case actPay, actReturn:
+		return append(to, a.of, forbids)
+	case actCancel:
+		return append(to, forbids)
+	case actGiveBack:
+		return append(to, decimal(a.first), decimal(a.n))
+	}
+	return to
+}
+
+// decided is how the server answered an act: see act.lua.
+type decided struct {
+	code  int64
+	text  string
+	again bool
+
+	epoch, now int64
+	sent       time.Time
+}
+
+// needsReplicas reports whether replicas must confirm the answer. A failover forgets no decision with a refusal.
+func (d *decided) needsReplicas() bool { return d.code == codeOK && d.text != "" }
+
+// decode reads the answers to n acts.
+func (r *reply) decode(n int, sent time.Time) (all []decided, ok bool) {
+	if len(r.rest) != 3*n {
+		return nil, false
+	}
+	all = make([]decided, n)
+	for i := range all {
+		code, err1 := r.rest[3*i].AsInt64()
+		text, err2 := r.rest[3*i+1].ToString()
+		again, err3 := r.rest[3*i+2].AsInt64()
+		if err1 != nil || err2 != nil || err3 != nil {
+			return nil, false
+		}
+		all[i] = decided{code: code, text: text, again: again == 1, epoch: r.head[1], now: r.head[2], sent: sent}
+	}
+	return all, true
+}
+
+var (
+	actScript = script.Load("act", files, "act")
+	buyScript = script.Load("buy", files, "buy")
+)
+
+// do does one act, in a call that it may share with others.
+func (s *Sale) do(ctx context.Context, a act) (decided, error) {
+	return s.processState().acts.Do(ctx, a)
+}
+
+// runActs makes the calls for some acts.
+func (s *Sale) runActs(ctx context.Context, requests []*batch.Request[act, decided]) {
+	runShared(ctx, requests, func(a act) string { return a.id }, s.act)
+}
+
+// runBuys makes the call for some users.
+func (s *Sale) runBuys(ctx context.Context, requests []*batch.Request[string, decided]) {
+	runShared(ctx, requests, func(user string) string { return user },
+		func(ctx context.Context, users []string, _ []time.Time) ([]decided, error) { return s.buy(ctx, users) })
+}
+
+// runShared makes the calls for some requests: one, unless an id is in several requests that differ, or the server had
+// to end more reservations first. No id is twice in a call: see act.lua. Requests that are equal have one answer.
+func runShared[Q comparable](ctx context.Context, requests []*batch.Request[Q, decided], id func(Q) string,
+	call func(ctx context.Context, asks []Q, untils []time.Time) ([]decided, error)) {
+	ctx, stop := batch.Lone(ctx, requests)
+	defer stop()
+	for len(requests) > 0 {
+		asks, untils := make([]Q, 0, len(requests)), make([]time.Time, 0, len(requests))
+		seats := make(map[string]int, len(requests))
+		var seated, rest []*batch.Request[Q, decided]
+		for _, r := range requests {
+			at, taken := seats[id(r.Ask)]
+			switch {
+			case !taken:
+				at = len(asks)
+				asks, untils, seats[id(r.Ask)] = append(asks, r.Ask), append(untils, r.Until), at
+			case asks[at] != r.Ask:
+				rest = append(rest, r)
+				continue
+			case r.Until.After(untils[at]): // the one that waits longest still wants it
+				untils[at] = r.Until
+			}
+			seated = append(seated, r)
+		}
+		answers, err := call(ctx, asks, untils)
+		first := make([]bool, len(asks))
+		for _, r := range seated {
+			at := seats[id(r.Ask)]
+			switch {
+			case answers == nil || err != nil && answers[at].needsReplicas():
+				r.Err = err
+			case answers[at].code == codeMore && ctx.Err() == nil:
+				rest = append(rest, r)
+			default:
+				r.Answer = answers[at]
+				r.Answer.again = r.Answer.again || first[at]
+				first[at] = true
+			}
+		}
+		requests = rest
+	}
+}
+
+// buy runs buy.lua for at most 128 users, none of them twice. With ErrNotReplicated the answers are there too.
+func (s *Sale) buy(ctx context.Context, users []string) ([]decided, error) {
+	sent := time.Now()
+	args := append(make([]string, 0, 1+len(users)), s.c.calls.Mark())
+	r, answered, unconfirmed := s.run(ctx, s.c.calls.Confirmed(s.call(buyScript, append(args, users...)...)))
+	if !answered {
+		return nil, unconfirmed
+	}
+	if err := s.verdict(r.head); err != nil {
+		return nil, err
+	}
+	all, ok := r.decode(len(users), sent)
+	if !ok {
+		return nil, malformed("buy", s.keys[0])
+	}
+	return all, unconfirmed
+}
+
+// act runs act.lua for at most 128 acts of different ids. With ErrNotReplicated the answers are there too. untils, if
+// not nil, are when the patience of each act's caller ends; zero: with the call's.
+func (s *Sale) act(ctx context.Context, acts []act, untils []time.Time) ([]decided, error) {
+	r, sent, unconfirmed := s.timely(ctx, actScript, func(notAfter string) []string {
+		args := append(make([]string, 0, 2+6*len(acts)), s.c.calls.Mark(), notAfter)
+		for i := range acts {
+			own := notAfter
+			if untils != nil && !untils[i].IsZero() {
+				own = decimal(s.c.calls.Runner.Clock.At(s.keys[0], untils[i]))
+			}
+			args = acts[i].args(args, own)
+		}
+		return args
+	})
+	if r.rest == nil {
+		return nil, unconfirmed
+	}
+	all, ok := r.decode(len(acts), sent)
+	if !ok {
+		return nil, malformed("act", s.keys[0])
+	}
+	for i := range acts {
+		if acts[i].givesBack() && all[i].code == codeOK {
+			s.processState().cache.forget()
+		}
+	}
+	return all, unconfirmed
+}
+
+// givesBack reports whether units may come back by a.
+func (a *act) givesBack() bool {
+	switch a.verb {
+	case actCancel, actReturn, actGiveBack:
+		return true
+	}
+	return a.verb == actPay && a.of != ""
+}

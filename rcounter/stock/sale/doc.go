@@ -1,0 +1,71 @@
+// Package sale sells a limited number of units on Redis or Valkey: the first N buyers win, and nothing is sold twice.
+// It is the successor of package stock, whose import path it will take.
+//
+//	sale := client.Sale("phones")
+//	err := sale.Open(ctx, sale.Spec{Limit: 100, OpenFor: time.Hour}) // every process may call it
+//	a, err := sale.Buy(ctx, sale.Order{User: "ann"})
+//	if err != nil {
+//		return err // ask again, with the same order: the answer will be the same
+//	}
+//	if a.Won() {
+//		ship(a.Lines[0].Ordinal) // 1 to 100
+//	}
+//
+// An order has an id and one line or more. A shop does everything to an order by its id, and may repeat it:
+//
+//	Buy      sells at once                    Cancel  ends the order unless it is sold
+//	Reserve  keeps units until they are paid  Return  ends the order, sold or not, or a part of what is sold
+//	Extend   gives more time to pay           Status  changes nothing
+//	Pay      for a payment, in time or late
+//
+// # Two rules
+//
+// An error means: nothing is known, or nothing was decided. Ask again with the same order. An error never means that
+// money is to go back. An answer is what has become of the order:
+//
+//	Reserved  units are kept until Until                      Pay, Extend, Cancel
+//	Sold      units are sold                                  Return
+//	Lapsed    the time to pay was over; the units went back   Pay still sells what is left; Cancel ends it
+//	Closed    it has no units and never will: Why             final
+//	Refused   nothing was kept or sold, nothing is recorded   the same call may succeed later
+//	""        of Status and Extend: the sale knows no such order
+//
+// Sold and Closed are decisions. They are given once and for all, whoever asks and however often, until Spec.Remember
+// is over (Closed) or the retention (Sold). Money goes back by Answer.Refund, which is empty for everything but these.
+//
+// # Each verb, when it is repeated or late
+//
+//	              again                late                                  paused, not started  over
+//	Buy, Reserve  the order as it is   -                                     ErrLater (new ones)  Refused (new ones)
+//	Extend        the order as it is   Lapsed                                goes on              goes on
+//	Pay           the same decision    Sold as far as units are left, else   reserved: Sold;      reserved: Sold;
+//	                                   Closed                                lapsed: ErrLater     lapsed: Closed
+//	Cancel        the order as it is   Closed                                goes on              goes on
+//	Return        the order as it is   -                                     goes on              goes on
+//
+//	the sale is suspended (Restore runs)              every verb: ErrLater
+//	the sale, or a part of it, is not on the server   every verb: ErrNoStock
+//
+// # Sold out
+//
+// While nothing of an item is left the server has a flag, which each process reads through its client-side cache. So a
+// crowd that comes too late is answered by the process itself: orders of one line under New, and Anyone. News of a
+// return ends it within milliseconds, and Options.SoldOutTrust ends it in any case.
+//
+// # What is not promised
+//
+// A failover forgets what was not replicated; see Options.MinReplicas, Options.Books and Sale.Restore. Keep a unique
+// index over (sale, item, ordinal) in the order database. Start, end and times to pay move with the server's clock. An
+// id that was forgotten (Spec.Remember) is a new one.
+//
+// # Files
+//
+//	client     New, Options                          open       Open
+//	sale       Sale: names, keys                     change     Change, EndSale, Delete
+//	order      Order, Line: what callers ask         inspect    Inspect, Holders
+//	answer     Answer: what becomes of an order      ledger     Entry, Ledger, KeepLedger
+//	verbs      Buy ... Status                        restore    Book, Restore
+//	anyone     orders of Anyone                      fold       what entries make of orders
+//	calls      calls that orders share               reply      what scripts reply, errors
+//	cache      sold out, as this process knows it
+package sale

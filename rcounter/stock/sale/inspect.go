@@ -1,0 +1,189 @@
+package sale
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Stand is what Inspect reads.
+type Stand struct {
+	// Phase is "pending", "open", "paused", "ended" or "suspended".
+	Phase string
+	Items map[string]ItemStand
+	// Reservations are orders that are reserved, Unmoved entries that no database has.
+	Reservations, Unmoved           int64
+	Epoch                           int64
+	UntilStart, UntilEnd, UntilGone time.Duration
+}
+
+// ItemStand is what there is of one item. Seq is the last ordinal that was given.
+type ItemStand struct{ Limit, PerUser, Sold, Reserved, Seq int64 }
+
+var inspectScript = script.Load("inspect", files, "inspect")
+
+// Inspect reads the sale. It ends what is over first. Errors: ErrNoStock, and those of the server.
+func (s *Sale) Inspect(ctx context.Context) (stand Stand, err error) {
+	defer edge(&err)
+	if err := s.usable(); err != nil {
+		return Stand{}, err
+	}
+	fields, now, err := s.inspect(ctx)
+	if err != nil {
+		return Stand{}, err
+	}
+	return fields.stand(now), nil
+}
+
+// saleFields are the fields of the hash of a sale.
+type saleFields map[string]string
+
+func (f saleFields) number(name string) int64 {
+	n, _ := strconv.ParseInt(f[name], 10, 64) // the script has seen that it is one
+	return n
+}
+
+// inspect runs inspect.lua. now is the server's ms.
+func (s *Sale) inspect(ctx context.Context) (f saleFields, now int64, err error) {
+	r, err := s.ask(ctx, inspectScript)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(r.rest)%2 != 0 {
+		return nil, 0, malformed("inspect", s.keys[0])
+	}
+	f = saleFields{}
+	for i := 0; i < len(r.rest); i += 2 {
+		field, err1 := r.rest[i].ToString()
+		value, err2 := r.rest[i+1].ToString()
+		if err1 != nil || err2 != nil {
+			return nil, 0, malformed("inspect", s.keys[0])
+		}
+		f[field] = value
+	}
+	return f, r.head[2], nil
+}
+
+func (f saleFields) stand(now int64) Stand {
+	until := func(field string) time.Duration { return script.Duration(max(0, f.number(field)-now)) }
+	st := Stand{Items: map[string]ItemStand{}, Reservations: f.number("reservations"), Epoch: f.number("epoch"),
+		Unmoved: f.number("serial") - f.number("moved"), UntilStart: until("start"), UntilEnd: until("end"),
+		UntilGone: until("gone")}
+	switch state := f.number("state"); {
+	case state == 3:
+		st.Phase = "suspended"
+	case state == 2 || st.UntilEnd == 0:
+		st.Phase = "ended"
+	case state == 4:
+		st.Phase = "paused"
+	case st.UntilStart > 0:
+		st.Phase = "pending"
+	default:
+		st.Phase = "open"
+	}
+	for field := range f {
+		if name, ok := strings.CutPrefix(field, "limit:"); ok {
+			st.Items[name] = ItemStand{f.number(field), f.number("per:" + name), f.number("sold:" + name),
+				f.number("reserved:" + name), f.number("seq:" + name)}
+		}
+	}
+	return st
+}
+
+var hscanScript = script.Plain("hscan")
+
+// Holders yields every order that has units, in no order. It reads the server in parts: an order that is made or ended
+// meanwhile may be missing, and an order may come twice. An order of Anyone comes with the id that Buy gave, or with one
+// for each range of it that is still sold.
+func (s *Sale) Holders(ctx context.Context) iter.Seq2[Answer, error] {
+	return func(yield func(Answer, error) bool) {
+		err := s.holders(ctx, func(a Answer) bool { return yield(a, nil) })
+		if err != nil {
+			yield(Answer{}, edged(err))
+		}
+	}
+}
+
+// holders calls each for every order that has units, until it returns false.
+func (s *Sale) holders(ctx context.Context, each func(Answer) bool) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	epoch, err := s.whole(ctx)
+	if err != nil {
+		return err
+	}
+	key := s.keys[1]
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		from := cursor
+		sent := time.Now()
+		m, err := s.c.calls.Do(ctx, script.Call{Script: hscanScript, Keys: s.keys[1:2],
+			Command: func(b rueidis.Builder) rueidis.Completed {
+				return b.Hscan().Key(key).Cursor(from).Count(1000).Build()
+			}})
+		if err != nil {
+			return err
+		}
+		e, err := m.AsScanEntry()
+		if err != nil {
+			return malformed("hscan", key)
+		}
+		cursor = e.Cursor
+		for i := 0; i+1 < len(e.Elements); i += 2 {
+			more, err := s.holder(e.Elements[i], e.Elements[i+1], epoch, sent, each)
+			if err != nil || !more {
+				return err
+			}
+		}
+	}
+	if is, err := s.whole(ctx); err != nil || is != epoch { // else what was read may be a part
+		return fmt.Errorf("%w: %q was lost or opened anew meanwhile: %w", ErrNoStock, s.keys[0], err)
+	}
+	return nil
+}
+
+// whole is the epoch of a sale that lacks nothing.
+func (s *Sale) whole(ctx context.Context) (epoch int64, err error) {
+	f, _, err := s.inspect(ctx)
+	if err == nil && f["state"] == "3" {
+		err = s.verdict([3]int64{codeSuspended})
+	}
+	return f.number("epoch"), err
+}
+
+// holder calls each for the order of one field, if it has units, and reports whether to go on.
+func (s *Sale) holder(id, text string, epoch int64, sent time.Time, each func(Answer) bool) (more bool, err error) {
+	if strings.HasPrefix(id, "\x00") { // a count
+		return true, nil
+	}
+	r, ok := parseRecord(id, text)
+	if !ok {
+		return false, s.verdict([3]int64{codeCorrupt, -1})
+	}
+	a := r.answer(id, s.c.calls.Runner.Clock.At(s.keys[0], sent), sent)
+	a.Again, a.Epoch = true, epoch
+	if !a.Won() {
+		return true, nil
+	}
+	if !strings.HasPrefix(id, anyonePrefix) {
+		return each(a), nil
+	}
+	for _, l := range a.Lines {
+		if l.N == 0 {
+			continue
+		}
+		one := a
+		one.ID, one.Lines = part{id, l.Ordinal, l.N}.id(), []Line{l}
+		if !each(one) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,97 @@
+package sale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/ledger"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Entry is a line of the ledger: everything that happens to units, and every decision that nothing is sold. So a
+// database with all entries can answer any repeated payment. Kinds:
+//
+//	reserved   N units of Asked, until Until      paid      reserved before
+//	extended   the order, until Until             late      lapsed before
+//	lapsed     the time was over                  sold      by Buy, N units of Asked
+//	cancelled                                     returned  sold before
+//	unpaid     reserved, and not in the payment   void      the order is Closed without units: Why
+//
+// Reserved and sold come for every line of a new order, also if N is 0 under UpTo. Extended and void have no item.
+//
+// (Epoch, Serial) is the key of an entry. Serials have no hole, and go on over a Restore. Two different entries with one
+// key come from a failover to a replica that had not heard of the first.
+type Entry struct {
+	Serial, Epoch     int64
+	Kind, Item        string
+	ID, User, Why     string
+	Asked, N, Ordinal int64
+	At, Until         time.Time // by the server's clock; Until is zero unless the kind is reserved or extended
+}
+
+var kinds = []string{"reserved", "extended", "lapsed", "cancelled", "unpaid", "paid", "late", "sold", "returned", "void"}
+
+// Ledger hands the first entries of the ledger, at most n (1 to 10,000), to fn, and removes them once fn has returned
+// nil. It ends what is over first. It returns how many entries fn took: 0 if there are none. fn gets entries in the order
+// of their serials, without a hole, and may get an entry more than once: see Book.Move.
+//
+// The error is fn's, unchanged; ErrNoStock, ErrLater, or the server's. With Options.MinReplicas fn gets only what so many
+// replicas have.
+func (s *Sale) Ledger(ctx context.Context, n int, fn func(ctx context.Context, entries []Entry) error) (int, error) {
+	return s.ledger().Move(ctx, n, fn)
+}
+
+// KeepLedger runs Ledger until ctx ends: at once again while there are entries, and at the interval every while there
+// are none. It returns ctx's error, fn's, or an error that asking again does not cure, such as ErrNoStock. After ErrLater
+// it goes on.
+func (s *Sale) KeepLedger(ctx context.Context, every time.Duration, n int,
+	fn func(ctx context.Context, entries []Entry) error) error {
+	return s.ledger().Keep(ctx, every, n, fn)
+}
+
+var (
+	ledgerScript = script.Load("ledger", files, "ledger")
+	movedScript  = script.Load("moved", files, "moved")
+)
+
+// entryFields are the fields of an entry on the server, in their order: see log in sale.lua.
+var entryFields = []string{"k", "d", "u", "i", "a", "n", "o", "t", "w", "at", "e"}
+
+func (s *Sale) ledger() *ledger.Book[Entry] {
+	b := &ledger.Book[Entry]{Calls: s.c.calls, Refused: s.refused, Fields: entryFields, Call: s.call, Read: ledgerScript,
+		Moved: movedScript, Entry: entry, Edge: edged, Verdict: func(v []int64) error {
+			err := s.verdict([3]int64(v))
+			if errors.Is(err, ErrLater) { // Keep goes on then
+				err = fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
+			}
+			return err
+		},
+		Bears: func(ctx context.Context, err error, failing *bool) {
+			if err == nil || ctx.Err() != nil {
+				*failing = false
+			} else if !*failing { // the first of several in a row
+				*failing = true
+				s.c.failed(ctx, "a ledger could not be moved; it goes on", s.name, err)
+			}
+		}}
+	if s.refused == nil { // otherwise there are no keys
+		b.Key = s.keys[4]
+	}
+	return b
+}
+
+func entry(l *ledger.Line) (Entry, error) {
+	e := Entry{Serial: l.Serial, Epoch: l.Number("e"), Kind: l.Text["k"], Item: l.Text["i"], ID: l.Text["d"],
+		User: l.Text["u"], Why: l.Text["w"], Asked: l.Number("a"), N: l.Number("n"), Ordinal: l.Number("o"), At: l.Time("at")}
+	if ms := l.Number("t"); ms > 0 {
+		e.Until = time.UnixMilli(ms).UTC()
+	}
+	if !slices.Contains(kinds, e.Kind) {
+		return Entry{}, fmt.Errorf("kind %.32q", e.Kind)
+	}
+	return e, nil
+}

@@ -1,0 +1,159 @@
+package sale_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rcounter/stock/sale"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m, nil) }
+
+var ctx = context.Background()
+
+// exact are options for tests whose clock jumps, or that count what is sent: every order asks the server.
+var exact = sale.Options{CallTimeout: 10 * time.Second, SoldOutTrust: -1}
+
+// on makes a client of the library on c.
+func on(t testing.TB, c rueidis.Client, o sale.Options) *sale.Client {
+	t.Helper()
+	if o.RetryTimeout == 0 {
+		o.RetryTimeout = redistest.Retries(o.CallTimeout)
+	}
+	client, err := sale.New(rig.Hub(t, c), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close(ctx) })
+	return client
+}
+
+// spec is an opening that is open for as long as a test may last.
+func spec(limit int64) sale.Spec {
+	return sale.Spec{Limit: limit, OpenFor: time.Hour, Retain: time.Hour, Ledger: true}
+}
+
+func opened(t testing.TB, c *sale.Client, name string, o sale.Spec) *sale.Sale {
+	t.Helper()
+	s := c.Sale(name)
+	require.NoError(t, s.Open(ctx, o))
+	return s
+}
+
+// book is a database in memory.
+type book struct {
+	mu      sync.Mutex
+	entries []sale.Entry
+	epoch   int64        // sealed for it
+	fail    func() error // asked first by every method
+}
+
+func (b *book) enter() (leave func(), err error) {
+	b.mu.Lock()
+	if b.fail != nil {
+		err = b.fail()
+	}
+	return b.mu.Unlock, err
+}
+
+func (b *book) Opened(context.Context) (bool, error) {
+	leave, err := b.enter()
+	defer leave()
+	return len(b.entries) > 0, err
+}
+
+func (b *book) Move(_ context.Context, entries []sale.Entry) error {
+	leave, err := b.enter()
+	defer leave()
+	if err != nil {
+		return err
+	}
+	all := slices.Clone(b.entries)
+	for _, e := range entries {
+		switch at := int(e.Serial) - 1; {
+		case at < len(all) && all[at] == e:
+		case at == len(all) && (b.epoch == 0 || e.Epoch == b.epoch):
+			all = append(all, e)
+		default:
+			return fmt.Errorf("%w: entry %d", errs.ErrMismatch, e.Serial)
+		}
+	}
+	b.entries = all
+	return nil
+}
+
+func (b *book) Continue(_ context.Context, epoch int64) (int64, error) {
+	leave, err := b.enter()
+	defer leave()
+	if err != nil {
+		return 0, err
+	}
+	b.epoch = epoch
+	return int64(len(b.entries)), nil
+}
+
+func (b *book) Entries(context.Context) iter.Seq2[sale.Entry, error] {
+	return func(yield func(sale.Entry, error) bool) {
+		leave, err := b.enter()
+		defer leave()
+		if err != nil {
+			yield(sale.Entry{}, err)
+			return
+		}
+		for _, e := range b.entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (b *book) Order(_ context.Context, id string) (found []sale.Entry, err error) {
+	leave, err := b.enter()
+	defer leave()
+	for _, e := range b.entries {
+		if e.ID == id {
+			found = append(found, e)
+		}
+	}
+	return found, err
+}
+
+// wire sends scripts several times, as a network may, and hands out the last reply. off, if it returns true, has a
+// request answered by an error in its place. late keeps copies of the requests that it picks.
+type wire struct {
+	rueidis.Client
+	copies int
+	off    func(args []string) bool
+	late   func(args []string) bool
+	kept   [][]string
+}
+
+func (w *wire) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	args := slices.Clone(cmd.Commands())
+	if w.off != nil && w.off(args) {
+		return w.Client.Do(ctx, w.B().Eval().Script("return redis.error_reply('ERR broken off')").Numkeys(0).Build())
+	}
+	if w.late != nil && w.late(args) {
+		w.kept = append(w.kept, args)
+	}
+	cmd = cmd.Pin()
+	for range w.copies - 1 {
+		w.Client.Do(ctx, cmd)
+	}
+	return w.Client.Do(ctx, cmd)
+}
+
+// deliver sends a request that was kept once more.
+func (w *wire) deliver(args []string) {
+	w.Client.Do(ctx, w.B().Arbitrary(args...).Build())
+}
