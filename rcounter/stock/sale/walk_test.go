@@ -293,12 +293,17 @@ func (w *walk) several() {
 		deeds = append(deeds, sale.Deed{Verb: letters[a.Verb], ID: a.ID, User: a.User, Lines: lines(a.Lines), UpTo: a.UpTo,
 			TTL: time.Duration(a.MS) * time.Millisecond})
 	}
-	if w.wire.copies > 1 && w.refusesOne(acts) {
-		w.wire.copies = 1 // the second run grants what the first refused, if a later act has given units back
+	if w.refusesOne(acts) {
+		w.wire.copies = 1 // the second run would grant what the first refused, if a later act has given units back
 	}
 	got, errsOf, err := w.s.Deeds(ctx, deeds...)
 	require.NoError(w, err, w.story())
 	for i, a := range acts {
+		if w.wire.copies > 1 && got[i].State == sale.Refused { // the second run tells what later acts have left
+			want := w.m.Do(a)
+			require.Equal(w, string(want), got[i].Why, w.story())
+			continue
+		}
 		w.compare(a, w.text(a.ID), got[i], errsOf[i])
 	}
 }
@@ -409,7 +414,7 @@ func (w *walk) anyone() {
 	var err error
 	o := w.m.Orders[order]
 	item := ""
-	if o != nil {
+	if o != nil && o.Lines != nil {
 		item = o.Lines[0].Item
 	}
 	w.tell("return of %s but %d, of %q", id, keep, w.text(order))
@@ -491,7 +496,7 @@ func (w *walk) restore() {
 	keys, lost := w.s.Keys(), [][]int{{0, 1, 2, 3, 4, 5}, {1}, {2, 3}, {4}, {}, {0}}[w.rnd.IntN(6)]
 	whole := true
 	for _, i := range lost {
-		if n := rig.Number(w, w.raw, "DEL", keys[i]); n > 0 && i != 3 && i != 5 {
+		if n := rig.Number(w, w.raw, "DEL", keys[i]); n > 0 && i < 3 { // the ledger was moved, and is empty
 			whole = false
 		}
 	}
