@@ -333,10 +333,11 @@ func (m *Sale) givePartBack(o *Order, a Act) {
 		m.forbid(a.ID)
 		return
 	}
-	for i, l := range o.Lines {
-		if o.State == 'S' && l.Ordinal <= a.First && a.First+a.N <= l.Ordinal+l.N {
-			m.takeBack(o, i, a.First, a.N)
-			return
+	for i := range slices.Clone(o.Lines) {
+		l := o.Lines[i]
+		first, end := max(a.First, l.Ordinal), min(a.First+a.N, l.Ordinal+l.N)
+		if o.State == 'S' && first < end {
+			m.takeBack(o, i, first, end-first)
 		}
 	}
 }

@@ -74,7 +74,7 @@ repeat
   if has_other_id and (own == 1 or has_own_name) then break end
   local sold, reserved, seq, recorded, waiting = m[11], m[12], m[13], m[5], m[6]
   local before = m[10] - sold - reserved
-  if not (now <= ask[2] + 0 and now <= m[15] and sold >= 0 and reserved >= 0 and sold <= seq and m[14] >= 1
+  if not (now <= ask[2] + 0 and now <= m[15] and sold >= 0 and reserved >= 0 and sold <= seq and m[14] >= 1 and m[4] > 0 and m[16] >= 0
       and (wants == 0 and before >= 0 or wants > 0 and before > wants and now >= m[2] and now < m[3])
       and redis.call('HLEN', KEYS[2]) == recorded and redis.call('ZCARD', KEYS[3]) == waiting
       and (waiting == 0 or redis.call('ZCOUNT', KEYS[3], '-inf', text('(%.0f', now)) == 0)) then break end

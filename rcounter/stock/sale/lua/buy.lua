@@ -19,7 +19,7 @@ repeat
   local sold, seq, recorded = tonumber(m[1]) or none, tonumber(m[2]) or none, tonumber(m[3]) or none
   local left, epoch, time = (tonumber(m[4]) or none) - sold - (tonumber(m[5]) or none), tonumber(m[12]) or none, redis.call('TIME')
   local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-  if not (left >= 0 and sold <= seq and seq < 9007199254740000 and now >= (tonumber(m[10]) or none) and now < (tonumber(m[11]) or none)
+  if not (left >= 0 and sold >= 0 and sold <= seq and epoch > 0 and seq < 9007199254740000 and now >= (tonumber(m[10]) or none) and now < (tonumber(m[11]) or none)
       and redis.call('HLEN', KEYS[2]) == recorded) then break end
   if not ask[3] and left > 1 and m[13] == '1' then -- one user, the most frequent call
     local record = redis.call('HGET', KEYS[2], ask[2])

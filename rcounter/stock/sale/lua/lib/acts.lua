@@ -207,22 +207,25 @@ local function give_back(id, r, keeps, forbids)
   return 0, true
 end
 
--- give_back_part takes a range of units back from an order of Anyone. Units that came back before are in no line any more. An id that
--- the sale does not know is forbidden: the call that would sell under it may be on its way (TestAnyone_GivenUp_NeverRuns).
+-- give_back_part takes a range of units back from an order of Anyone, as far as they are in its lines: others came back before. An id
+-- that the sale does not know is forbidden: the call that would sell under it may be on its way (TestAnyone_GivenUp_NeverRuns).
 local function give_back_part(id, r, ordinal, n)
   if not r then return unknown(id, '1') end
-  ordinal, n = ordinal + 0, n + 0
-  for _, l in ipairs(r) do
-    if r.state == 'S' and l.ordinal <= ordinal and ordinal + n <= l.ordinal + l.n then
-      local rest = l.ordinal + l.n - ordinal - n
-      take_back(id, r, l, ordinal, n)
-      l.n = ordinal - l.ordinal
-      if rest > 0 then r[#r + 1] = {item = l.item, asked = 0, n = rest, ordinal = ordinal + n} end
-      if is_empty(r) then close(id, r, 'G') else put(id, r) end
-      return 0, true
+  if r.state ~= 'S' then return 0 end
+  local did, last = false, ordinal + n - 1
+  for i = 1, #r do
+    local l = r[i]
+    local from, to = math.max(ordinal, l.ordinal), math.min(last, l.ordinal + l.n - 1)
+    if from <= to then
+      local rest = l.ordinal + l.n - 1 - to
+      take_back(id, r, l, from, to - from + 1)
+      l.n, did = from - l.ordinal, true
+      if rest > 0 then r[#r + 1] = {item = l.item, asked = 0, n = rest, ordinal = to + 1} end
     end
   end
-  return 0
+  if not did then return 0 end
+  if is_empty(r) then close(id, r, 'G') else put(id, r) end
+  return 0, true
 end
 
 -- act does one verb by its letter. ROOM is how many arguments each has, with letter, id and last.
@@ -234,7 +237,7 @@ local function act(verb, id, r, first, second, third)
   if verb == 'P' then return pay(id, r, first, second) end
   if verb == 'C' then return cancel(id, r, first) end
   if verb == 'G' then return give_back(id, r, first, second) end
-  if verb == 'A' then return give_back_part(id, r, first, second) end
+  if verb == 'A' then return give_back_part(id, r, first + 0, second + 0) end
   return 0
 end
 

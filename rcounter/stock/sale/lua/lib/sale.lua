@@ -95,6 +95,7 @@ local function parse(id, text)
     return false
   end
   local r = {state = is, deadline = tonumber(deadline) or 0, user = user}
+  s.wrong = s.wrong or of == '' and is ~= 'F'
   for name, asked, n, ordinal in of:gmatch('([^,|]*),(%d+),(%d+),(%d+)') do
     r[#r + 1] = {item = name, asked = asked + 0, n = n + 0, ordinal = ordinal + 0}
   end
