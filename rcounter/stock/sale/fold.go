@@ -2,6 +2,7 @@ package sale
 
 import (
 	"strings"
+	"time"
 )
 
 // fold is what a ledger's entries make of a sale.
@@ -18,12 +19,15 @@ type foldedOrder struct {
 
 func newFold() *fold { return &fold{orders: map[string]*foldedOrder{}, items: map[string]*ItemStand{}} }
 
+// serverMS is an instant of the server's clock, as the server has it.
+func serverMS(t time.Time) int64 { return t.Sub(time.Unix(0, 0)).Milliseconds() }
+
 // closedAs are the letters of records by Entry.Why.
 var closedAs = map[string]byte{Cancelled: 'C', Expired: 'E', Returned: 'G', Forbidden: 'F'}
 
 // add adds the next entry.
 func (f *fold) add(e Entry) {
-	o, at := f.orders[e.ID], e.At.UnixMilli()
+	o, at := f.orders[e.ID], serverMS(e.At)
 	isNew := e.Kind == "reserved" || e.Kind == "sold" || e.Kind == "void" && e.Why == Forbidden
 	if o == nil || isNew && o.ended > 0 { // an id that was forgotten is a new one
 		o = &foldedOrder{record: record{state: 'S', user: e.User}}
@@ -31,7 +35,7 @@ func (f *fold) add(e Entry) {
 	}
 	switch e.Kind {
 	case "extended":
-		o.deadline = e.Until.UnixMilli()
+		o.deadline = serverMS(e.Until)
 		return
 	case "void":
 		o.state, o.deadline, o.ended = closedAs[e.Why], 0, at
@@ -41,7 +45,7 @@ func (f *fold) add(e Entry) {
 	l := o.line(e)
 	switch e.Kind {
 	case "reserved":
-		o.state, o.deadline, l.N = 'R', e.Until.UnixMilli(), e.N
+		o.state, o.deadline, l.N = 'R', serverMS(e.Until), e.N
 		item.Reserved += e.N
 	case "lapsed", "cancelled":
 		o.state, o.deadline, o.ended = strings.ToUpper(e.Kind)[0], 0, at // L, C

@@ -88,7 +88,7 @@ func entry(l *ledger.Line) (Entry, error) {
 	e := Entry{Serial: l.Serial, Epoch: l.Number("e"), Kind: l.Text["k"], Item: l.Text["i"], ID: l.Text["d"],
 		User: l.Text["u"], Why: l.Text["w"], Asked: l.Number("a"), N: l.Number("n"), Ordinal: l.Number("o"), At: l.Time("at")}
 	if ms := l.Number("t"); ms > 0 {
-		e.Until = time.UnixMilli(ms).UTC()
+		e.Until = time.Unix(ms/1e3, ms%1e3*1e6).UTC()
 	}
 	if !slices.Contains(kinds, e.Kind) {
 		return Entry{}, fmt.Errorf("kind %.32q", e.Kind)
