@@ -20,6 +20,9 @@ var byThemselves = map[string]int{
 	"rcounter/stock/lua/acts.lua":  4,
 	"rcounter/stock/lua/cart.lua":  1,
 	"rcounter/stock/lua/claim.lua": 1,
+
+	"rcounter/stock/sale/lua/act.lua": 4,
+	"rcounter/stock/sale/lua/buy.lua": 1,
 }
 
 var (

@@ -50,7 +50,7 @@ var (
 	quoted    = regexp.MustCompile(`--.*|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"`)
 	word      = regexp.MustCompile(`\w+`)
 	builtin   = strings.Fields("tonumber tostring type ipairs pairs unpack error pcall function if and or not return " +
-		"while until elseif in KEYS ARGV")
+		"while until elseif in next KEYS ARGV")
 )
 
 // undefinedNames are the functions that a text calls, and the constants that it names, which it does not define.

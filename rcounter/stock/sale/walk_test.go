@@ -147,10 +147,14 @@ func (w *walk) next() {
 }
 
 func (w *walk) change() {
-	w.m.Tick()
 	var c sale.Change
 	var want error
-	switch w.rnd.IntN(4) {
+	what := w.rnd.IntN(4)
+	if what == 3 && (w.plain || !w.chance(20)) {
+		return
+	}
+	w.m.Tick()
+	switch what {
 	case 0:
 		paused := w.chance(3)
 		if c.Paused = &paused; w.m.Phase != salemodel.Over {
@@ -176,9 +180,6 @@ func (w *walk) change() {
 			is.Limit = n
 		}
 	default:
-		if w.plain || !w.chance(20) {
-			return
-		}
 		w.tell("end")
 		require.NoError(w, w.s.EndSale(ctx), w.story())
 		w.m.Phase = salemodel.Over
@@ -525,8 +526,9 @@ func (w *walk) restore() {
 			}
 			return nil
 		}
+		w.wire.copies = 1 + w.rnd.IntN(2)
 		_, err := w.s.Restore(ctx, w.spec)
-		w.wire.off, w.book.fail = nil, nil
+		w.wire.off, w.book.fail, w.wire.copies = nil, nil, 1
 		if err == nil {
 			break
 		}
