@@ -213,10 +213,12 @@ func (s *Sale) buy(ctx context.Context, users []string) ([]decided, error) {
 func (s *Sale) act(ctx context.Context, acts []act, untils []time.Time) ([]decided, error) {
 	r, sent, unconfirmed := s.timely(ctx, actScript, func(notAfter string) []string {
 		args := append(make([]string, 0, 2+6*len(acts)), s.c.calls.Mark(), notAfter)
+		own, last := notAfter, time.Time{}
 		for i := range acts {
-			own := notAfter
-			if untils != nil && !untils[i].IsZero() {
-				own = decimal(s.c.calls.Runner.Clock.At(s.keys[0], untils[i]))
+			if untils != nil && !untils[i].Equal(last) { // several callers without a deadline have the same
+				if own, last = notAfter, untils[i]; !last.IsZero() {
+					own = decimal(s.c.calls.Runner.Clock.At(s.keys[0], last))
+				}
 			}
 			args = acts[i].args(args, own)
 		}

@@ -556,6 +556,14 @@ func TestSoldOut_Known_IsAnsweredByTheProcess(t *testing.T) {
 	a, err = s.Buy(ctx, sale.Order{ID: "again", New: true}) // this process knows of its own return at once
 	require.NoError(t, err)
 	require.EqualValues(t, 3, a.Lines[0].Ordinal)
+	_, err = s.Return(ctx, "again")
+	require.NoError(t, err)
+	redistest.Eventually(t, 10*time.Second, "the other process hears of it", func() bool {
+		n++
+		a, err := two.Sale("s").Buy(ctx, sale.Order{ID: fmt.Sprint("new", n), New: true})
+		require.NoError(t, err)
+		return a.Won()
+	})
 	redistest.Eventually(t, 20*time.Second, "sold out again", func() bool {
 		before := calls()
 		loses(two.Sale("s"))

@@ -475,6 +475,10 @@ func (w *walk) look() {
 		items[name] = sale.ItemStand{Limit: is.Limit, PerUser: is.PerUser, Sold: is.Sold, Reserved: is.Reserved, Seq: is.Seq}
 	}
 	require.Equal(w, items, st.Items, w.story())
+	for item := range rig.Hash(w, w.raw, w.s.Keys()[3]) { // a flag that is not there costs a call, one that is too much a sale
+		is := w.m.Items[item]
+		require.Equal(w, is.Limit, is.Sold+is.Reserved, "the flag of %q: %s", item, w.story())
+	}
 	if w.book == nil {
 		return
 	}

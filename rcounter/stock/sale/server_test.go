@@ -1,0 +1,189 @@
+package sale_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rcounter/stock/sale"
+)
+
+// A server whose memory is full answers who has units, and takes units back.
+func TestSale_ServerFull_AnswersWinnersAndTakesBack(t *testing.T) {
+	t.Parallel()
+	for name, keeps := range map[string]bool{"with a ledger": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			raw := redistest.Start(t).Client(t)
+			o := exact
+			o.CallTimeout, o.RetryTimeout = time.Second, time.Second
+			is := spec(9)
+			is.Ledger = keeps
+			s := opened(t, on(t, raw, o), "s", is)
+			ann, err := s.Buy(ctx, sale.Order{User: "ann"})
+			require.NoError(t, err)
+			part, err := s.Buy(ctx, sale.Order{Anyone: true, Lines: []sale.Line{{N: 2}}})
+			require.NoError(t, err)
+			for _, id := range []string{"over", "cancelled", "sold"} {
+				_, err = s.Reserve(ctx, sale.Order{ID: id, User: "of " + id}, time.Hour)
+				require.NoError(t, err)
+			}
+			_, err = s.Pay(ctx, "sold")
+			require.NoError(t, err)
+			record := rig.Hash(t, raw, s.Keys()[1])["over"]
+			rig.Must(t, raw, "HSET", s.Keys()[1], "over", "R1"+record[len("R1796007487890"):])
+			rig.Must(t, raw, "ZADD", s.Keys()[2], "XX", "1", "over")
+			rig.Must(t, raw, "CONFIG", "SET", "maxmemory", "100kb")
+			defer rig.Must(t, raw, "CONFIG", "SET", "maxmemory", "0")
+			for id, verb := range map[string]func() (sale.Answer, error){
+				"over":      func() (sale.Answer, error) { return s.Status(ctx, "over") },
+				"ann":       func() (sale.Answer, error) { return s.Buy(ctx, sale.Order{User: "ann"}) },
+				"cancelled": func() (sale.Answer, error) { return s.Cancel(ctx, "cancelled") },
+				"sold":      func() (sale.Answer, error) { return s.Return(ctx, "sold") },
+				part.ID:     func() (sale.Answer, error) { return s.Return(ctx, part.ID) },
+			} {
+				a, err := verb()
+				require.NoError(t, err, id)
+				require.Equal(t, id == "ann", a.Won(), id)
+				if id == "ann" {
+					require.Equal(t, ann.Lines, a.Lines)
+				}
+			}
+			redistest.Eventually(t, 10*time.Second, "an order of another is ErrUnavailable", func() bool {
+				brief, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+				_, err := s.Buy(brief, sale.Order{User: "bob"})
+				require.Error(t, err)
+				return errors.Is(err, errs.ErrUnavailable)
+			})
+			rig.Must(t, raw, "CONFIG", "SET", "maxmemory", "0")
+			st, err := s.Inspect(ctx)
+			require.NoError(t, err)
+			require.Equal(t, []int64{1, 0}, []int64{st.Items[""].Sold, st.Items[""].Reserved})
+		})
+	}
+}
+
+func TestSale_Cluster_EveryVerbWorks(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Cluster(t)
+	b := &book{}
+	c := on(t, srv.Client(t), sale.Options{KeyPrefix: "shop:", CallTimeout: 10 * time.Second,
+		Books: func(string) sale.Book { return b }})
+	for i := range 6 {
+		*b = book{}
+		s := opened(t, c, fmt.Sprint("sale", i), spec(5))
+		for _, verb := range []func() (sale.Answer, error){
+			func() (sale.Answer, error) { return s.Buy(ctx, sale.Order{User: "ann"}) },
+			func() (sale.Answer, error) { return s.Buy(ctx, sale.Order{Anyone: true}) },
+			func() (sale.Answer, error) { return s.Reserve(ctx, sale.Order{ID: "x"}, time.Hour) },
+			func() (sale.Answer, error) { return s.Extend(ctx, "x", 2*time.Hour) },
+			func() (sale.Answer, error) { return s.Pay(ctx, "x") },
+			func() (sale.Answer, error) { return s.Cancel(ctx, "y") },
+			func() (sale.Answer, error) { return s.Return(ctx, "x") },
+			func() (sale.Answer, error) { return s.Status(ctx, "x") },
+		} {
+			_, err := verb()
+			require.NoError(t, err)
+		}
+		_, err := s.Ledger(ctx, 100, b.Move)
+		require.NoError(t, err)
+		_, err = s.Restore(ctx, spec(5))
+		require.NoError(t, err)
+		n := 0
+		for _, err := range s.Holders(ctx) {
+			require.NoError(t, err)
+			n++
+		}
+		require.Equal(t, 2, n)
+		require.NoError(t, s.EndSale(ctx))
+		st, err := s.Inspect(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "ended", st.Phase)
+		require.NoError(t, s.Delete(ctx))
+		require.NoError(t, s.Delete(ctx), "there is none")
+		_, err = s.Inspect(ctx)
+		require.ErrorIs(t, err, sale.ErrNoStock)
+	}
+}
+
+func TestInspect_EachPhase_IsTold(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw, forward := srv.Client(t), srv.Clock()
+	is := spec(5)
+	is.StartIn = time.Minute
+	s := opened(t, on(t, raw, exact), "s", is)
+	phase := func(want string) {
+		t.Helper()
+		st, err := s.Inspect(ctx)
+		require.NoError(t, err)
+		require.Equal(t, want, st.Phase)
+	}
+	phase("pending")
+	a, err := s.Buy(ctx, sale.Order{User: "ann"})
+	require.ErrorIs(t, err, sale.ErrLater)
+	require.Equal(t, sale.NotStarted, a.Why)
+	require.InDelta(t, time.Minute, time.Until(a.Until), float64(5*time.Second))
+	forward(time.Minute)
+	phase("open")
+	paused, on := true, false
+	require.NoError(t, s.Change(ctx, sale.Change{Paused: &paused}))
+	phase("paused")
+	a, err = s.Buy(ctx, sale.Order{User: "ann"})
+	require.ErrorIs(t, err, sale.ErrLater)
+	require.Equal(t, sale.Paused, a.Why)
+	require.NoError(t, s.Change(ctx, sale.Change{Paused: &on}))
+	rig.Must(t, raw, "HSET", s.Keys()[0], "state", "3")
+	phase("suspended")
+	a, err = s.Buy(ctx, sale.Order{User: "ann"})
+	require.ErrorIs(t, err, sale.ErrLater)
+	require.Equal(t, sale.Suspended, a.Why)
+	rig.Must(t, raw, "HSET", s.Keys()[0], "state", "1")
+	forward(time.Hour)
+	phase("ended")
+	end := time.Hour
+	require.NoError(t, s.Change(ctx, sale.Change{EndIn: &end}))
+	phase("open")
+	require.NoError(t, s.EndSale(ctx))
+	require.NoError(t, s.Change(ctx, sale.Change{EndIn: &end, Paused: &on}))
+	phase("ended")
+	require.ErrorIs(t, s.Change(ctx, sale.Change{Items: map[string]sale.Item{"x": {Limit: 1}}}), errs.ErrInvalidName)
+}
+
+// The mover hears of what is over though no customer comes, waits while the sale is suspended, and says that it is gone.
+func TestKeepLedger_QuietSale_MovesWhatLapses(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw, forward := srv.Client(t), srv.Clock()
+	c := on(t, raw, exact)
+	s := opened(t, c, "s", spec(5))
+	_, err := s.Reserve(ctx, sale.Order{ID: "x"}, time.Minute)
+	require.NoError(t, err)
+	b := &book{}
+	ended := make(chan error, 1)
+	go func() { ended <- s.KeepLedger(ctx, time.Millisecond, 100, b.Move) }()
+	has := func(n int) func() bool {
+		return func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return len(b.entries) == n
+		}
+	}
+	redistest.Eventually(t, 10*time.Second, "the reservation is moved", has(1))
+	rig.Must(t, raw, "HSET", s.Keys()[0], "state", "3")
+	forward(2 * time.Minute)
+	time.Sleep(20 * time.Millisecond)
+	require.True(t, has(1)())
+	rig.Must(t, raw, "HSET", s.Keys()[0], "state", "1")
+	redistest.Eventually(t, 10*time.Second, "its end is moved", has(2))
+	require.Equal(t, "lapsed", b.entries[1].Kind)
+	require.NoError(t, s.Delete(ctx))
+	require.ErrorIs(t, <-ended, sale.ErrNoStock)
+}
