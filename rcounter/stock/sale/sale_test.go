@@ -560,7 +560,7 @@ func TestSoldOut_Known_IsAnsweredByTheProcess(t *testing.T) {
 	require.NoError(t, err)
 	redistest.Eventually(t, 10*time.Second, "the other process hears of it", func() bool {
 		n++
-		a, err := two.Sale("s").Buy(ctx, sale.Order{ID: fmt.Sprint("new", n), New: true})
+		a, err := two.Sale("s").Buy(ctx, sale.Order{ID: fmt.Sprint("hears", n), New: true})
 		require.NoError(t, err)
 		return a.Won()
 	})
