@@ -65,21 +65,20 @@ func (s *Sale) runAnyone(ctx context.Context, requests []*batch.Request[Line, An
 		acts = append(acts, o.act(actBuy, 0))
 	}
 	all, err := s.act(ctx, acts, nil)
-	if errors.Is(err, errs.ErrUnknownOutcome) || errors.Is(err, errs.ErrNotReplicated) {
-		for _, a := range acts {
+	sold, errsOf := make([]Answer, len(acts)), make([]error, len(acts))
+	for i, a := range acts {
+		var d decided
+		isLost := errors.Is(err, errs.ErrUnknownOutcome)
+		if errsOf[i] = err; all != nil {
+			d = all[i]
+			if isLost = err != nil && d.needsReplicas(); !isLost {
+				errsOf[i] = nil // a refusal needs no replica
+			}
+		}
+		if isLost {
 			s.handBack(ctx, a.id)
 		}
-		all = nil
-	}
-	sold := make([]Answer, len(acts))
-	errsOf := make([]error, len(acts))
-	for i := range acts {
-		var d decided
-		if all != nil {
-			d = all[i]
-		}
-		item := Line{Item: encodedItem(acts[i].of)}
-		sold[i], errsOf[i] = s.answered(acts[i].id, []Line{item}, d, err)
+		sold[i], errsOf[i] = s.answered(a.id, []Line{{Item: itemOf(a.of)}}, d, errsOf[i])
 	}
 	for _, r := range requests {
 		i := at[r.Ask.Item]
@@ -99,8 +98,8 @@ func (s *Sale) runAnyone(ctx context.Context, requests []*batch.Request[Line, An
 	}
 }
 
-// encodedItem is the item of a single line as acts.lua reads it.
-func encodedItem(of string) string {
+// itemOf is the item of a single line as acts.lua reads it.
+func itemOf(of string) string {
 	item, _, _ := strings.Cut(strings.TrimPrefix(of, "+"), ",")
 	return item
 }

@@ -178,7 +178,7 @@ func runShared[Q comparable](ctx context.Context, requests []*batch.Request[Q, d
 			switch {
 			case answers == nil || err != nil && answers[at].needsReplicas():
 				r.Err = err
-			case answers[at].code == codeMore && ctx.Err() == nil:
+			case answers[at].code == codeMore:
 				rest = append(rest, r)
 			default:
 				r.Answer = answers[at]

@@ -116,14 +116,13 @@ func (s *Sale) holders(ctx context.Context, each func(Answer) bool) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	epoch, err := s.whole(ctx)
+	at, err := s.whole(ctx)
 	if err != nil {
 		return err
 	}
 	key := s.keys[1]
 	for cursor, more := uint64(0), true; more; more = cursor != 0 {
 		from := cursor
-		sent := time.Now()
 		m, err := s.c.calls.Do(ctx, script.Call{Script: hscanScript, Keys: s.keys[1:2],
 			Command: func(b rueidis.Builder) rueidis.Completed {
 				return b.Hscan().Key(key).Cursor(from).Count(1000).Build()
@@ -137,29 +136,38 @@ func (s *Sale) holders(ctx context.Context, each func(Answer) bool) error {
 		}
 		cursor = e.Cursor
 		for i := 0; i+1 < len(e.Elements); i += 2 {
-			more, err := s.holder(e.Elements[i], e.Elements[i+1], epoch, sent, each)
+			more, err := s.holder(e.Elements[i], e.Elements[i+1], at, each)
 			if err != nil || !more {
 				return err
 			}
 		}
 	}
-	if is, err := s.whole(ctx); err != nil || is != epoch { // else what was read may be a part
-		return fmt.Errorf("%w: %q was lost or opened anew meanwhile: %w", ErrNoStock, s.keys[0], err)
+	after, err := s.whole(ctx)
+	if err == nil && after.epoch != at.epoch { // what was read may be a part
+		err = fmt.Errorf("%w: %q was opened anew meanwhile", ErrNoStock, s.keys[0])
 	}
-	return nil
+	return err
 }
 
-// whole is the epoch of a sale that lacks nothing.
-func (s *Sale) whole(ctx context.Context) (epoch int64, err error) {
-	f, _, err := s.inspect(ctx)
+// moment is when the server, at its ms now, answered a request that was sent at sent; epoch is the opening.
+type moment struct {
+	epoch, now int64
+	sent       time.Time
+}
+
+// whole asks for a sale that lacks nothing and is not suspended.
+func (s *Sale) whole(ctx context.Context) (at moment, err error) {
+	at.sent = time.Now()
+	f, now, err := s.inspect(ctx)
 	if err == nil && f["state"] == "3" {
 		err = s.verdict([3]int64{codeSuspended})
 	}
-	return f.number("epoch"), err
+	at.epoch, at.now = f.number("epoch"), now
+	return at, err
 }
 
 // holder calls each for the order of one field, if it has units, and reports whether to go on.
-func (s *Sale) holder(id, text string, epoch int64, sent time.Time, each func(Answer) bool) (more bool, err error) {
+func (s *Sale) holder(id, text string, at moment, each func(Answer) bool) (more bool, err error) {
 	if strings.HasPrefix(id, "\x00") { // a count
 		return true, nil
 	}
@@ -167,8 +175,8 @@ func (s *Sale) holder(id, text string, epoch int64, sent time.Time, each func(An
 	if !ok {
 		return false, s.verdict([3]int64{codeCorrupt, -1})
 	}
-	a := r.answer(id, s.c.calls.Runner.Clock.At(s.keys[0], sent), sent)
-	a.Again, a.Epoch = true, epoch
+	a := r.answer(id, at.now, at.sent)
+	a.Again, a.Epoch = true, at.epoch
 	if !a.Won() {
 		return true, nil
 	}

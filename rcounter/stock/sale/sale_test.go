@@ -409,6 +409,8 @@ func TestDecisions_Confirmed_ComeWithAWrite(t *testing.T) {
 	raw := srv.Client(t)
 	s := opened(t, on(t, raw, sale.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: time.Millisecond,
 		SoldOutTrust: -1}), "s", spec(1000))
+	plain := on(t, raw, sale.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: time.Millisecond}).Sale("plain")
+	require.NoError(t, plain.Open(ctx, sale.Spec{Limit: 1000, OpenFor: time.Hour}))
 	changes := func() string {
 		for line := range strings.Lines(rig.Text(t, raw, "INFO", "persistence")) {
 			if n, ok := strings.CutPrefix(line, "rdb_changes_since_last_save:"); ok {
@@ -421,7 +423,7 @@ func TestDecisions_Confirmed_ComeWithAWrite(t *testing.T) {
 	for _, state := range []string{"none", "reserved", "lapsed", "sold", "closed", "forbidden"} {
 		for name, verb := range map[string]func(id string) (sale.Answer, error){
 			"buy":     func(id string) (sale.Answer, error) { return s.Buy(ctx, sale.Order{ID: id}) },
-			"own":     func(id string) (sale.Answer, error) { return s.Buy(ctx, sale.Order{User: "own " + id}) },
+			"own":     func(id string) (sale.Answer, error) { return plain.Buy(ctx, sale.Order{User: "own " + id}) },
 			"reserve": func(id string) (sale.Answer, error) { return s.Reserve(ctx, sale.Order{ID: id}, time.Hour) },
 			"extend":  func(id string) (sale.Answer, error) { return s.Extend(ctx, id, 2*time.Hour) },
 			"pay":     func(id string) (sale.Answer, error) { return s.Pay(ctx, id) },
@@ -609,7 +611,13 @@ func TestLateCopies_OfTheOperator_ChangeNothing(t *testing.T) {
 	end := 10 * time.Minute
 	require.NoError(t, s.Change(ctx, sale.Change{EndIn: &end}))
 	w.late = nil
+	end = 20 * time.Minute
+	require.NoError(t, s.Change(ctx, sale.Change{EndIn: &end}))
 	before := rig.Hash(t, raw, s.Keys()[0])
+	for _, args := range w.kept { // after another change
+		w.deliver(args)
+	}
+	require.Equal(t, before, rig.Hash(t, raw, s.Keys()[0]))
 	forward(time.Minute)
 	for _, args := range w.kept {
 		w.deliver(args)

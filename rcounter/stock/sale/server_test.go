@@ -187,3 +187,59 @@ func TestKeepLedger_QuietSale_MovesWhatLapses(t *testing.T) {
 	require.NoError(t, s.Delete(ctx))
 	require.ErrorIs(t, <-ended, sale.ErrNoStock)
 }
+
+func TestHolders_OrdersWithUnits_AreYieldedOnce(t *testing.T) {
+	t.Parallel()
+	s := opened(t, on(t, redistest.Embedded(t).Client(t), exact), "s", spec(50))
+	part, err := s.Buy(ctx, sale.Order{Anyone: true, Lines: []sale.Line{{N: 5}}})
+	require.NoError(t, err)
+	_, err = s.Return(ctx, part.ID, sale.Line{N: 3})
+	require.NoError(t, err)
+	_, err = s.Buy(ctx, sale.Order{User: "ann"})
+	require.NoError(t, err)
+	_, err = s.Reserve(ctx, sale.Order{ID: "held", User: "bob", Lines: []sale.Line{{N: 1}}}, time.Hour)
+	require.NoError(t, err)
+	_, err = s.Cancel(ctx, "unknown")
+	require.NoError(t, err)
+	got := map[string]sale.Answer{}
+	for a, err := range s.Holders(ctx) {
+		require.NoError(t, err)
+		require.True(t, a.Won())
+		got[a.ID] = a
+	}
+	require.Len(t, got, 3)
+	require.Equal(t, []any{"ann", int64(6)}, []any{got["ann"].User, got["ann"].Lines[0].Ordinal})
+	require.InDelta(t, time.Hour, time.Until(got["held"].Until), float64(10*time.Second))
+	for id, a := range got {
+		if id != "ann" && id != "held" {
+			require.Equal(t, []sale.Line{{N: 3, Ordinal: 1}}, a.Lines)
+			is, err := s.Return(ctx, id)
+			require.NoError(t, err)
+			require.Equal(t, sale.Returned, is.Why)
+		}
+	}
+	for range s.Holders(ctx) {
+		break // early
+	}
+}
+
+// With replicas that do not confirm, a loser hears that nothing is left, and what was sold to Anyone comes back.
+func TestAnyone_NotReplicated_ComesBack(t *testing.T) {
+	t.Parallel()
+	raw := redistest.Start(t, "--hz", "100").Client(t)
+	s := opened(t, on(t, raw, sale.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 10 * time.Millisecond}),
+		"s", spec(2))
+	_, err := s.Buy(ctx, sale.Order{Anyone: true})
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
+	redistest.Eventually(t, 20*time.Second, "it comes back", func() bool {
+		st, err := s.Inspect(ctx)
+		return err == nil && st.Items[""].Sold == 0
+	})
+	_, err = s.Buy(ctx, sale.Order{ID: "x", Lines: []sale.Line{{N: 2}}})
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
+	for _, o := range []sale.Order{{Anyone: true}, {User: "ann"}, {ID: "y"}} {
+		a, err := s.Buy(ctx, o)
+		require.NoError(t, err)
+		require.Equal(t, sale.SoldOut, a.Why)
+	}
+}

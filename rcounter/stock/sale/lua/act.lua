@@ -176,7 +176,7 @@ repeat
       end
     end
     if found_entries == 0 then redis.call('PEXPIRE', KEYS[5], lasting) end
-    v[#v + 1], v[#v + 2] = 'serial', text(f, serial)
+    if free == 0 then v[#v + 1], v[#v + 2] = 'serial', text(f, serial) end
   end
   if #ended > 0 then
     local last = text(f, now + m[16]) .. ';C;'
@@ -192,7 +192,7 @@ repeat
     if m[6] == 0 then redis.call('PEXPIRE', KEYS[3], lasting) end
   end
   if unreserves > 0 then redis.call('ZREM', KEYS[3], unpack(unreserve)) end
-  if free > 0 then redis.call('HSET', KEYS[1], 'reserved:', text(f, reserved)) end
+  if free > 0 then redis.call('HSET', KEYS[1], 'reserved:', text(f, reserved), 'serial', text(f, m[9] ~= 0 and serial or m[17])) end
   return out
 until true
 -- libraries

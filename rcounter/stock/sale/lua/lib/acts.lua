@@ -88,6 +88,7 @@ local function extend(id, r, ms)
   s.reserve[#s.reserve + 1] = digits(r.deadline)
   s.reserve[#s.reserve + 1] = id
   log('extended', id, r, nil, 0)
+  s.in_two_steps = true
   put(id, r)
   return 0, true
 end
@@ -95,7 +96,7 @@ end
 -- void closes an order that has no units, or an id that the sale does not know. Money moves upon it, so it is written: otherwise a
 -- bank calls twice, a unit comes back in between, and the first call has it refunded and the second sold.
 local function void(id, r, state, why)
-  r = r or {deadline = 0, user = ''} -- it has no lines
+  r, s.in_two_steps = r or {deadline = 0, user = ''}, true -- an unknown order has no lines
   log('void', id, r, nil, 0, 0, why)
   close(id, r, state)
   return 0, true
@@ -140,7 +141,7 @@ local function pay_lapsed(id, r, paid)
     tally(item_of(l), id, r.user, n[i])
     sell(id, r, l, n[i], 'late')
   end
-  r.state = 'S'
+  r.state, s.in_two_steps = 'S', true
   put(id, r)
   return 0, true
 end
@@ -176,7 +177,7 @@ end
 -- take_back takes n units of a line back, from ordinal on.
 local function take_back(id, r, l, ordinal, n)
   local t = item_of(l)
-  t.sold, t.unsold, s.gives_back = t.sold - n, t.unsold + n, true
+  t.sold, t.unsold, s.in_two_steps = t.sold - n, t.unsold + n, true
   tally(t, id, r.user, 0 - n)
   log('returned', id, r, l, n, ordinal)
 end

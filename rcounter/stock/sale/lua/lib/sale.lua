@@ -19,13 +19,13 @@
 -- A suspended sale replies {-10, 0, 0} before these are compared, because Restore writes one key after the other.
 
 -- The state of the script. items are the items that were read, by name; records and counts what was read of KEYS[2]; is_stored
--- tells which counts KEYS[2] has. What save writes: entries, ended ('state;id'), touched records, touched counts, reserve and
+-- tells which counts KEYS[2] has. in_two_steps: see save. What save writes: entries, ended ('state;id'), touched records, touched counts, reserve and
 -- unreserve. lapses counts the reservations that the script ended, and wrong tells that a number or record is impossible: then nothing is written.
 local s = {sale = KEYS[1], orders = KEYS[2], reservations = KEYS[3], flags = KEYS[4], ledger = KEYS[5], endings = KEYS[6],
   now = false, micros = false, state = false, start = false, ending = false, gone = false, epoch = false, fields = false, counted = false,
   waiting = false, own = false, keeps = false, serial = false, moved = false, remember = false, stored = false, found = false,
   items = {}, records = {}, counts = {}, is_stored = {}, entries = {}, ended = {}, touched = {}, touched_counts = {}, reserve = {},
-  unreserve = {}, lapses = 0, gives_back = false, wrong = false}
+  unreserve = {}, lapses = 0, in_two_steps = false, wrong = false}
 
 local MAX = 9007199254740991
 
@@ -164,7 +164,7 @@ local function close(id, r, state)
 end
 local function unreserve(id, r, l, n)
   local t = item_of(l)
-  t.reserved, t.unreserved, s.gives_back = t.reserved - n, t.unreserved + n, true
+  t.reserved, t.unreserved, s.in_two_steps = t.reserved - n, t.unreserved + n, true
   tally(t, id, r.user, 0 - n)
 end
 local function no_reservation(id)
@@ -258,18 +258,19 @@ local function flag_empty()
   redis.call('PEXPIRE', s.flags, digits(ms))
 end
 
--- write_numbers writes the numbers that changed. Units that came back still count as taken until they are settled: see save.
-local function write_numbers()
+-- write_numbers writes the numbers that changed. Until the last time units that came back count as taken, and entries that say so are
+-- not counted: see save.
+local function write_numbers(is_last)
   local v, n = {}, 0
   local function set(name, is) v[n + 1], v[n + 2], n = name, digits(is), n + 2 end
-  local is = {fields = s.fields, counted = s.counted, reservations = s.waiting, own = s.own, serial = s.serial}
+  local is = {fields = s.fields, counted = s.counted, reservations = s.waiting, own = s.own, serial = is_last and s.serial or s.stored.serial}
   for name, was in pairs(s.stored) do
     if is[name] ~= was then set(name, is[name]) end
   end
   s.stored = is
   for name, t in pairs(s.items) do
     if t then
-      local now = {t.sold + t.unsold, t.reserved + t.unreserved, t.seq}
+      local now = is_last and {t.sold, t.reserved, t.seq} or {t.sold + t.unsold, t.reserved + t.unreserved, t.seq}
       if now[1] ~= t.stored[1] then set('sold:' .. name, now[1]) end
       if now[2] ~= t.stored[2] then set('reserved:' .. name, now[2]) end
       if now[3] ~= t.stored[3] then set('seq:' .. name, now[3]) end
@@ -286,17 +287,18 @@ end
 local function outlive(key, found) if found == 0 then redis.call('PEXPIRE', key, ttl_until(s.gone + LATER, s.now)) end end
 
 -- save writes what was decided, and reports whether that was anything. A run that is broken off between any two writes has sold too
--- little, and the next script says that something is missing:
+-- little, and where the ledger has told of more than that, the next script says that something is missing:
 --
 --   1 flags of items whose units come back: it frees memory, so a server whose memory is full takes it, and then the rest
 --   2 entries of the ledger: the next script finds more than the hash says (-13)
 --   3 endings: one whose record does not have its state does nothing
---   4 numbers, in which units that come back are still taken: the next script finds another number of records (-1)
---   5 records, counts, reservations
---   6 numbers, in which units that come back are free
+--   4 numbers, in which units that come back are still taken. The entries are counted too, if the next write makes or removes a record or
+--     a reservation
+--   5 records, counts, reservations: the next script finds another number of them than the hash says (-1)
+--   6 if in_two_steps: numbers in which units that come back are free, and the entries are counted
 local function save()
   if not next(s.touched) then return false end
-  if s.gives_back then
+  if s.in_two_steps then
     for name, t in pairs(s.items) do
       if t and (t.unsold > 0 or t.unreserved > 0) then redis.call('HDEL', s.flags, name) end
     end
@@ -325,15 +327,12 @@ local function save()
     end
     s.fields = s.fields + (n > 0 and 1 or 0) - (had and 1 or 0)
   end
-  write_numbers()
+  write_numbers(not s.in_two_steps)
   in_parts(fields, function(from, to) redis.call('HSET', s.orders, unpack(fields, from, to)) end)
   in_parts(none, function(from, to) redis.call('HDEL', s.orders, unpack(none, from, to)) end)
   if #s.reserve > 0 then redis.call('ZADD', s.reservations, unpack(s.reserve)) end
   if #s.unreserve > 0 then redis.call('ZREM', s.reservations, unpack(s.unreserve)) end
-  if s.gives_back then
-    for _, t in pairs(s.items) do if t then t.unsold, t.unreserved = 0, 0 end end
-    write_numbers()
-  end
+  if s.in_two_steps then write_numbers(true) end
   outlive(s.orders, s.found[1])
   if #s.reserve > 0 then outlive(s.reservations, s.found[2]) end
   return true
