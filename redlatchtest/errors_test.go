@@ -182,12 +182,12 @@ var provoked = map[string]func(t *testing.T, srv *redlatchtest.Server, red *redl
 		is(t, err, stock.ErrNotOpen)
 	},
 	"ErrAlreadyOpen": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		sale(t, red, stock.Spec{Limit: 5})
+		openStock(t, red, stock.Spec{Limit: 5})
 		_, err := srv.Open().Stocks().Stock("sale").Open(t.Context(), stock.Spec{Limit: 5, OpenFor: time.Hour})
 		is(t, err, redlatch.ErrAlreadyOpen)
 	},
 	"ErrCorrupt": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		s := sale(t, red, stock.Spec{Limit: 5})
+		s := openStock(t, red, stock.Spec{Limit: 5})
 		_, err := s.Claim(t.Context(), "ann")
 		is(t, err, nil)
 		srv.Redis().Del("rc:{sale}:u") // the claimants' records, as eviction does it
@@ -195,7 +195,7 @@ var provoked = map[string]func(t *testing.T, srv *redlatchtest.Server, red *redl
 		is(t, err, redlatch.ErrCorrupt)
 	},
 	"ErrRestoring": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		s := sale(t, red, stock.Spec{Limit: 5})
+		s := openStock(t, red, stock.Spec{Limit: 5})
 		nobody := func(func(stock.Entry, error) bool) {}
 		_, err := s.Restore(t.Context(), func(yield func(stock.Entry, error) bool) {
 			_, err := srv.Open().Stocks().Stock("sale").Restore(t.Context(), nobody)
@@ -205,11 +205,11 @@ var provoked = map[string]func(t *testing.T, srv *redlatchtest.Server, red *redl
 		is(t, err, stock.ErrRestoring)
 	},
 	"ErrRestoring_SuspendedStock_KnowsNoID": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
-		_, err := sale(t, red, stock.Spec{Limit: 5, Suspended: true}).Cancel(t.Context(), "basket:1")
+		_, err := openStock(t, red, stock.Spec{Limit: 5, Suspended: true}).Cancel(t.Context(), "basket:1")
 		is(t, err, stock.ErrRestoring)
 	},
 	"ErrNotFound": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
-		_, err := sale(t, red, stock.Spec{Limit: 5}).Extend(t.Context(), "basket:1", time.Minute)
+		_, err := openStock(t, red, stock.Spec{Limit: 5}).Extend(t.Context(), "basket:1", time.Minute)
 		is(t, err, stock.ErrNotFound)
 	},
 	"ErrNotEnded": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
@@ -274,7 +274,7 @@ func TestErrors_OfEveryPackage_AreProvoked(t *testing.T) {
 }
 
 // sale opens a stock for an hour.
-func sale(t *testing.T, red *redlatch.Client, spec stock.Spec) *stock.Stock {
+func openStock(t *testing.T, red *redlatch.Client, spec stock.Spec) *stock.Stock {
 	t.Helper()
 	spec.OpenFor = time.Hour
 	s := red.Stocks().Stock("sale")
@@ -286,7 +286,7 @@ func sale(t *testing.T, red *redlatch.Client, spec stock.Spec) *stock.Stock {
 // reserved is a stock with a reservation for a minute.
 func reserved(t *testing.T, red *redlatch.Client) *stock.Stock {
 	t.Helper()
-	s := sale(t, red, stock.Spec{Limit: 5})
+	s := openStock(t, red, stock.Spec{Limit: 5})
 	_, err := s.Reserve(t.Context(), "ann", stock.Request{ID: "basket:1", N: 1}, time.Minute)
 	is(t, err, nil)
 	return s

@@ -320,7 +320,7 @@ func TestSellOut_PacketAndStock_AreSoldOut(t *testing.T) {
 		share, err := p.Grab(t.Context(), "ann")
 		is(t, err, nil)
 		require.Equal(t, redpacket.SoldOut, share.Outcome)
-		s := sale(t, red, stock.Spec{Limit: 5})
+		s := openStock(t, red, stock.Spec{Limit: 5})
 		_, err = s.Reserve(t.Context(), "ann", stock.Request{ID: "basket:1", N: 1}, time.Minute)
 		is(t, err, nil)
 		srv.SellOut("sale")

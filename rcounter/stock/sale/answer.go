@@ -29,7 +29,7 @@ const (
 	Closed   State = "closed"
 )
 
-// What Answer.Why says.
+// What Answer.Why says. Beside ErrLater it is also "suspended", while Restore runs.
 const (
 	// of Refused
 	SoldOut   = "sold out"
@@ -38,7 +38,6 @@ const (
 	// beside ErrLater
 	NotStarted = "not started"
 	Paused     = "paused"
-	Suspended  = "suspended" // Restore runs
 	// of Closed
 	Cancelled = "cancelled"
 	Expired   = "expired" // paid too late, and not one unit was to be had

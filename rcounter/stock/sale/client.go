@@ -40,14 +40,11 @@ type Options struct {
 	// MaxBatch is how many calls of this process on one sale share a request at most, 1 to 128. Negative: every call is
 	// sent alone, at once. Defaults to 128.
 	MaxBatch int
-	// Observer is called with orders, and with failures in the background. Defaults to none.
-	Observer Observer
+	// Observer, a redlatch.Observer, is called with orders, and with failures in the background. Defaults to none.
+	Observer errs.Observer
 	// Logger gets a line when something in the background fails for good. Defaults to slog.Default().
 	Logger *slog.Logger
 }
-
-// Observer is redlatch.Observer.
-type Observer = errs.Observer
 
 // Client makes sales on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no connection of
 // its own and no goroutine while nothing is asked.

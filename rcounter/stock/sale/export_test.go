@@ -36,13 +36,13 @@ func (s *Sale) Deeds(ctx context.Context, deeds ...Deed) (answers []Answer, errs
 }
 
 // Fold is what entries make of a sale: the records of its orders that are not forgotten at now, and its items.
-func Fold(entries []Entry, now, remember time.Time) (orders map[string]string, items map[string]ItemStand) {
+func Fold(entries []Entry, now, remember time.Time) (orders map[string]string, items map[string]itemStand) {
 	f := newFold()
 	for _, e := range entries {
 		f.add(e)
 	}
 	t := f.tables(now.UnixMilli(), now.Sub(remember).Milliseconds())
-	orders, items = map[string]string{}, map[string]ItemStand{}
+	orders, items = map[string]string{}, map[string]itemStand{}
 	for i := 0; i < len(t.orders); i += 2 {
 		orders[t.orders[i]] = t.orders[i+1]
 	}
@@ -51,6 +51,9 @@ func Fold(entries []Entry, now, remember time.Time) (orders map[string]string, i
 	}
 	return orders, items
 }
+
+// ItemStand is the type of Stand.Items.
+type ItemStand = itemStand
 
 // Keys are the keys of a sale.
 func (s *Sale) Keys() []string { return s.keys }

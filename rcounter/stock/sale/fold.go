@@ -8,7 +8,7 @@ import (
 // fold is what a ledger's entries make of a sale.
 type fold struct {
 	orders map[string]*foldedOrder
-	items  map[string]*ItemStand // Sold, Reserved and Seq
+	items  map[string]*itemStand // Sold, Reserved and Seq
 }
 
 // foldedOrder is an order as the server has it. ended is when it lapsed or was closed, server ms; 0: it is not.
@@ -17,7 +17,7 @@ type foldedOrder struct {
 	ended int64
 }
 
-func newFold() *fold { return &fold{orders: map[string]*foldedOrder{}, items: map[string]*ItemStand{}} }
+func newFold() *fold { return &fold{orders: map[string]*foldedOrder{}, items: map[string]*itemStand{}} }
 
 // serverMS is an instant of the server's clock, as the server has it.
 func serverMS(t time.Time) int64 { return t.Sub(time.Unix(0, 0)).Milliseconds() }
@@ -74,10 +74,10 @@ func (f *fold) add(e Entry) {
 	}
 }
 
-func (f *fold) item(name string) *ItemStand {
+func (f *fold) item(name string) *itemStand {
 	item := f.items[name]
 	if item == nil {
-		item = &ItemStand{}
+		item = &itemStand{}
 		f.items[name] = item
 	}
 	return item
@@ -94,7 +94,7 @@ func (o *foldedOrder) line(e Entry) *recordLine {
 	return &o.lines[len(o.lines)-1]
 }
 
-func (o *foldedOrder) sell(l *recordLine, item *ItemStand, e Entry) {
+func (o *foldedOrder) sell(l *recordLine, item *itemStand, e Entry) {
 	o.state, o.deadline, o.ended = 'S', 0, 0
 	l.N, l.Ordinal = e.N, e.Ordinal
 	item.Sold, item.Seq = item.Sold+e.N, max(item.Seq, e.Ordinal+e.N-1)

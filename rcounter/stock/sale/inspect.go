@@ -17,15 +17,15 @@ import (
 type Stand struct {
 	// Phase is "pending", "open", "paused", "ended" or "suspended".
 	Phase string
-	Items map[string]ItemStand
+	Items map[string]itemStand
 	// Reservations are orders that are reserved, Unmoved entries that no database has.
 	Reservations, Unmoved           int64
 	Epoch                           int64
 	UntilStart, UntilEnd, UntilGone time.Duration
 }
 
-// ItemStand is what there is of one item. Seq is the last ordinal that was given.
-type ItemStand struct{ Limit, PerUser, Sold, Reserved, Seq int64 }
+// itemStand is what there is of one item. Seq is the last ordinal that was given.
+type itemStand = struct{ Limit, PerUser, Sold, Reserved, Seq int64 }
 
 var inspectScript = script.Load("inspect", files, "inspect")
 
@@ -73,7 +73,7 @@ func (s *Sale) inspect(ctx context.Context) (f saleFields, now int64, err error)
 
 func (f saleFields) stand(now int64) Stand {
 	until := func(field string) time.Duration { return script.Duration(max(0, f.number(field)-now)) }
-	st := Stand{Items: map[string]ItemStand{}, Reservations: f.number("reservations"), Epoch: f.number("epoch"),
+	st := Stand{Items: map[string]itemStand{}, Reservations: f.number("reservations"), Epoch: f.number("epoch"),
 		Unmoved: f.number("serial") - f.number("moved"), UntilStart: until("start"), UntilEnd: until("end"),
 		UntilGone: until("gone")}
 	switch state := f.number("state"); {
@@ -90,7 +90,7 @@ func (f saleFields) stand(now int64) Stand {
 	}
 	for field := range f {
 		if name, ok := strings.CutPrefix(field, "limit:"); ok {
-			st.Items[name] = ItemStand{f.number(field), f.number("per:" + name), f.number("sold:" + name),
+			st.Items[name] = itemStand{f.number(field), f.number("per:" + name), f.number("sold:" + name),
 				f.number("reserved:" + name), f.number("seq:" + name)}
 		}
 	}

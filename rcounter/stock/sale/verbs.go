@@ -140,7 +140,7 @@ func (s *Sale) answered(id string, asked []Line, d decided, err error) (Answer, 
 	if err != nil {
 		a := Answer{}
 		if errors.Is(err, ErrLater) { // of all acts of the call; other reasons are codes of each
-			a.Why = Suspended
+			a.Why = "suspended"
 		}
 		return a, err
 	}
