@@ -135,8 +135,8 @@ func parseRecord(id, text string) (r record, ok bool) {
 	return r, wrong == nil
 }
 
-// answer is the record as the answer to a call that the server ran at now, and that was sent at sent. Lines without units
-// stay, so that the lines of an answer are those of the order; but a closed order has none.
+// answer is the record as the answer to a call that the server ran at now, and that was sent at sent. Lines without
+// units stay, so that the lines of an answer are those of the order; but a closed order has none.
 func (r *record) answer(id string, now int64, sent time.Time) Answer {
 	is := states[r.state]
 	a := Answer{ID: id, User: r.user, State: is.State, Why: is.why}

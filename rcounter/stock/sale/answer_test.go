@@ -17,6 +17,8 @@ func TestRefund_EachState_IsEmptyUnlessDecided(t *testing.T) {
 	t.Parallel()
 	red, blue := sale.Line{Item: "red", N: 3}, sale.Line{Item: "blue", N: 1}
 	sold := []sale.Line{{Item: "red", N: 2, Ordinal: 7}, {Item: "blue", Ordinal: 0}}
+	is := sale.Answer{State: sale.Sold, Lines: sold}
+	one, other := sale.Line{Item: "red", N: 1}, sale.Line{Item: "x", N: 1}
 	for name, row := range map[string]struct {
 		answer sale.Answer
 		paid   []sale.Line
@@ -28,12 +30,12 @@ func TestRefund_EachState_IsEmptyUnlessDecided(t *testing.T) {
 		"reserved":          {sale.Answer{State: sale.Reserved, Lines: sold}, []sale.Line{red}, nil},
 		"lapsed":            {sale.Answer{State: sale.Lapsed, Lines: sold}, []sale.Line{red}, nil},
 		"closed":            {sale.Answer{State: sale.Closed, Lines: sold}, []sale.Line{red, blue}, []sale.Line{red, blue}},
-		"sold, nothing":     {sale.Answer{State: sale.Sold, Lines: sold}, nil, nil},
-		"sold, all of it":   {sale.Answer{State: sale.Sold, Lines: sold}, []sale.Line{{Item: "red", N: 2}}, nil},
-		"sold, a part":      {sale.Answer{State: sale.Sold, Lines: sold}, []sale.Line{red, blue}, []sale.Line{{Item: "red", N: 1}, blue}},
-		"sold, paid twice":  {sale.Answer{State: sale.Sold, Lines: sold}, []sale.Line{red, red}, []sale.Line{{Item: "red", N: 1}, red}},
-		"sold, other item":  {sale.Answer{State: sale.Sold, Lines: sold}, []sale.Line{{Item: "x", N: 1}}, []sale.Line{{Item: "x", N: 1}}},
-		"sold, less a unit": {sale.Answer{State: sale.Sold, Lines: sold}, []sale.Line{{Item: "red", N: 1}}, nil},
+		"sold, nothing":     {is, nil, nil},
+		"sold, all of it":   {is, []sale.Line{{Item: "red", N: 2}}, nil},
+		"sold, a part":      {is, []sale.Line{red, blue}, []sale.Line{one, blue}},
+		"sold, paid twice":  {is, []sale.Line{red, red}, []sale.Line{one, red}},
+		"sold, other item":  {is, []sale.Line{other}, []sale.Line{other}},
+		"sold, less a unit": {is, []sale.Line{{Item: "red", N: 1}}, nil},
 	} {
 		require.Equal(t, row.want, row.answer.Refund(row.paid...), name)
 	}
@@ -79,8 +81,10 @@ func TestOrder_Unusable_IsRefusedUnsent(t *testing.T) {
 	_, err = s.Return(ctx, "~call")
 	require.ErrorIs(t, err, errs.ErrInvalidName)
 	for name, spec := range map[string]sale.Spec{
-		"no limit": {OpenFor: time.Hour}, "no end": {Limit: 1}, "both": {Limit: 1, Items: map[string]sale.Item{"a": {Limit: 1}}, OpenFor: 1},
-		"item of no units": {Items: map[string]sale.Item{"a": {}}, OpenFor: time.Hour}, "too long": {Limit: 1, OpenFor: 1<<63 - 1},
+		"no limit": {OpenFor: time.Hour}, "no end": {Limit: 1},
+		"both":             {Limit: 1, Items: map[string]sale.Item{"a": {Limit: 1}}, OpenFor: 1},
+		"item of no units": {Items: map[string]sale.Item{"a": {}}, OpenFor: time.Hour},
+		"too long":         {Limit: 1, OpenFor: 1<<63 - 1},
 	} {
 		require.ErrorIs(t, s.Open(ctx, spec), errs.ErrInvalidOption, name)
 	}

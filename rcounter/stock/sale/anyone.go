@@ -113,8 +113,8 @@ func (s *Sale) takeBack(left []*batch.Request[Line, Answer]) {
 	}
 }
 
-// handBack gives units back in the background: a part of an order of Anyone, or all of one whose call may still run. That
-// one is forbidden then. Only the values of ctx are used.
+// handBack gives units back in the background: a part of an order of Anyone, or all of one whose call may still run.
+// That one is forbidden then. Only the values of ctx are used.
 func (s *Sale) handBack(ctx context.Context, id string) {
 	ctx = context.WithoutCancel(ctx)
 	a := act{verb: actReturn, id: id, forbids: true}

@@ -28,11 +28,13 @@ func TestScripts_BrokenOff_SellTooLittleAtWorst(t *testing.T) {
 		file string
 		args []string
 	}{
-		"all verbs": {"act", []string{"0", far, "R", "new", far, "c", ",1", "3600000", "C", "cancel", far, "1", "P", "pay", far,
-			"", "1", "G", "return", far, "", "1", "B", "more", far, "d", ",2", "C", "unknown", far, "1", "P", "late", far, "", "1",
-			"P", "part", far, ",1", "1", "E", "extend", far, "7200000", "G", "keep", far, ",1", "1", "A", "~any", far, "16", "1"}},
-		"what comes back":      {"act", []string{"0", far, "C", "cancel", far, "1", "G", "return", far, "", "1"}},
-		"in a straight line":   {"act", []string{"0", far, "R", "new", far, "c", ",1", "3600000", "C", "cancel", far, "1", "P", "pay", far, "", "1", "B", "more", far, "d", ",2"}},
+		"all verbs": {"act", []string{"0", far, "R", "new", far, "c", ",1", "3600000", "C", "cancel", far, "1",
+			"P", "pay", far, "", "1", "G", "return", far, "", "1", "B", "more", far, "d", ",2", "C", "unknown", far, "1",
+			"P", "late", far, "", "1", "P", "part", far, ",1", "1", "E", "extend", far, "7200000",
+			"G", "keep", far, ",1", "1", "A", "~any", far, "16", "1"}},
+		"what comes back": {"act", []string{"0", far, "C", "cancel", far, "1", "G", "return", far, "", "1"}},
+		"in a straight line": {"act", []string{"0", far, "R", "new", far, "c", ",1", "3600000",
+			"C", "cancel", far, "1", "P", "pay", far, "", "1", "B", "more", far, "d", ",2"}},
 		"straight, more comes": {"act", []string{"0", far, "C", "cancel", far, "1", "P", "pay", far, "", "1"}},
 		"a return":             {"act", []string{"0", far, "G", "plain", far, "", "1"}},
 		"a cancellation":       {"act", []string{"0", far, "C", "cancel", far, "1"}},
@@ -43,7 +45,9 @@ func TestScripts_BrokenOff_SellTooLittleAtWorst(t *testing.T) {
 		"what is over":         {"inspect", nil},
 	} {
 		for _, ledger := range []string{"none", "kept", "moved"} { // moved: the run makes its key anew
-			t.Run(name+", ledger "+ledger, func(t *testing.T) { brokenOff(t, raw, name == "what is over", row.file, row.args, ledger) })
+			t.Run(name+", ledger "+ledger, func(t *testing.T) {
+				brokenOff(t, raw, name == "what is over", row.file, row.args, ledger)
+			})
 		}
 	}
 }
@@ -90,7 +94,8 @@ func brokenOff(t *testing.T, raw rueidis.Client, isOver bool, file string, args 
 		is.PerUser, is.Ledger = 5, keeps
 		s := opened(t, c, "s", is)
 		lines := func(n int64) []sale.Line { return []sale.Line{{N: n}} }
-		_, _, err := s.Deeds(ctx, sale.Deed{Verb: "R", ID: "late plain", Lines: lines(1), TTL: time.Millisecond}, sale.Deed{Verb: "R", ID: "late", User: "l", Lines: lines(2), TTL: time.Millisecond},
+		_, _, err := s.Deeds(ctx, sale.Deed{Verb: "R", ID: "late plain", Lines: lines(1), TTL: time.Millisecond},
+			sale.Deed{Verb: "R", ID: "late", User: "l", Lines: lines(2), TTL: time.Millisecond},
 			sale.Deed{Verb: "R", ID: "cancel", User: "a", Lines: lines(3), TTL: time.Hour},
 			sale.Deed{Verb: "R", ID: "pay", User: "a", Lines: lines(2), TTL: time.Hour},
 			sale.Deed{Verb: "R", ID: "part", User: "p", Lines: lines(3), TTL: time.Hour},

@@ -9,8 +9,8 @@ import (
 )
 
 // processState is what a process keeps of a sale while it is used: the calls that orders share, and what the process
-// knows while an item is sold out. All Sale values of a name have the same one. The client's map refers to it weakly, so
-// it goes when no such value is left and no call is under way.
+// knows while an item is sold out. All Sale values of a name have the same one. The client's map refers to it weakly,
+// so it goes when no such value is left and no call is under way.
 type processState struct {
 	buys   batch.Batcher[string, decided] // by user
 	acts   batch.Batcher[act, decided]

@@ -59,8 +59,8 @@ func (c Change) args() (args []string, err error) {
 // opened with.
 //
 // Errors: ErrOutOfRange for a limit below what is sold and reserved; ErrInvalidName for an item that the sale does not
-// have; ErrLater while Restore runs; ErrNoStock. After ErrUnknownOutcome all may be changed or nothing: Inspect tells. A
-// copy that the network delivers late changes nothing.
+// have; ErrLater while Restore runs; ErrNoStock. After ErrUnknownOutcome all may be changed or nothing: Inspect tells.
+// A copy that the network delivers late changes nothing.
 func (s *Sale) Change(ctx context.Context, c Change) (err error) {
 	defer edge(&err)
 	args, refused := c.args()
@@ -115,9 +115,9 @@ func (s *Sale) change(ctx context.Context, what []string) (time.Duration, error)
 	}
 }
 
-// Delete removes the sale with all that it knows, whatever its state, or what is left of one that was lost. The name can
-// be opened again at once. It is not an error if there is none. A copy that the network delivers late removes no other
-// opening.
+// Delete removes the sale with all that it knows, whatever its state, or what is left of one that was lost. The name
+// can be opened again at once. It is not an error if there is none. A copy that the network delivers late removes no
+// other opening.
 func (s *Sale) Delete(ctx context.Context) (err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {

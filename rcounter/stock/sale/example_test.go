@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
-// bank pays money back. RefundUpTo brings what was paid back for an order, in all, to a total: its idempotency key is the
-// order with the total, so a call that is repeated pays nothing.
+// bank pays money back. RefundUpTo brings what was paid back for an order, in all, to a total: its idempotency key is
+// the order with the total, so a call that is repeated pays nothing.
 type bank interface {
 	RefundUpTo(ctx context.Context, order string, total []sale.Line) error
 }
@@ -20,7 +20,8 @@ var errNothing = errors.New("nothing was sold")
 
 // 1. Every process announces the sale when it starts, and Buy answers each request.
 func announce(ctx context.Context, c *sale.Client, noon time.Time) error {
-	return c.Sale("phones").Open(ctx, sale.Spec{Limit: 100, StartIn: max(0, time.Until(noon)), OpenFor: time.Hour, Ledger: true})
+	return c.Sale("phones").Open(ctx, sale.Spec{Limit: 100, Ledger: true,
+		StartIn: max(0, time.Until(noon)), OpenFor: time.Hour})
 }
 
 func buy(ctx context.Context, c *sale.Client, user string) (unit int64, err error) {
@@ -39,8 +40,8 @@ func reserve(ctx context.Context, s *sale.Sale, order, user string, cart ...sale
 	return s.Reserve(ctx, sale.Order{ID: order, User: user, Lines: cart}, 10*time.Minute)
 }
 
-// webhook is called by the bank: in time, late, twice, or by a job that reads payments that nobody has told of. An error
-// is HTTP 500, and the bank calls again. paid are all lines that the customer has paid for.
+// webhook is called by the bank: in time, late, twice, or by a job that reads payments that nobody has told of. An
+// error is HTTP 500, and the bank calls again. paid are all lines that the customer has paid for.
 func webhook(ctx context.Context, s *sale.Sale, bank bank, order string, paid ...sale.Line) error {
 	a, err := s.Pay(ctx, order, paid...)
 	if err != nil {

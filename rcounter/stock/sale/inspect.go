@@ -100,8 +100,8 @@ func (f saleFields) stand(now int64) Stand {
 var hscanScript = script.Plain("hscan")
 
 // Holders yields every order that has units, in no order. It reads the server in parts: an order that is made or ended
-// meanwhile may be missing, and an order may come twice. An order of Anyone comes with the id that Buy gave, or with one
-// for each range of it that is still sold.
+// meanwhile may be missing, and an order may come twice. An order of Anyone comes with the id that Buy gave, or with
+// one for each range of it that is still sold.
 func (s *Sale) Holders(ctx context.Context) iter.Seq2[Answer, error] {
 	return func(yield func(Answer, error) bool) {
 		err := s.holders(ctx, func(a Answer) bool { return yield(a, nil) })

@@ -23,8 +23,8 @@ import (
 //
 // Reserved and sold come for every line of a new order, also if N is 0 under UpTo. Extended and void have no item.
 //
-// (Epoch, Serial) is the key of an entry. Serials have no hole, and go on over a Restore. Two different entries with one
-// key come from a failover to a replica that had not heard of the first.
+// (Epoch, Serial) is the key of an entry. Serials have no hole, and go on over a Restore. Two different entries with
+// one key come from a failover to a replica that had not heard of the first.
 type Entry struct {
 	Serial, Epoch     int64
 	Kind, Item        string
@@ -33,21 +33,22 @@ type Entry struct {
 	At, Until         time.Time // by the server's clock; Until is zero unless the kind is reserved or extended
 }
 
-var kinds = []string{"reserved", "extended", "lapsed", "cancelled", "unpaid", "paid", "late", "sold", "returned", "void"}
+var kinds = []string{"reserved", "extended", "lapsed", "cancelled", "unpaid", "paid", "late", "sold", "returned",
+	"void"}
 
 // Ledger hands the first entries of the ledger, at most n (1 to 10,000), to fn, and removes them once fn has returned
-// nil. It ends what is over first. It returns how many entries fn took: 0 if there are none. fn gets entries in the order
-// of their serials, without a hole, and may get an entry more than once: see Book.Move.
+// nil. It ends what is over first. It returns how many entries fn took: 0 if there are none. fn gets entries in the
+// order of their serials, without a hole, and may get an entry more than once: see Book.Move.
 //
-// The error is fn's, unchanged; ErrNoStock, ErrLater, or the server's. With Options.MinReplicas fn gets only what so many
-// replicas have.
+// The error is fn's, unchanged; ErrNoStock, ErrLater, or the server's. With Options.MinReplicas fn gets only what so
+// many replicas have.
 func (s *Sale) Ledger(ctx context.Context, n int, fn func(ctx context.Context, entries []Entry) error) (int, error) {
 	return s.ledger().Move(ctx, n, fn)
 }
 
 // KeepLedger runs Ledger until ctx ends: at once again while there are entries, and at the interval every while there
-// are none. It returns ctx's error, fn's, or an error that asking again does not cure, such as ErrNoStock. After ErrLater
-// it goes on.
+// are none. It returns ctx's error, fn's, or an error that asking again does not cure, such as ErrNoStock. After
+// ErrLater it goes on.
 func (s *Sale) KeepLedger(ctx context.Context, every time.Duration, n int,
 	fn func(ctx context.Context, entries []Entry) error) error {
 	return s.ledger().Keep(ctx, every, n, fn)

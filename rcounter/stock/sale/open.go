@@ -74,7 +74,8 @@ func (o *Spec) items() (map[string]Item, error) {
 func (o *Spec) check(bound time.Duration) error {
 	least := max(time.Minute, 2*bound)
 	err := session.Check(
-		session.Duration{Name: "Retain", Value: &o.Retain, Least: time.Millisecond, Most: maxLifetime, Default: defaultRetain},
+		session.Duration{Name: "Retain", Value: &o.Retain, Least: time.Millisecond, Most: maxLifetime,
+			Default: defaultRetain},
 		session.Duration{Name: "Remember", Value: &o.Remember, Least: least, Most: maxLifetime,
 			Default: max(defaultRemember, least)},
 	)

@@ -36,8 +36,8 @@ type Order struct {
 	Anyone bool
 }
 
-// Line is so many units of an item; "" is that of a sale of one item. In answers Ordinal is the number of the first, from
-// 1 in the order of selling, and 0 while they are reserved. No ordinal is given twice.
+// Line is so many units of an item; "" is that of a sale of one item. In answers Ordinal is the number of the first,
+// from 1 in the order of selling, and 0 while they are reserved. No ordinal is given twice.
 type Line struct {
 	Item    string
 	N       int64

@@ -40,8 +40,8 @@ const (
 	codeLedger    = -13 // followed by how many entries there should be, and are
 )
 
-// run runs one of the sale's scripts, which all may run twice, and returns the reply; an error is that of a call that was
-// not answered. With ErrNotReplicated the reply is there too.
+// run runs one of the sale's scripts, which all may run twice, and returns the reply; an error is that of a call that
+// was not answered. With ErrNotReplicated the reply is there too.
 func (s *Sale) run(ctx context.Context, call script.Call) (r reply, answered bool, err error) {
 	for again := false; ; again = true {
 		m, unconfirmed := s.c.calls.Do(ctx, call)
@@ -94,7 +94,8 @@ func (s *Sale) verdict(head [3]int64) error {
 		if head[1] < 0 || head[2] < 0 {
 			return fmt.Errorf("%w: %w: %q has numbers or records that are impossible", ErrNoStock, errs.ErrCorrupt, key)
 		}
-		return fmt.Errorf("%w: %w: %q counts %d records, and %d are there", ErrNoStock, errs.ErrCorrupt, key, head[1], head[2])
+		return fmt.Errorf("%w: %w: %q counts %d records, and %d are there", ErrNoStock, errs.ErrCorrupt, key, head[1],
+			head[2])
 	case codeLedger:
 		return fmt.Errorf("%w: %w: the ledger %q should have %d entries, and has %d", ErrNoStock, errs.ErrCorrupt, s.keys[4],
 			head[1], head[2])

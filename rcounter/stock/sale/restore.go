@@ -45,8 +45,8 @@ const (
 	putPage   = 1000 // arguments in one request: it takes the server 1 to 3 ms
 )
 
-// Restore makes the sale anew from its book, Options.Books, whether the server lost all, a part, or the last seconds. It
-// may be broken off anywhere and run again, by any process. From its begin until it is through, every verb returns
+// Restore makes the sale anew from its book, Options.Books, whether the server lost all, a part, or the last seconds.
+// It may be broken off anywhere and run again, by any process. From its begin until it is through, every verb returns
 // ErrLater. spec is for a sale of which the server has nothing: StartIn and OpenFor then count from now. Limits grow as
 // far as more units are sold and reserved.
 //
@@ -124,14 +124,16 @@ func (r *restorer) suspend(ctx context.Context, spec Spec, items map[string]Item
 	now := asked.head[1]
 	start := now + spec.StartIn.Milliseconds()
 	end := start + millis(spec.OpenFor)
-	fields := []string{"state", "1", "start", decimal(start), "end", decimal(end), "gone", decimal(end + millis(spec.Retain)),
+	fields := []string{"state", "1", "start", decimal(start), "end", decimal(end), "gone",
+		decimal(end + millis(spec.Retain)),
 		"epoch", "0", "remember", script.Millis(spec.Remember), "ledger", "1", "spec", spec.text(items), "revision",
 		decimal(now * 1000), "serial", "0", "moved", "0", "fields", "0", "counted", "0", "reservations", "0", "own", "0"}
 	for name, item := range items {
 		fields = append(fields, "limit:"+name, decimal(item.Limit), "per:"+name, decimal(item.PerUser), "sold:"+name, "0",
 			"reserved:"+name, "0", "seq:"+name, "0")
 	}
-	began, err := r.step(ctx, "suspend", append([]string{before, script.NotAfter(now, r.s.c.calls.Wanted(ctx))}, fields...)...)
+	until := script.NotAfter(now, r.s.c.calls.Wanted(ctx))
+	began, err := r.step(ctx, "suspend", append([]string{before, until}, fields...)...)
 	if err == nil && began.head[0] == codeTooLate {
 		err = r.s.tooLate()
 	}
@@ -141,7 +143,8 @@ func (r *restorer) suspend(ctx context.Context, spec Spec, items map[string]Item
 
 func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
-// drain hands what the stream has to the book. From the first entries on that the book refuses, doubtful are those left.
+// drain hands what the stream has to the book. From the first entries on that the book refuses, doubtful are those
+// left.
 func (r *restorer) drain(ctx context.Context) (doubtful []Entry, err error) {
 	key := r.s.keys[4]
 	for from := "-"; ; {

@@ -126,11 +126,13 @@ func TestAnyone_GivenUp_NeverRuns(t *testing.T) {
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
 	s := opened(t, on(t, raw, exact), "s", spec(5))
-	require.NoError(t, s.Change(ctx, sale.Change{Items: map[string]sale.Item{"": {Limit: 6}}})) // it knows the server's time
+	require.NoError(t, s.Change(ctx, sale.Change{Items: map[string]sale.Item{"": {Limit: 6}}}))
 	late := rig.NewLate(t, srv, func(args []string) bool {
-		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "~") }) && slices.Contains(args, "B")
+		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "~") }) &&
+			slices.Contains(args, "B")
 	})
-	caller := on(t, late, sale.Options{CallTimeout: 200 * time.Millisecond, RetryTimeout: 200 * time.Millisecond, SoldOutTrust: -1})
+	caller := on(t, late, sale.Options{CallTimeout: 200 * time.Millisecond, RetryTimeout: 200 * time.Millisecond,
+		SoldOutTrust: -1})
 	_, err := caller.Sale("s").Buy(ctx, sale.Order{Anyone: true, Lines: []sale.Line{{N: 2}}})
 	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	redistest.Eventually(t, 10*time.Second, "the order is forbidden", func() bool {
@@ -222,7 +224,8 @@ func TestPay_OrderThatAFailoverForgot_IsNotRefunded(t *testing.T) {
 	require.NoError(t, err)
 	// the replica that was promoted has heard of nothing but of the opening, and of the ledger
 	rig.Must(t, raw, "DEL", s.Keys()[1], s.Keys()[2])
-	rig.Must(t, raw, "HSET", s.Keys()[0], "fields", "0", "sold:", "0", "seq:", "0", "reservations", "0", "reserved:", "0", "own", "0")
+	rig.Must(t, raw, "HSET", s.Keys()[0], "fields", "0", "sold:", "0", "seq:", "0", "reservations", "0", "reserved:",
+		"0", "own", "0")
 	for range 2 { // the bank calls again
 		for _, verb := range []func() (sale.Answer, error){
 			func() (sale.Answer, error) { return s.Pay(ctx, "sold") },
@@ -339,7 +342,8 @@ func TestSale_ImpossibleData_IsNoStock(t *testing.T) {
 	c := on(t, raw, exact)
 	for i, harm := range [][]string{
 		{"HSET", "0", "sold:", "-1"}, {"HSET", "0", "sold:", "99"}, {"HSET", "0", "seq:", "0"}, {"HSET", "0", "limit:", "x"},
-		{"HDEL", "0", "reserved:"}, {"HSET", "0", "epoch", "x"}, {"HSET", "0", "remember", "x"}, {"HDEL", "0", "fields"}, {"HSET", "1", "held", "?"},
+		{"HDEL", "0", "reserved:"}, {"HSET", "0", "epoch", "x"}, {"HSET", "0", "remember", "x"}, {"HDEL", "0", "fields"},
+		{"HSET", "1", "held", "?"},
 		{"HSET", "1", "held", "R1;;"}, {"HDEL", "0", "gone"},
 	} {
 		s := opened(t, c, fmt.Sprint("s", i), spec(9))
@@ -373,7 +377,9 @@ func TestSale_GarbledReplies_AreErrors(t *testing.T) {
 	s := opened(t, on(t, raw, exact), "s", spec(5))
 	_, err := s.Reserve(ctx, sale.Order{ID: "held"}, time.Hour)
 	require.NoError(t, err)
-	garbled := &rig.Garbled{Client: raw, Match: func(args []string) bool { return args[0] == "EVALSHA" || args[0] == "HSCAN" }}
+	garbled := &rig.Garbled{Client: raw, Match: func(args []string) bool {
+		return args[0] == "EVALSHA" || args[0] == "HSCAN"
+	}}
 	o := exact
 	o.Books = func(string) sale.Book { return &book{} }
 	g := on(t, garbled, o).Sale("s")
@@ -409,7 +415,8 @@ func TestDecisions_Confirmed_ComeWithAWrite(t *testing.T) {
 	raw := srv.Client(t)
 	s := opened(t, on(t, raw, sale.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: time.Millisecond,
 		SoldOutTrust: -1}), "s", spec(1000))
-	plain := on(t, raw, sale.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: time.Millisecond}).Sale("plain")
+	plain := on(t, raw, sale.Options{CallTimeout: 10 * time.Second, MinReplicas: 1,
+		ReplicaTimeout: time.Millisecond}).Sale("plain")
 	require.NoError(t, plain.Open(ctx, sale.Spec{Limit: 1000, OpenFor: time.Hour}))
 	changes := func() string {
 		for line := range strings.Lines(rig.Text(t, raw, "INFO", "persistence")) {

@@ -157,7 +157,8 @@ func TestInspect_EachPhase_IsTold(t *testing.T) {
 	require.ErrorIs(t, s.Change(ctx, sale.Change{Items: map[string]sale.Item{"x": {Limit: 1}}}), errs.ErrInvalidName)
 }
 
-// The mover hears of what is over though no customer comes, waits while the sale is suspended, and says that it is gone.
+// The mover hears of what is over though no customer comes, waits while the sale is suspended, and says that it is
+// gone.
 func TestKeepLedger_QuietSale_MovesWhatLapses(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -227,7 +228,8 @@ func TestHolders_OrdersWithUnits_AreYieldedOnce(t *testing.T) {
 func TestAnyone_NotReplicated_ComesBack(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Start(t, "--hz", "100").Client(t)
-	s := opened(t, on(t, raw, sale.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 10 * time.Millisecond}),
+	s := opened(t, on(t, raw, sale.Options{CallTimeout: 5 * time.Second, MinReplicas: 1,
+		ReplicaTimeout: 10 * time.Millisecond}),
 		"s", spec(2))
 	_, err := s.Buy(ctx, sale.Order{Anyone: true})
 	require.ErrorIs(t, err, errs.ErrNotReplicated)
@@ -253,8 +255,8 @@ func TestLedger_EntryReplaced_RemovesNothing(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Ledger(ctx, 10, func(context.Context, []sale.Entry) error {
 		rig.Must(t, raw, "DEL", s.Keys()[4])
-		rig.Must(t, raw, "XADD", s.Keys()[4], "1-0", "k", "sold", "d", "bob", "u", "bob", "i", "", "a", "1", "n", "1", "o", "1",
-			"t", "0", "w", "", "at", "1", "e", "1")
+		rig.Must(t, raw, "XADD", s.Keys()[4], "1-0", "k", "sold", "d", "bob", "u", "bob", "i", "", "a", "1", "n", "1", "o",
+			"1", "t", "0", "w", "", "at", "1", "e", "1")
 		return nil
 	})
 	require.NoError(t, err)

@@ -90,13 +90,15 @@ func TestStraightLines_RandomCalls_DoWhatTheRestDoes(t *testing.T) {
 						args = append(args, pick("1000", "20000"))
 					}
 				default:
-					args = append(args, [][]string{{"P", id, last, "", "1"}, {"C", id, last, "1"}, {"P", id, last, ",1", "1"}, {"G", id, last, "", "1"},
+					args = append(args, [][]string{{"P", id, last, "", "1"}, {"C", id, last, "1"}, {"P", id, last, ",1", "1"},
+						{"G", id, last, "", "1"},
 						{"E", id, last, "30000"}}[rnd.IntN(10)%8%5]...)
 				}
 			}
 			var got [2]string
 			for i, c := range sides {
-				m, err := rig.Raw(c, append([]string{"EVAL", scripts[file][i], "7"}, append(append(keys[:6:6], "straight"), args...)...)...).ToArray()
+				call := append([]string{"EVAL", scripts[file][i], "7"}, append(keys[:6:6], "straight")...)
+				m, err := rig.Raw(c, append(call, args...)...).ToArray()
 				require.NoError(t, err)
 				for _, part := range m {
 					if n, err := part.AsInt64(); err == nil {

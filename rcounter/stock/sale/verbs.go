@@ -38,9 +38,9 @@ func (s *Sale) Buy(ctx context.Context, o Order) (answer Answer, err error) {
 	})
 }
 
-// Reserve keeps the units of an order for ttl (at least 1 ms) by the server's clock: until Pay sells them or Cancel gives
-// them back. Then they go back by themselves. If the order is known, the answer is the order as it is, and no time is
-// added. Errors: as for Buy, and ErrInvalidOption for Anyone and for ttl.
+// Reserve keeps the units of an order for ttl (at least 1 ms) by the server's clock: until Pay sells them or Cancel
+// gives them back. Then they go back by themselves. If the order is known, the answer is the order as it is, and no
+// time is added. Errors: as for Buy, and ErrInvalidOption for Anyone and for ttl.
 func (s *Sale) Reserve(ctx context.Context, o Order, ttl time.Duration) (answer Answer, err error) {
 	defer edge(&err)
 	refused := cmp.Or(o.check(), checkTTL(ttl))
@@ -64,12 +64,12 @@ func (s *Sale) Extend(ctx context.Context, id string, ttl time.Duration) (answer
 }
 
 // Pay is for a payment, whenever it comes. paid are the lines that were paid for; none: all. What is reserved and paid
-// for is sold, and the rest goes back. What has lapsed is sold as far as it is left. An id that the sale does not know is
-// Closed, Forbidden, from then on. The first decision stands, whatever later calls say was paid.
+// for is sold, and the rest goes back. What has lapsed is sold as far as it is left. An id that the sale does not know
+// is Closed, Forbidden, from then on. The first decision stands, whatever later calls say was paid.
 //
-// Answer.Refund says what goes back to the customer, and nothing goes back beside an error. ErrMismatch: nothing of what
-// was paid is of the order, and nothing was decided. ErrNoStock: also if Options.Books has units of an order that the
-// server does not know; run Restore. Other errors: as for Buy.
+// Answer.Refund says what goes back to the customer, and nothing goes back beside an error. ErrMismatch: nothing of
+// what was paid is of the order, and nothing was decided. ErrNoStock: also if Options.Books has units of an order that
+// the server does not know; run Restore. Other errors: as for Buy.
 func (s *Sale) Pay(ctx context.Context, id string, paid ...Line) (answer Answer, err error) {
 	defer edge(&err)
 	return s.by(ctx, act{verb: actPay, id: id, of: encodeLines(paid)}, checkLines(paid, 0))

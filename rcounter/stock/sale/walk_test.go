@@ -191,8 +191,8 @@ func (w *walk) change() {
 
 // act is a random act.
 func (w *walk) act() salemodel.Act {
-	a := salemodel.Act{Verb: w.pick("buy", "buy", "reserve", "reserve", "reserve", "reserve", "pay", "pay", "pay", "extend",
-		"cancel", "return", "status"), MS: int64(1 + w.rnd.IntN(300)*w.rnd.IntN(300))}
+	a := salemodel.Act{Verb: w.pick("buy", "buy", "reserve", "reserve", "reserve", "reserve", "pay", "pay", "pay",
+		"extend", "cancel", "return", "status"), MS: int64(1 + w.rnd.IntN(300)*w.rnd.IntN(300))}
 	a.ID = w.pick("ann", "bob", "cy", fmt.Sprint("o", w.rnd.IntN(10)), fmt.Sprint("o", w.rnd.IntN(300)))
 	a.User = w.pick("ann", "bob", "cy", "")
 	if w.plain && !w.chance(20) {
@@ -385,8 +385,8 @@ func (w *walk) anyone() {
 	w.wire.copies = 1
 	w.m.Tick()
 	if len(w.parts) == 0 || w.chance(3) {
-		a := salemodel.Act{Verb: "buy", Lines: []salemodel.Line{{Item: w.pick("", "a", "b"), Asked: int64(1 + w.rnd.IntN(3))}},
-			UpTo: true}
+		a := salemodel.Act{Verb: "buy", UpTo: true,
+			Lines: []salemodel.Line{{Item: w.pick("", "a", "b"), Asked: int64(1 + w.rnd.IntN(3))}}}
 		w.tell("anyone %+v", a)
 		got, err := w.s.Buy(ctx, sale.Order{Anyone: true, UpTo: true, Lines: lines(a.Lines)})
 		a.ID, _, _ = cutPart(got.ID)
@@ -475,7 +475,7 @@ func (w *walk) look() {
 		items[name] = sale.ItemStand{Limit: is.Limit, PerUser: is.PerUser, Sold: is.Sold, Reserved: is.Reserved, Seq: is.Seq}
 	}
 	require.Equal(w, items, st.Items, w.story())
-	for item := range rig.Hash(w, w.raw, w.s.Keys()[3]) { // a flag that is not there costs a call, one that is too much a sale
+	for item := range rig.Hash(w, w.raw, w.s.Keys()[3]) {
 		is := w.m.Items[item]
 		require.Equal(w, is.Limit, is.Sold+is.Reserved, "the flag of %q: %s", item, w.story())
 	}

@@ -37,7 +37,8 @@
 --
 -- What comes first does in a straight line the common case: to buy and to reserve by new orders of one line of the item '', and to pay and
 -- cancel such orders while they are reserved, in a sale that is open, lacks nothing, has more units than are wanted, and in which no
--- reservation is over. It writes the same in the same order as save in sale.lua. Before it has written it can leave all to the rest.
+-- reservation is over. It writes the same as save in sale.lua, and in that order, but counts entries at once: each act makes or removes a
+-- record or a reservation. Before it has written it can leave all to the rest.
 repeat
   local text, f, number, ask = string.format, '%.0f', tonumber, ARGV
   local m = redis.call('HMGET', KEYS[1], 'state', 'start', 'end', 'epoch', 'fields', 'reservations', 'own', 'counted', 'ledger', 'limit:',
@@ -176,7 +177,7 @@ repeat
       end
     end
     if found_entries == 0 then redis.call('PEXPIRE', KEYS[5], lasting) end
-    if free == 0 then v[#v + 1], v[#v + 2] = 'serial', text(f, serial) end
+    v[#v + 1], v[#v + 2] = 'serial', text(f, serial)
   end
   if #ended > 0 then
     local last = text(f, now + m[16]) .. ';C;'
@@ -192,7 +193,7 @@ repeat
     if m[6] == 0 then redis.call('PEXPIRE', KEYS[3], lasting) end
   end
   if unreserves > 0 then redis.call('ZREM', KEYS[3], unpack(unreserve)) end
-  if free > 0 then redis.call('HSET', KEYS[1], 'reserved:', text(f, reserved), 'serial', text(f, m[9] ~= 0 and serial or m[17])) end
+  if free > 0 then redis.call('HSET', KEYS[1], 'reserved:', text(f, reserved)) end
   return out
 until true
 -- libraries
