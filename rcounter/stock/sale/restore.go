@@ -28,6 +28,7 @@ type Book interface {
 	// the error is redlatch.ErrMismatch.
 	Move(ctx context.Context, entries []Entry) error
 	// Continue has Move take only entries of the opening epoch from now on. It returns the last serial that the book has.
+	// If it was called with a later epoch before, by another Restore, it changes nothing: redlatch.ErrMismatch.
 	Continue(ctx context.Context, epoch int64) (last int64, err error)
 	// Entries are all of the sale, by serial.
 	Entries(ctx context.Context) iter.Seq2[Entry, error]
@@ -77,6 +78,9 @@ func (s *Sale) Restore(ctx context.Context, spec Spec) (lost []Entry, err error)
 		return nil, err
 	}
 	if r.last, err = r.book.Continue(ctx, r.epoch); err != nil {
+		if errors.Is(err, errs.ErrMismatch) {
+			err = fmt.Errorf("%w: another Restore of %q began later: %w", ErrLater, s.name, err)
+		}
 		return nil, err
 	}
 	f, lost, err := r.readBook(ctx, doubtful)

@@ -97,6 +97,9 @@ func (b *book) Continue(_ context.Context, epoch int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if epoch < b.epoch {
+		return 0, fmt.Errorf("%w: epoch %d after %d", errs.ErrMismatch, epoch, b.epoch)
+	}
 	b.epoch = epoch
 	return int64(len(b.entries)), nil
 }

@@ -282,3 +282,45 @@ func TestDelete_LateCopy_RemovesNoOtherOpening(t *testing.T) {
 	_, err := s.Inspect(ctx)
 	require.NoError(t, err)
 }
+
+// Another Restore begins while one goes on: that one goes on, and the first hears so. Each request arrives twice.
+func TestRestore_AnotherBegins_TheFirstHearsSo(t *testing.T) {
+	t.Parallel()
+	raw := redistest.Embedded(t).Client(t)
+	b := &book{}
+	o := exact
+	o.Books = func(string) sale.Book { return b }
+	w := &wire{Client: raw, copies: 2}
+	s := opened(t, on(t, w, o), "s", spec(5))
+	_, err := s.Reserve(ctx, sale.Order{ID: "held", User: "ann"}, time.Hour)
+	require.NoError(t, err)
+	_, err = s.Ledger(ctx, 10, b.Move)
+	require.NoError(t, err)
+	for _, step := range []string{"XRANGE", "put", "resume", "none"} {
+		epoch := rig.Text(t, raw, "HGET", s.Keys()[0], "epoch")
+		other, seen := on(t, &wire{Client: raw, copies: 2}, o).Sale("s"), false
+		w.off = func(args []string) bool {
+			if !seen && (args[0] == step || len(args) > 12 && args[12] == step) {
+				seen = true
+				_, err := other.Restore(ctx, spec(5))
+				require.NoError(t, err)
+			}
+			return false
+		}
+		_, err = s.Restore(ctx, spec(5))
+		if w.off = nil; step == "none" {
+			require.NoError(t, err)
+		} else {
+			require.True(t, seen)
+			require.ErrorIs(t, err, sale.ErrLater)
+		}
+		require.NotEqual(t, epoch, rig.Text(t, raw, "HGET", s.Keys()[0], "epoch"))
+		a, err := s.Status(ctx, "held")
+		require.NoError(t, err)
+		require.Equal(t, sale.Reserved, a.State)
+		_, err = s.Extend(ctx, "held", 2*time.Hour)
+		require.NoError(t, err)
+		_, err = s.Ledger(ctx, 10, b.Move) // the book goes on with the opening that stands
+		require.NoError(t, err)
+	}
+}
