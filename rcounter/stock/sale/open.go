@@ -151,9 +151,11 @@ func (s *Sale) Open(ctx context.Context, spec Spec) (err error) {
 		case args[0] == "0" && book != nil:
 			// A has asked the server and finds no sale. B opens it and tells the database. Now A asks the database, and the
 			// sale is not lost: so the server is asked once more.
-			if wasOpened, err = book.Opened(ctx); err != nil {
+			epoch, err := book.Opened(ctx)
+			if err != nil {
 				return err
-			} else if wasOpened {
+			}
+			if wasOpened = epoch > 0; wasOpened {
 				continue
 			}
 		}

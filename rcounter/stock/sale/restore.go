@@ -21,15 +21,16 @@ import (
 
 // Book is a database that has the ledger of one sale.
 type Book interface {
-	// Opened reports whether the sale was ever open.
-	Opened(ctx context.Context) (bool, error)
+	// Opened is the epoch of the opening whose entries the book takes; 0: it knows none.
+	Opened(ctx context.Context) (epoch int64, err error)
 	// Move writes entries that follow those that the book has, in one transaction; entries that it has change nothing. If
-	// the book has other entries under their serials, or is sealed for another epoch (Continue), it writes nothing, and
-	// the error is redlatch.ErrMismatch.
+	// the book has other entries under their serials, or takes those of another opening, it writes nothing, and the error
+	// is redlatch.ErrMismatch.
 	Move(ctx context.Context, entries []Entry) error
-	// Continue has Move take only entries of the opening epoch from now on. It returns the last serial that the book has.
-	// If it was called with a later epoch before, by another Restore, it changes nothing: redlatch.ErrMismatch.
-	Continue(ctx context.Context, epoch int64) (last int64, err error)
+	// Continue has Move refuse entries of the opening from, from now on, and take those of to. It returns the last serial
+	// that the book has. If Opened is not from any more, because another Restore was quicker, it changes nothing, and the
+	// error is redlatch.ErrMismatch.
+	Continue(ctx context.Context, from, to int64) (last int64, err error)
 	// Entries are all of the sale, by serial.
 	Entries(ctx context.Context) iter.Seq2[Entry, error]
 	// Order are those of one order, by serial.
@@ -70,6 +71,10 @@ func (s *Sale) Restore(ctx context.Context, spec Spec) (lost []Entry, err error)
 		return nil, err
 	}
 	defer s.processState().cache.forget()
+	// Before suspend: if another Restore begins after this one and is quicker, Continue is refused.
+	if r.from, err = r.book.Opened(ctx); err != nil {
+		return nil, err
+	}
 	if err := r.suspend(ctx, spec, items); err != nil {
 		return nil, err
 	}
@@ -77,7 +82,8 @@ func (s *Sale) Restore(ctx context.Context, spec Spec) (lost []Entry, err error)
 	if err != nil {
 		return nil, err
 	}
-	if r.last, err = r.book.Continue(ctx, r.epoch); err != nil {
+	r.epoch = max(r.epoch, r.from+1) // the server's clock may have gone back
+	if r.last, err = r.book.Continue(ctx, r.from, r.epoch); err != nil {
 		if errors.Is(err, errs.ErrMismatch) {
 			err = fmt.Errorf("%w: another Restore of %q began later: %w", ErrLater, s.name, err)
 		}
@@ -95,6 +101,7 @@ type restorer struct {
 	s     *Sale
 	book  Book
 	round string
+	from  int64 // the opening whose entries the book takes
 	epoch int64 // the new one
 	last  int64 // the last serial of the book
 }
@@ -141,7 +148,7 @@ func (r *restorer) suspend(ctx context.Context, spec Spec, items map[string]Item
 	if err == nil && began.head[0] == codeTooLate {
 		err = r.s.tooLate()
 	}
-	r.epoch = max(began.head[2], began.head[1]+1) // the server's clock may have gone back
+	r.epoch = max(began.head[2], began.head[1]+1)
 	return err
 }
 
@@ -175,6 +182,7 @@ func (r *restorer) drain(ctx context.Context) (doubtful []Entry, err error) {
 		}
 		if doubtful == nil {
 			err = r.book.Move(ctx, entries)
+			r.from = cmp.Or(r.from, entries[0].Epoch) // it knew none
 		}
 		switch {
 		case doubtful != nil || errors.Is(err, errs.ErrMismatch):

@@ -53,7 +53,7 @@ func opened(t testing.TB, c *sale.Client, name string, o sale.Spec) *sale.Sale {
 type book struct {
 	mu      sync.Mutex
 	entries []sale.Entry
-	epoch   int64        // sealed for it
+	epoch   int64        // of the opening whose entries it takes
 	fail    func() error // asked first by every method
 }
 
@@ -65,10 +65,10 @@ func (b *book) enter() (leave func(), err error) {
 	return b.mu.Unlock, err
 }
 
-func (b *book) Opened(context.Context) (bool, error) {
+func (b *book) Opened(context.Context) (int64, error) {
 	leave, err := b.enter()
 	defer leave()
-	return len(b.entries) > 0, err
+	return b.epoch, err
 }
 
 func (b *book) Move(_ context.Context, entries []sale.Entry) error {
@@ -77,30 +77,30 @@ func (b *book) Move(_ context.Context, entries []sale.Entry) error {
 	if err != nil {
 		return err
 	}
-	all := slices.Clone(b.entries)
+	all, epoch := slices.Clone(b.entries), b.epoch
 	for _, e := range entries {
 		switch at := int(e.Serial) - 1; {
 		case at < len(all) && all[at] == e:
-		case at == len(all) && (b.epoch == 0 || e.Epoch == b.epoch):
-			all = append(all, e)
+		case at == len(all) && (epoch == 0 || e.Epoch == epoch):
+			all, epoch = append(all, e), e.Epoch
 		default:
 			return fmt.Errorf("%w: entry %d", errs.ErrMismatch, e.Serial)
 		}
 	}
-	b.entries = all
+	b.entries, b.epoch = all, epoch
 	return nil
 }
 
-func (b *book) Continue(_ context.Context, epoch int64) (int64, error) {
+func (b *book) Continue(_ context.Context, from, to int64) (int64, error) {
 	leave, err := b.enter()
 	defer leave()
 	if err != nil {
 		return 0, err
 	}
-	if epoch < b.epoch {
-		return 0, fmt.Errorf("%w: epoch %d after %d", errs.ErrMismatch, epoch, b.epoch)
+	if from != b.epoch {
+		return 0, fmt.Errorf("%w: epoch %d, not %d", errs.ErrMismatch, b.epoch, from)
 	}
-	b.epoch = epoch
+	b.epoch = to
 	return int64(len(b.entries)), nil
 }
 
@@ -129,6 +129,52 @@ func (b *book) Order(_ context.Context, id string) (found []sale.Entry, err erro
 		}
 	}
 	return found, err
+}
+
+// snapshot returns what sets the keys of a sale back to what they are now, as a failover to a replica does that has
+// heard of nothing since.
+func snapshot(t testing.TB, c rueidis.Client, s *sale.Sale) (setBack func()) {
+	t.Helper()
+	var commands [][]string
+	for i, key := range s.Keys()[:6] {
+		ms := rig.Number(t, c, "PTTL", key)
+		if ms < 0 {
+			continue
+		}
+		switch i {
+		case 2:
+			scores, err := rig.Raw(c, "ZRANGE", key, "0", "-1", "WITHSCORES").AsZScores()
+			require.NoError(t, err)
+			for _, z := range scores {
+				commands = append(commands, []string{"ZADD", key, rig.Dec(int64(z.Score)), z.Member})
+			}
+		case 4:
+			entries, err := rig.Raw(c, "XRANGE", key, "-", "+").AsXRangeSlices()
+			require.NoError(t, err)
+			for _, e := range entries {
+				command := []string{"XADD", key, e.ID}
+				for _, f := range e.FieldValues {
+					command = append(command, f.Field, f.Value)
+				}
+				commands = append(commands, command)
+			}
+		case 5:
+			list, err := rig.Raw(c, "LRANGE", key, "0", "-1").AsStrSlice()
+			require.NoError(t, err)
+			commands = append(commands, append([]string{"RPUSH", key}, list...))
+		default:
+			for field, value := range rig.Hash(t, c, key) {
+				commands = append(commands, []string{"HSET", key, field, value})
+			}
+		}
+		commands = append(commands, []string{"PEXPIRE", key, rig.Dec(ms)})
+	}
+	return func() {
+		rig.Must(t, c, append([]string{"DEL"}, s.Keys()[:6]...)...)
+		for _, command := range commands {
+			rig.Must(t, c, command...)
+		}
+	}
 }
 
 // wire sends scripts several times, as a network may, and hands out the last reply. off, if it returns true, has a

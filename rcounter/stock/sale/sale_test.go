@@ -619,7 +619,11 @@ func TestLateCopies_OfTheOperator_ChangeNothing(t *testing.T) {
 	require.NoError(t, s.Change(ctx, sale.Change{EndIn: &end}))
 	w.late = nil
 	end = 20 * time.Minute
+	revision := rig.Number(t, raw, "HGET", s.Keys()[0], "revision")
+	w.copies = 2
 	require.NoError(t, s.Change(ctx, sale.Change{EndIn: &end}))
+	w.copies = 1
+	require.Equal(t, revision+1, rig.Number(t, raw, "HGET", s.Keys()[0], "revision"), "the second run changes nothing")
 	before := rig.Hash(t, raw, s.Keys()[0])
 	for _, args := range w.kept { // after another change
 		w.deliver(args)
