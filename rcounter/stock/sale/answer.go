@@ -29,7 +29,7 @@ const (
 	Closed   State = "closed"
 )
 
-// What Answer.Why says. Beside ErrLater it is also "suspended", while Restore runs.
+// The values of Answer.Why. Beside ErrLater it is also "suspended", while Restore runs.
 const (
 	// of Refused
 	SoldOut   = "sold out"
@@ -49,8 +49,9 @@ const (
 func (a Answer) Won() bool { return a.State == Reserved || a.State == Sold }
 
 // Refund is what goes back of paid, all lines that the customer ever paid for: for each item the units that the order
-// does not have. It is the sum over all time, not what is new. Pay back what was not paid back yet, with the order's id
-// and this sum as the bank's idempotency key: then a shop that calls the bank twice with one answer pays once.
+// does not have. The result is the sum over all time, not the new part. Pay back the difference to what was paid back
+// before, with the order's id and this sum as the bank's idempotency key: then a shop that calls the bank twice with
+// one answer pays once.
 //
 // Refund is nil unless the answer is a decision: of a zero Answer, as beside an error, and of Refused, Reserved and
 // Lapsed.
@@ -136,7 +137,7 @@ func parseRecord(id, text string) (r record, ok bool) {
 }
 
 // answer is the record as the answer to a call that the server ran at now, and that was sent at sent. Lines without
-// units stay, so that the lines of an answer are those of the order; but a closed order has none.
+// units stay, so that the lines of an answer are those of the order; but a closed order has no lines.
 func (r *record) answer(id string, now int64, sent time.Time) Answer {
 	is := states[r.state]
 	a := Answer{ID: id, User: r.user, State: is.State, Why: is.why}

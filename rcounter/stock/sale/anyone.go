@@ -12,9 +12,9 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Orders of Anyone that share a call are one order on the server, with the id "~call". It sells the sum of their units,
-// as many as there are, and each has a range of them: "~call.ordinal.n" is its id. A range that comes back is taken out
-// of the lines of that order.
+// Orders of Anyone that share a call are one order on the server, with the id "~call". The order sells the sum of their
+// units, as many as there are. Each caller has a range of the units: "~call.ordinal.n" is its id. A range that comes
+// back is taken out of the lines of that order.
 
 // part is a range of the units of an order of Anyone.
 type part struct {
@@ -113,8 +113,8 @@ func (s *Sale) takeBack(left []*batch.Request[Line, Answer]) {
 	}
 }
 
-// handBack gives units back in the background: a part of an order of Anyone, or all of one whose call may still run.
-// That one is forbidden then. Only the values of ctx are used.
+// handBack gives units back in the background: a part of an order of Anyone, or a whole order whose call may still run.
+// Such an order is forbidden then. Only the values of ctx are used.
 func (s *Sale) handBack(ctx context.Context, id string) {
 	ctx = context.WithoutCancel(ctx)
 	a := act{verb: actReturn, id: id, forbids: true}

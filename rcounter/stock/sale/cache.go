@@ -26,7 +26,7 @@ func soldOutTrust(trust time.Duration) (time.Duration, error) {
 	return trust, nil
 }
 
-// lookEvery is the shortest time between two looks at a flag: where there is no cache, each of them is in vain.
+// lookEvery is the shortest time between two looks at a flag. Without a cache each look is in vain.
 const lookEvery = int64(10 * time.Millisecond)
 
 // soldOutCache is what a process knows of the items that are sold out.
@@ -61,10 +61,10 @@ func (m *soldOutCache) of(item string) *itemFlag {
 // isSoldOut reports whether nothing of an item is left, and the epoch, as far as rueidis' cache tells. Otherwise the
 // server must be asked.
 //
-// It asks the cache only while the flag should be in there. If the flag is not, it has changed a moment ago, and this
+// The cache is asked only while the flag should be in there. If the flag is not, it has changed a moment ago, and this
 // takes a round trip to a server that answered then; or the connection is lost, and dialling gets no more time than a
-// call. While another dials it does not ask: it would wait for as long as the other. If the cache did not answer, until
-// is when the patience of the caller ends; otherwise it is zero.
+// call. While another caller dials, the cache is not asked, because the call would wait as long as the other. If the
+// cache did not answer, until is when the patience of the caller ends; otherwise it is zero.
 func (m *soldOutCache) isSoldOut(ctx context.Context, item string) (epoch int64, yes bool, until time.Time) {
 	calls, f := m.c.calls, m.of(item)
 	now := calls.Now()
@@ -92,8 +92,8 @@ func flaggedEpoch(r rueidis.RedisResult) int64 {
 	return max(epoch, 0)
 }
 
-// observe gets answers of the server, and the number of turns when they were asked for. It looks at the flag in the
-// background: the first look brings it into rueidis' cache, and the second tells whether there is a cache.
+// observe gets answers of the server, and the number of turns when they were asked for. observe looks at the flag in
+// the background: the first look brings it into rueidis' cache, and the second tells whether there is a cache.
 //
 // When this process returns a unit it must sell it at once, before the news of it comes back from the server: an answer
 // that was asked for before forget says nothing about the time after it, and neither does an older flag in the cache.

@@ -8,9 +8,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// processState is what a process keeps of a sale while it is used: the calls that orders share, and what the process
-// knows while an item is sold out. All Sale values of a name have the same one. The client's map refers to it weakly,
-// so it goes when no such value is left and no call is under way.
+// processState is the state of a sale in this process: the calls that orders share, and the cache of items that are
+// sold out. All Sale values of a name have the same one. The client's map refers to it weakly, so it goes when no such
+// value is left and no call is under way.
 type processState struct {
 	buys   batch.Batcher[string, decided] // by user
 	acts   batch.Batcher[act, decided]
@@ -190,7 +190,7 @@ func runShared[Q comparable](ctx context.Context, requests []*batch.Request[Q, d
 	}
 }
 
-// buy runs buy.lua for at most 128 users, none of them twice. With ErrNotReplicated the answers are there too.
+// buy runs buy.lua for at most 128 different users. With ErrNotReplicated the answers are there too.
 func (s *Sale) buy(ctx context.Context, users []string) ([]decided, error) {
 	sent := time.Now()
 	args := append(make([]string, 0, 1+len(users)), s.c.calls.Mark())

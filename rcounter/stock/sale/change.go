@@ -12,15 +12,15 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Change says what of a sale is to be otherwise. What is not set stays.
+// Change says what of a sale is to be otherwise. Fields that are not set change nothing.
 type Change struct {
 	// Items are new limits; a number that is 0 stays. A user that has more than PerUser keeps it.
 	Items map[string]Item
 	// StartIn and EndIn move the start and the end to so long from now, by the server's clock. The retention after the end
-	// is as long as before. A sale that was over by its time sells again; one that EndSale ended does not.
+	// is as long as before. A sale that was over by its time sells again, unless EndSale ended it.
 	StartIn, EndIn *time.Duration
 	// Paused has new orders, and payments for lapsed ones, answered by ErrLater. Reserved orders can be paid. False ends a
-	// pause. It changes nothing in a sale that EndSale ended.
+	// pause. A sale that EndSale ended stays ended.
 	Paused *bool
 }
 
@@ -55,8 +55,7 @@ func (c Change) args() (args []string, err error) {
 	return args, nil
 }
 
-// Change changes what Open has set, all of it in one step or nothing. Open goes on comparing with what the sale was
-// opened with.
+// Change changes what Open has set, all of it in one step or nothing. Open still compares with the first Spec.
 //
 // Errors: ErrOutOfRange for a limit below what is sold and reserved; ErrInvalidName for an item that the sale does not
 // have; ErrLater while Restore runs; ErrNoStock. After ErrUnknownOutcome all may be changed or nothing: Inspect tells.
@@ -90,8 +89,8 @@ var (
 	deleteScript = script.Load("delete", files, "delete")
 )
 
-// change runs change.lua: first to ask for the revision, and again as long as other calls are quicker. It returns how
-// long the sale will be there.
+// change runs change.lua: first to ask for the revision, and again as long as other calls are quicker. The result is
+// the time until the sale is removed.
 func (s *Sale) change(ctx context.Context, what []string) (time.Duration, error) {
 	id, until := session.CallID(), "0"
 	for revision := ""; ; {
@@ -116,7 +115,7 @@ func (s *Sale) change(ctx context.Context, what []string) (time.Duration, error)
 }
 
 // Delete removes the sale with all that it knows, whatever its state, or what is left of one that was lost. The name
-// can be opened again at once. It is not an error if there is none. A copy that the network delivers late removes no
+// can be opened again at once. A name without a sale is not an error. A copy that the network delivers late removes no
 // other opening.
 func (s *Sale) Delete(ctx context.Context) (err error) {
 	defer edge(&err)

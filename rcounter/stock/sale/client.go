@@ -28,7 +28,7 @@ type Options struct {
 	MinReplicas int
 	// ReplicaTimeout bounds that wait: at least 1 ms, less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
-	// Books returns the book of a sale, a database that has its ledger; nil: the sale has none. It is needed for Restore.
+	// Books returns the book of a sale, a database that has its ledger; nil: no book. Restore needs a book.
 	//
 	// Open asks the book before it opens a sale that the server does not have. Pay, Cancel and Return ask the book before
 	// they close an id that the server does not know. If the book has units of it, a failover has forgotten the order, and
@@ -46,8 +46,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Client makes sales on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no connection of
-// its own and no goroutine while nothing is asked.
+// Client makes sales on one server, Sentinel group or Cluster. A Client is safe for concurrent use. Without calls under
+// way it holds no connection and no goroutine.
 type Client struct {
 	calls *session.Session
 	batch batch.Options // of Buy
@@ -60,7 +60,7 @@ type Client struct {
 
 func init() { accessor.Register(func(c *Client) *session.Session { return c.calls }) }
 
-// New makes a client on h's rueidis client. It sends nothing. The hub stays the caller's.
+// New makes a client on h's rueidis client. New sends nothing. The hub stays the caller's.
 //
 // Errors: ErrInvalidOption for a nil hub or options out of bounds; ErrClosed for a closed hub.
 func New(h *pubsub.Hub, o Options) (client *Client, err error) {
@@ -84,8 +84,8 @@ func New(h *pubsub.Hub, o Options) (client *Client, err error) {
 	return c, nil
 }
 
-// Close makes every later call return ErrClosed. It waits for shared calls and for units that are given back in the
-// background, until ctx ends.
+// Close makes every later call return ErrClosed. Close waits until ctx ends for shared calls, and for units that are
+// given back in the background.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 // book is the book of a sale, or nil.
@@ -96,7 +96,7 @@ func (c *Client) book(name string) Book {
 	return c.books(name)
 }
 
-// failed reports work in the background that failed; what says what that means.
+// failed reports a failure in the background; what is the line for the log.
 func (c *Client) failed(ctx context.Context, what, name string, err error) {
 	c.calls.Tell(ctx, errs.Event{Kind: errs.EventBackgroundFailed, Name: name, Err: edged(err)})
 	c.calls.Complain(what, name, err)

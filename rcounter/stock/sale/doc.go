@@ -1,5 +1,5 @@
 // Package sale sells a limited number of units on Redis or Valkey: the first N buyers win, and nothing is sold twice.
-// It is the successor of package stock, whose import path it will take.
+// The package will take the place and the import path of package stock.
 //
 //	sale := client.Sale("phones")
 //	err := sale.Open(ctx, sale.Spec{Limit: 100, OpenFor: time.Hour}) // every process may call it
@@ -30,8 +30,8 @@
 //	Refused   nothing was kept or sold, nothing is recorded   the same call may succeed later
 //	""        of Status and Extend: the sale knows no such order
 //
-// Sold and Closed are decisions. They are given once and for all, whoever asks and however often, until Spec.Remember
-// is over (Closed) or the retention (Sold). Money goes back by Answer.Refund, which is empty for everything but these.
+// Sold and Closed are decisions. Every caller gets the same decision, however often it asks, until Spec.Remember is
+// over (Closed) or the retention (Sold). Money goes back by Answer.Refund, which is empty for everything but these.
 //
 // # Each verb, when it is repeated or late
 //

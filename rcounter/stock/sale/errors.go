@@ -11,8 +11,8 @@ var (
 	// is said of an order that the server has forgotten, if Options.Books has units of it. Nothing is known of any order:
 	// look in your own records. Every verb returns it, and only Open and Restore make a sale.
 	ErrNoStock = errs.New("no_stock", "no such sale")
-	// ErrLater: the sale decides nothing now. It is paused or suspended, or its start is ahead. Nothing was changed. Ask
-	// again. The Answer beside it has Why, and Until if the start is known.
+	// ErrLater: the sale decides nothing now. The sale is paused or suspended, or its start is ahead. Nothing was changed.
+	// Ask again. The Answer beside it has Why, and Until if the start is known.
 	ErrLater = errs.Passing("later", "the sale decides nothing now")
 )
 
@@ -21,5 +21,5 @@ func edge(err *error) { *err = edged(*err) }
 
 func edged(err error) error { return errs.Edge("sale", err) }
 
-// malformed is a reply that none of our scripts gives.
+// malformed is the error of a reply that no script of ours gives.
 func malformed(what, key string) error { return fmt.Errorf("unexpected reply to %s on %q", what, key) }

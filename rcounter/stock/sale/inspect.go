@@ -29,7 +29,7 @@ type itemStand = struct{ Limit, PerUser, Sold, Reserved, Seq int64 }
 
 var inspectScript = script.Load("inspect", files, "inspect")
 
-// Inspect reads the sale. It ends what is over first. Errors: ErrNoStock, and those of the server.
+// Inspect reads the sale. Reservations whose time is over are ended first. Errors: ErrNoStock, and those of the server.
 func (s *Sale) Inspect(ctx context.Context) (stand Stand, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -99,9 +99,9 @@ func (f saleFields) stand(now int64) Stand {
 
 var hscanScript = script.Plain("hscan")
 
-// Holders yields every order that has units, in no order. It reads the server in parts: an order that is made or ended
-// meanwhile may be missing, and an order may come twice. An order of Anyone comes with the id that Buy gave, or with
-// one for each range of it that is still sold.
+// Holders yields every order that has units, in no order. Holders reads the server in parts: an order that is made or
+// ended meanwhile may be missing, and an order may come twice. An order of Anyone comes with the id that Buy gave, or
+// with one for each range of it that is still sold.
 func (s *Sale) Holders(ctx context.Context) iter.Seq2[Answer, error] {
 	return func(yield func(Answer, error) bool) {
 		err := s.holders(ctx, func(a Answer) bool { return yield(a, nil) })

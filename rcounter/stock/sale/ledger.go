@@ -37,8 +37,9 @@ var kinds = []string{"reserved", "extended", "lapsed", "cancelled", "unpaid", "p
 	"void"}
 
 // Ledger hands the first entries of the ledger, at most n (1 to 10,000), to fn, and removes them once fn has returned
-// nil. It ends what is over first. It returns how many entries fn took: 0 if there are none. fn gets entries in the
-// order of their serials, without a hole, and may get an entry more than once: see Book.Move.
+// nil. Reservations whose time is over are ended first. The result is the number of entries that fn took: 0 if the
+// ledger is empty. fn gets entries in the order of their serials, without a hole, and may get an entry more than once:
+// see Book.Move.
 //
 // The error is fn's, unchanged; ErrNoStock, ErrLater, or the server's. With Options.MinReplicas fn gets only what so
 // many replicas have.
@@ -47,8 +48,8 @@ func (s *Sale) Ledger(ctx context.Context, n int, fn func(ctx context.Context, e
 }
 
 // KeepLedger runs Ledger until ctx ends: at once again while there are entries, and at the interval every while there
-// are none. It returns ctx's error, fn's, or an error that asking again does not cure, such as ErrNoStock. After
-// ErrLater it goes on.
+// are none. The result is ctx's error, fn's, or an error that asking again does not cure, such as ErrNoStock. After
+// ErrLater KeepLedger goes on.
 func (s *Sale) KeepLedger(ctx context.Context, every time.Duration, n int,
 	fn func(ctx context.Context, entries []Entry) error) error {
 	return s.ledger().Keep(ctx, every, n, fn)

@@ -32,12 +32,12 @@ type Spec struct {
 	// Retain is how long after the end the sale is there: until then what is sold is known, and the name cannot be opened
 	// again. Defaults to 24 hours.
 	Retain time.Duration
-	// Remember is how long an order is known after it was lapsed or closed. Then the id is a new one. It should be longer
-	// than a bank repeats its calls; at least a minute, and at least two RetryTimeouts. Defaults to three days, or to two
-	// RetryTimeouts if those are longer.
+	// Remember is how long an order is known after it was lapsed or closed. Then the id is a new one. Banks repeat their
+	// calls for days, and Remember should be longer; at least a minute, and at least two RetryTimeouts. Defaults to three
+	// days, or to two RetryTimeouts if those are longer.
 	Remember time.Duration
-	// Ledger has everything that happens to units written into a stream: see Entry. It is needed for Restore and
-	// KeepLedger. It takes memory until it is moved into a database.
+	// Ledger has everything that happens to units written into a stream: see Entry. Restore and KeepLedger need it.
+	// Entries take memory until KeepLedger moves them into a database.
 	Ledger bool
 }
 

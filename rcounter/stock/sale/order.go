@@ -19,8 +19,8 @@ const (
 
 // Order names what is wanted.
 type Order struct {
-	// ID is the shop's: a new one for each order, and never the customer's choice. "" is the User: one order for each. It
-	// does not begin with "~".
+	// ID is the shop's: a new one for each order, and never the customer's choice. "" is the User: one order for each. Ids
+	// do not begin with "~".
 	ID string
 	// User counts for Item.PerUser. "" with an ID: nobody.
 	User string
@@ -32,7 +32,7 @@ type Order struct {
 	// New says that the ID was never used. Then the process may say SoldOut by itself, without asking the server.
 	New bool
 	// Anyone, in place of ID and User, buys units of one line for whoever it is, as fast as a counter. Answer.ID names
-	// them, for Return. Nobody can ask for them again: after an error the library gives them back.
+	// them, for Return. No later call can ask for these units, so after an error the library gives them back.
 	Anyone bool
 }
 
@@ -47,7 +47,7 @@ type Line struct {
 // anyonePrefix begins the ids that the library makes for orders of Anyone.
 const anyonePrefix = "~"
 
-// checkID refuses the id of an order; isMade: that the library has made it will do.
+// checkID refuses the id of an order. isMade accepts the ids that the library makes.
 func checkID(id string, isMade bool) error {
 	if !isMade && strings.HasPrefix(id, anyonePrefix) {
 		return fmt.Errorf("%w: the id %.64q begins with %q, as those of Anyone", errs.ErrInvalidName, id, anyonePrefix)

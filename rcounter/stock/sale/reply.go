@@ -18,7 +18,7 @@ type reply struct {
 	rest []rueidis.RedisMessage
 }
 
-// What scripts say in front, and acts as their codes: see act.lua and change.lua.
+// The first numbers of replies, and the codes of acts: see act.lua and change.lua.
 const (
 	codeOK        = 0
 	codeSoldOut   = 3

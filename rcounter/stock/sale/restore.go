@@ -27,8 +27,8 @@ type Book interface {
 	// the book has other entries under their serials, or takes those of another opening, it writes nothing, and the error
 	// is redlatch.ErrMismatch.
 	Move(ctx context.Context, entries []Entry) error
-	// Continue has Move refuse entries of the opening from, from now on, and take those of to. It returns the last serial
-	// that the book has. If Opened is not from any more, because another Restore was quicker, it changes nothing, and the
+	// Continue has Move refuse entries of the opening from, from now on, and take those of to. The result is the last
+	// serial of the book. If Opened is not from any more, because another Restore was quicker, it changes nothing, and the
 	// error is redlatch.ErrMismatch.
 	Continue(ctx context.Context, from, to int64) (last int64, err error)
 	// Entries are all of the sale, by serial.
@@ -48,12 +48,12 @@ const (
 )
 
 // Restore makes the sale anew from its book, Options.Books, whether the server lost all, a part, or the last seconds.
-// It may be broken off anywhere and run again, by any process. From its begin until it is through, every verb returns
-// ErrLater. spec is for a sale of which the server has nothing: StartIn and OpenFor then count from now. Limits grow as
-// far as more units are sold and reserved.
+// Restore may be broken off anywhere and run again, by any process. From its begin until it is through, every verb
+// returns ErrLater. spec is for a sale of which the server has nothing: StartIn and OpenFor then count from now. Limits
+// grow as far as more units are sold and reserved.
 //
-// lost are entries that the server had written after a failover over numbers that the book has for others. What they
-// tell of is not known any more.
+// lost are entries that the server had written after a failover over numbers that the book has for others. The sale
+// does not know these orders any more.
 //
 // Errors: ErrInvalidOption without a book; ErrNoStock if the server lost meanwhile what Restore had written: run it
 // again; ErrLater if another Restore began; the book's, unchanged.
@@ -119,7 +119,7 @@ func (r *restorer) step(ctx context.Context, step string, args ...string) (reply
 	return all, r.s.verdict(all.head)
 }
 
-// suspend begins the round. It names the round before, and a time: a copy that comes late suspends nothing.
+// suspend begins the round. The request names the round before, and a time, so that a late copy suspends nothing.
 func (r *restorer) suspend(ctx context.Context, spec Spec, items map[string]Item) error {
 	asked, err := r.step(ctx, "suspend", "", "0")
 	if err != nil {

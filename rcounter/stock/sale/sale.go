@@ -22,8 +22,8 @@ type Sale struct {
 // numKeys is how many keys sale.lua has.
 const numKeys = 6
 
-// Sale describes the sale called name. It sends nothing. If the name cannot be used (it has braces, for example), every
-// verb returns ErrInvalidName.
+// Sale describes the sale called name. Sale sends nothing. If the name cannot be used (it has braces, for example),
+// every verb returns ErrInvalidName.
 func (c *Client) Sale(name string) *Sale {
 	s := &Sale{c: c, name: name}
 	key, refused := keyname.Braced(c.calls.KeyPrefix, name, "a sale")

@@ -63,13 +63,14 @@ func (s *Sale) Extend(ctx context.Context, id string, ttl time.Duration) (answer
 	return s.by(ctx, act{verb: actExtend, id: id, ttl: ttl}, checkTTL(ttl))
 }
 
-// Pay is for a payment, whenever it comes. paid are the lines that were paid for; none: all. What is reserved and paid
-// for is sold, and the rest goes back. What has lapsed is sold as far as it is left. An id that the sale does not know
-// is Closed, Forbidden, from then on. The first decision stands, whatever later calls say was paid.
+// Pay is for a payment, whenever it comes. paid are the lines that were paid for; none: all. Of a reserved order the
+// units that were paid for are sold, and the rest goes back. Of a lapsed order as many units are sold as are left. An
+// id that the sale does not know is Closed, Forbidden, from then on. The first decision stands, whatever later calls
+// say was paid.
 //
-// Answer.Refund says what goes back to the customer, and nothing goes back beside an error. ErrMismatch: nothing of
-// what was paid is of the order, and nothing was decided. ErrNoStock: also if Options.Books has units of an order that
-// the server does not know; run Restore. Other errors: as for Buy.
+// Answer.Refund says what goes back to the customer, and nothing goes back beside an error. ErrMismatch: the order has
+// no item that was paid for, and nothing was decided. ErrNoStock: also if Options.Books has units of an order that the
+// server does not know; run Restore. Other errors: as for Buy.
 func (s *Sale) Pay(ctx context.Context, id string, paid ...Line) (answer Answer, err error) {
 	defer edge(&err)
 	return s.by(ctx, act{verb: actPay, id: id, of: encodeLines(paid)}, checkLines(paid, 0))
@@ -84,8 +85,8 @@ func (s *Sale) Cancel(ctx context.Context, id string) (answer Answer, err error)
 	return s.by(ctx, act{verb: actCancel, id: id})
 }
 
-// Return ends an order, sold or not. With keep, which is for what is sold only, so many units of each line stay, the
-// first ones. An id that the sale does not know is Closed, Forbidden, unless keep is given. Errors: as for Pay.
+// Return ends an order, sold or not. keep is for sold orders only: of each line so many units stay, the first ones. An
+// id that the sale does not know is Closed, Forbidden, unless keep is given. Errors: as for Pay.
 func (s *Sale) Return(ctx context.Context, id string, keep ...Line) (answer Answer, err error) {
 	defer edge(&err)
 	return s.by(ctx, act{verb: actReturn, id: id, of: encodeLines(keep)}, checkLines(keep, 0))
