@@ -1,0 +1,101 @@
+package sale_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rcounter/stock/sale"
+)
+
+// Each verb on an order in each state: its answer, which the book has, is its answer after Restore too, whatever the
+// server has lost since. Before Restore a loss that the server can see is ErrNoStock, and refunds nothing.
+func TestVerbs_EachState_SurviveEachLoss(t *testing.T) {
+	t.Parallel()
+	raw := redistest.Embedded(t).Client(t)
+	var b *book
+	o := exact
+	o.Books = func(string) sale.Book { return b }
+	c := on(t, raw, o)
+	line := []sale.Line{{N: 2}}
+	states := map[string]func(s *sale.Sale, id string){
+		"none": func(*sale.Sale, string) {},
+		"reserved": func(s *sale.Sale, id string) {
+			must(t)(s.Reserve(ctx, sale.Order{ID: id, User: "ann", Lines: line}, time.Hour))
+		},
+		"lapsed": func(s *sale.Sale, id string) {
+			must(t)(s.Reserve(ctx, sale.Order{ID: id, User: "ann", Lines: line}, time.Millisecond))
+			time.Sleep(3 * time.Millisecond)
+			must(t)(s.Status(ctx, id))
+		},
+		"sold":   func(s *sale.Sale, id string) { must(t)(s.Buy(ctx, sale.Order{ID: id, User: "ann", Lines: line})) },
+		"closed": func(s *sale.Sale, id string) { must(t)(s.Cancel(ctx, id)) },
+	}
+	verbs := map[string]func(s *sale.Sale, id string) (sale.Answer, error){
+		"buy": func(s *sale.Sale, id string) (sale.Answer, error) {
+			return s.Buy(ctx, sale.Order{ID: id, User: "ann", Lines: line})
+		},
+		"reserve": func(s *sale.Sale, id string) (sale.Answer, error) {
+			return s.Reserve(ctx, sale.Order{ID: id, User: "ann", Lines: line}, time.Hour)
+		},
+		"extend": func(s *sale.Sale, id string) (sale.Answer, error) { return s.Extend(ctx, id, 2*time.Hour) },
+		"pay":    func(s *sale.Sale, id string) (sale.Answer, error) { return s.Pay(ctx, id) },
+		"part":   func(s *sale.Sale, id string) (sale.Answer, error) { return s.Pay(ctx, id, sale.Line{N: 1}) },
+		"cancel": func(s *sale.Sale, id string) (sale.Answer, error) { return s.Cancel(ctx, id) },
+		"return": func(s *sale.Sale, id string) (sale.Answer, error) { return s.Return(ctx, id) },
+		"keep":   func(s *sale.Sale, id string) (sale.Answer, error) { return s.Return(ctx, id, sale.Line{N: 1}) },
+	}
+	losses := map[string]func(s *sale.Sale, setBack func()) (seen bool){
+		"failover": func(_ *sale.Sale, setBack func()) bool { setBack(); return false },
+		"all": func(s *sale.Sale, _ func()) bool {
+			rig.Must(t, raw, append([]string{"DEL"}, s.Keys()...)...)
+			return true
+		},
+		"hash":   func(s *sale.Sale, _ func()) bool { return rig.Number(t, raw, "DEL", s.Keys()[0]) > 0 },
+		"orders": func(s *sale.Sale, _ func()) bool { return rig.Number(t, raw, "DEL", s.Keys()[1]) > 0 },
+	}
+	is := spec(20)
+	is.PerUser = 9
+	for state, prepare := range states {
+		for name, verb := range verbs {
+			for loss, lose := range losses {
+				what, id := state+" "+name+" "+loss, "o"
+				b = &book{}
+				s := opened(t, c, what, is)
+				prepare(s, id)
+				setBack := snapshot(t, raw, s)
+				before, err := verb(s, id)
+				require.NoError(t, err, what)
+				_, err = s.Ledger(ctx, 100, b.Move)
+				require.NoError(t, err, what)
+				if lose(s, setBack) {
+					got, err := verb(s, id)
+					require.ErrorIs(t, err, sale.ErrNoStock, what)
+					require.Nil(t, got.Refund(line...), what)
+				}
+				_, err = s.Restore(ctx, is)
+				require.NoError(t, err, what)
+				after, err := verb(s, id)
+				require.NoError(t, err, what)
+				before.Again, before.Until, before.Epoch = after.Again, after.Until, after.Epoch
+				if before.State == "" && after.ID == id {
+					before.ID = id
+				}
+				require.Equal(t, before, after, what)
+				require.Equal(t, before.Refund(line...), after.Refund(line...), what)
+				require.NoError(t, s.Delete(ctx))
+			}
+		}
+	}
+}
+
+// must is for calls that a test needs to succeed.
+func must(t *testing.T) func(sale.Answer, error) {
+	return func(_ sale.Answer, err error) {
+		t.Helper()
+		require.NoError(t, err)
+	}
+}
