@@ -22,7 +22,11 @@ type part struct {
 	first, n int64
 }
 
-func (p part) id() string { return p.order + "." + decimal(p.first) + "." + decimal(p.n) }
+func (p part) id() string {
+	text := append(make([]byte, 0, len(p.order)+24), p.order...)
+	text = strconv.AppendInt(append(text, '.'), p.first, 10)
+	return string(strconv.AppendInt(append(text, '.'), p.n, 10))
+}
 
 // parsePart reads an id that the library has made.
 func parsePart(id string) (p part, err error) {
@@ -80,7 +84,8 @@ func (s *Sale) runAnyone(ctx context.Context, requests []*batch.Request[Line, An
 		}
 		sold[i], errsOf[i] = s.answered(a.id, []Line{{Item: itemOf(a.of)}}, d, errsOf[i])
 	}
-	for _, r := range requests {
+	lines := make([]Line, len(requests)) // one for each answer
+	for k, r := range requests {
 		i := at[r.Ask.Item]
 		r.Answer, r.Err = sold[i], errsOf[i]
 		if r.Err != nil || !r.Answer.Won() {
@@ -93,7 +98,8 @@ func (s *Sale) runAnyone(ctx context.Context, requests []*batch.Request[Line, An
 			continue
 		}
 		r.Answer.ID = part{acts[i].id, rest.Ordinal, n}.id()
-		r.Answer.Lines = []Line{{Item: r.Ask.Item, N: n, Ordinal: rest.Ordinal}}
+		lines[k] = Line{Item: r.Ask.Item, N: n, Ordinal: rest.Ordinal}
+		r.Answer.Lines = lines[k : k+1 : k+1]
 		rest.Ordinal, rest.N = rest.Ordinal+n, rest.N-n
 	}
 }

@@ -38,6 +38,8 @@ func BenchmarkBesideStock(b *testing.B) {
 		}{
 			{"buy/stock", func() error { _, err := t.Claim(ctx, id()); return err }},
 			{"buy/sale", func() error { _, err := s.Buy(ctx, sale.Order{User: id()}); return err }},
+			{"anyone/stock", func() error { _, err := t.ClaimAny(ctx, 1); return err }},
+			{"anyone/sale", func() error { _, err := s.Buy(ctx, sale.Order{Anyone: true}); return err }},
 			{"pay/stock", func() error {
 				o := id()
 				if _, err := t2.Reserve(ctx, o, stock.Request{ID: o, N: 1}, time.Hour); err != nil {

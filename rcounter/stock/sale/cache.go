@@ -32,9 +32,9 @@ const lookEvery = int64(10 * time.Millisecond)
 // soldOutCache is what a process knows of the items that are sold out.
 type soldOutCache struct {
 	c     *Client
-	flags string // the key
-	mu    sync.Mutex
-	items map[string]*itemFlag
+	flags string       // the key
+	items sync.Map     // item -> *itemFlag
+	mu    sync.Mutex   // for the writes of itemFlag.there
 	turns atomic.Int64 // counts forget: an answer that was asked for before one must not be kept after it
 }
 
@@ -48,14 +48,12 @@ type itemFlag struct {
 }
 
 func (m *soldOutCache) of(item string) *itemFlag {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	f := m.items[item]
-	if f == nil {
-		f = &itemFlag{get: m.c.calls.Hub.Client().B().Hget().Key(m.flags).Field(item).Cache().Pin()}
-		m.items[item] = f
+	f, ok := m.items.Load(item)
+	if !ok {
+		f, _ = m.items.LoadOrStore(item,
+			&itemFlag{get: m.c.calls.Hub.Client().B().Hget().Key(m.flags).Field(item).Cache().Pin()})
 	}
-	return f
+	return f.(*itemFlag)
 }
 
 // isSoldOut reports whether nothing of an item is left, and the epoch, as far as rueidis' cache tells. Otherwise the
@@ -139,8 +137,8 @@ func (m *soldOutCache) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.turns.Add(1)
-	for _, f := range m.items {
-		f.there.Store(0)
+	for _, f := range m.items.Range {
+		f.(*itemFlag).there.Store(0)
 	}
 }
 

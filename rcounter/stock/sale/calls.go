@@ -40,7 +40,7 @@ const (
 func newProcessState(of *Sale) *processState {
 	c := of.c
 	s := &Sale{c: c, name: of.name, keys: of.keys} // not the caller's, which refers to what is made here
-	p := &processState{cache: soldOutCache{c: c, flags: s.keys[3], items: map[string]*itemFlag{}}}
+	p := &processState{cache: soldOutCache{c: c, flags: s.keys[3]}}
 	p.buys = batch.Batcher[string, decided]{Options: &c.batch, Tally: &c.tally, What: "buy", Key: s.keys[0],
 		Run: s.runBuys}
 	p.acts = batch.Batcher[act, decided]{Options: &c.acts, Tally: &c.tally, What: "act", Key: s.keys[0], Run: s.runActs,

@@ -84,10 +84,13 @@ func checkLines(lines []Line, least int64) error {
 	return nil
 }
 
+// oneUnit are the lines of an order by default. No function changes the lines of an order.
+var oneUnit = []Line{{N: 1}}
+
 // check refuses an order, and fills in the ID and the Lines that it has by default.
 func (o *Order) check() error {
 	if o.Lines == nil {
-		o.Lines = []Line{{N: 1}}
+		o.Lines = oneUnit
 	}
 	if len(o.Lines) == 0 {
 		return errs.InvalidOption("Lines", 0, fmt.Sprintf("nil, or 1 to %d", maxLines))
