@@ -58,6 +58,11 @@ type ItemStand = itemStand
 // Keys are the keys of a sale.
 func (s *Sale) Keys() []string { return s.keys }
 
+// KnowsSoldOut reports whether this process would answer for the server that nothing of an item is left.
+func (s *Sale) KnowsSoldOut(item string) bool {
+	return s.processState().cache.of(item).there.Load() > s.c.calls.Now()
+}
+
 // Source is the text of a script as it is sent.
 func Source(file string) string {
 	text, err := script.Compose(files, file)

@@ -560,8 +560,13 @@ func TestSoldOut_Known_IsAnsweredByTheProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, a.Won())
 
+	redistest.Eventually(t, 20*time.Second, "this process knows that it is sold out", func() bool {
+		loses(s)
+		return s.KnowsSoldOut("")
+	})
 	_, err = s.Return(ctx, "ann")
 	require.NoError(t, err)
+	require.False(t, s.KnowsSoldOut(""), "the news of its own return has yet to come from the server")
 	a, err = s.Buy(ctx, sale.Order{ID: "again", New: true}) // this process knows of its own return at once
 	require.NoError(t, err)
 	require.EqualValues(t, 3, a.Lines[0].Ordinal)
