@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -323,4 +324,27 @@ func TestRestore_AnotherBegins_TheFirstHearsSo(t *testing.T) {
 		_, err = s.Ledger(ctx, 10, b.Move) // the book goes on with the opening that stands
 		require.NoError(t, err)
 	}
+}
+
+// Callers that leave while their shared call is under way lose no unit: the library gives it back.
+func TestAnyone_CallersLeaveTheirBatch_LoseNoUnit(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	w := &wire{Client: srv.Client(t), copies: 1, off: func([]string) bool {
+		time.Sleep(50 * time.Millisecond)
+		return false
+	}}
+	s := opened(t, on(t, w, exact), "s", spec(1000))
+	var won atomic.Int64
+	rig.Crowd(12, 3, func(caller, _ int) {
+		patience, cancel := context.WithTimeout(ctx, time.Duration(20+caller*15)*time.Millisecond)
+		defer cancel()
+		if a, err := s.Buy(patience, sale.Order{Anyone: true}); err == nil && a.Won() {
+			won.Add(1)
+		}
+	})
+	redistest.Eventually(t, 30*time.Second, "the others are given back", func() bool {
+		st, err := s.Inspect(ctx)
+		return err == nil && st.Items[""].Sold == won.Load()
+	})
 }
