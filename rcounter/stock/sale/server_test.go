@@ -348,3 +348,23 @@ func TestAnyone_CallersLeaveTheirBatch_LoseNoUnit(t *testing.T) {
 		return err == nil && st.Items[""].Sold == won.Load()
 	})
 }
+
+// Equal calls at the same time: one of them made the order.
+func TestReserve_SameOrderAtOnce_IsMadeByOne(t *testing.T) {
+	t.Parallel()
+	s := opened(t, on(t, redistest.Embedded(t).Client(t), exact), "s", spec(1000))
+	for i := range 4 {
+		var made atomic.Int64
+		id := fmt.Sprint("o", i)
+		rig.Crowd(24, 1, func(int, int) {
+			a, err := s.Reserve(ctx, sale.Order{ID: id, User: id}, time.Hour)
+			if err != nil || a.State != sale.Reserved {
+				t.Error(a, err)
+			}
+			if !a.Again {
+				made.Add(1)
+			}
+		})
+		require.EqualValues(t, 1, made.Load())
+	}
+}
