@@ -24,6 +24,7 @@
 -- removes them. The flags go with every change, or a process would answer SoldOut while the sale is paused or over.
 local wrong = begin()
 if wrong then return wrong end
+mend_ends()
 local m = redis.call('HMGET', s.sale, 'revision', 'changer')
 local is = tonumber(m[1] or '') or 0
 if m[2] == ARGV[1] then return {0, is, 1, s.now, s.gone - s.now} end

@@ -11,6 +11,7 @@
 local wrong = begin()
 if wrong and wrong[1] ~= -10 then return wrong end
 if not wrong then
+  mend_ends()
   forget(256)
   local more = lapse_due(256) > 0
   if s.wrong then return {-1, -1, 0} end

@@ -11,6 +11,7 @@
 -- Safe to run twice: it ends what is over, and the second run finds that ended.
 local wrong = begin()
 if wrong then return {wrong, {}} end
+mend_ends()
 forget(256)
 lapse_due(256)
 if s.wrong then return {{-1, -1, 0}, {}} end

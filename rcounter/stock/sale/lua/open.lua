@@ -21,7 +21,10 @@
 -- All times in the hash are the server's own, in ms; the arguments are differences. The epoch is the server's time in us, so it
 -- differs for every opening of a name. The revision of change.lua begins at the epoch.
 local wrong = begin()
-if not wrong then return {0, s.epoch, s.now, redis.call('HGET', s.sale, 'spec')} end
+if not wrong then
+  mend_ends()
+  return {0, s.epoch, s.now, redis.call('HGET', s.sale, 'spec')}
+end
 if wrong[1] ~= -6 then return wrong end
 if expired(ARGV[1], s.now) then return {-11, s.now, 0} end
 remove() -- what is over and not yet removed

@@ -12,7 +12,8 @@
 -- KEYS[5]  the ledger, a stream, if the sale keeps one. Entries have the ids 1-0, 2-0, ... and the fields of log
 -- KEYS[6]  the endings, a list: 'ms;state;id', the server's ms until which the record of an order that ended in this state is kept
 --
--- The hash ends with the retention, the other keys LATER, see ends.lua; the flags end when units may come back by time.
+-- The hash ends with the retention, the other keys LATER, see ends.lua; the flags end when units may come back by time. A key that has
+-- lost its end gets it back from the next call of Open, Change, EndSale, Inspect or Ledger: see mend_ends.
 --
 -- The hash says how many fields, members and entries the other keys have. With any other number a script changes nothing
 -- and replies {-1, said, found}, or {-13, said, found} for the ledger: an order whose record is missing could be sold twice.
@@ -52,6 +53,17 @@ local function begin()
   if s.found[2] ~= s.waiting then return {-1, s.waiting, s.found[2]} end
   if s.keeps == 1 and s.found[3] ~= s.serial - s.moved then return {-13, s.serial - s.moved, s.found[3]} end
   s.stored = {fields = s.fields, counted = s.counted, reservations = s.waiting, own = s.own, serial = s.serial}
+end
+
+-- mend_ends gives all keys their ends if one has none: somebody has removed it, or a script was broken off before it set it. If the
+-- records had no end, they would outlive the retention, and the sale would look like one that was lost: see orphans. The scripts
+-- of orders do not call it, because they are frequent and it takes a command for each key. Flags without an end are removed.
+local function mend_ends()
+  local has_endless = false
+  for i = 1, 6 do has_endless = has_endless or redis.call('PTTL', KEYS[i]) == -1 end
+  if not has_endless then return end
+  redis.call('DEL', s.flags)
+  expire(s.gone - s.now, 4)
 end
 
 -- item reads an item. unsold and unreserved are units that came back: see save. It is false for an item that the sale has not.

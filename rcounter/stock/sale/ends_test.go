@@ -1,0 +1,104 @@
+package sale_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rcounter/stock/sale"
+)
+
+// withEveryKey opens a sale that has each of its six keys.
+func withEveryKey(t *testing.T, c *sale.Client, name string) *sale.Sale {
+	t.Helper()
+	s := opened(t, c, name, spec(2))
+	_, err := s.Cancel(ctx, "closed")
+	require.NoError(t, err)
+	_, err = s.Reserve(ctx, sale.Order{ID: "reserved", User: "bob"}, 50*time.Minute)
+	require.NoError(t, err)
+	_, err = s.Buy(ctx, sale.Order{User: "ann"})
+	require.NoError(t, err)
+	a, err := s.Buy(ctx, sale.Order{User: "cid"})
+	require.NoError(t, err)
+	require.Equal(t, sale.SoldOut, a.Why)
+	return s
+}
+
+// A key that has lost its end gets it back from the next call of the operator or of the mover. The flags, which a
+// process may lose at any time, are removed instead.
+func TestSale_KeyLostItsEnd_GetsItBack(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		raw := srv.Client(t)
+		b := &book{}
+		verbs := map[string]func(s *sale.Sale) error{
+			"open":    func(s *sale.Sale) error { return s.Open(ctx, spec(2)) },
+			"inspect": func(s *sale.Sale) error { _, err := s.Inspect(ctx); return err },
+			"ledger":  func(s *sale.Sale) error { _, err := s.Ledger(ctx, 1, b.Move); return err },
+			"pause":   func(s *sale.Sale) error { return pause(ctx, s, false) },
+			"end":     func(s *sale.Sale) error { return s.EndSale(ctx) },
+		}
+		for name, verb := range verbs {
+			s := withEveryKey(t, on(t, raw, exact), name)
+			*b = book{}
+			for _, key := range s.Keys()[:6] {
+				rig.Must(t, raw, "PERSIST", key)
+				require.NoError(t, verb(s), name)
+				rig.RequireEnds(t, raw)
+				for i, kept := range s.Keys()[:6] {
+					later := time.Hour // as long as the records outlive the hash
+					if i == 0 {
+						later = 0
+					}
+					if ms := rig.Number(t, raw, "PTTL", kept); i != 3 {
+						require.InDelta(t, 2*time.Hour+later, time.Duration(ms)*time.Millisecond, float64(time.Minute), kept)
+					}
+				}
+			}
+			a, err := s.Status(ctx, "reserved")
+			require.NoError(t, err)
+			require.Equal(t, sale.Reserved, a.State)
+		}
+	})
+}
+
+// The verbs of a shop do not ask for the ends of the keys. They answer as ever until the retention is over.
+func TestSale_KeyLostItsEnd_VerbsAnswerUntilTheRetentionIsOver(t *testing.T) {
+	t.Parallel()
+	for i, key := range []string{"sale", "orders", "reservations", "flags", "ledger", "endings"} {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Embedded(t)
+			raw, forward := srv.Client(t), srv.Clock()
+			s := withEveryKey(t, on(t, raw, exact), "s")
+			rig.Must(t, raw, "PERSIST", s.Keys()[i])
+			for id, want := range map[string]sale.State{"ann": sale.Sold, "reserved": sale.Sold, "closed": sale.Closed} {
+				a, err := s.Pay(ctx, id)
+				require.NoError(t, err)
+				require.Equal(t, want, a.State, id)
+			}
+			a, err := s.Return(ctx, "reserved")
+			require.NoError(t, err)
+			require.Equal(t, sale.Returned, a.Why)
+			a, err = s.Buy(ctx, sale.Order{User: "dan"})
+			require.NoError(t, err)
+			require.Equal(t, sale.Sold, a.State)
+
+			forward(2*time.Hour + time.Millisecond)
+			_, err = s.Status(ctx, "ann")
+			require.ErrorIs(t, err, sale.ErrNoStock)
+			if key == "orders" || key == "ledger" || key == "endings" { // these look like the rest of a sale that was lost
+				require.EqualValues(t, 1, rig.Number(t, raw, "EXISTS", s.Keys()[i]))
+				require.ErrorIs(t, s.Open(ctx, spec(2)), sale.ErrNoStock)
+				require.NoError(t, s.Delete(ctx))
+			}
+			require.NoError(t, s.Open(ctx, spec(2)))
+			a, err = s.Buy(ctx, sale.Order{User: "ann"})
+			require.NoError(t, err)
+			require.Equal(t, []any{sale.Sold, int64(1), false}, []any{a.State, a.Lines[0].Ordinal, a.Again})
+		})
+	}
+}
