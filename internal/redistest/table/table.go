@@ -40,11 +40,12 @@ import (
 //	>> release l | alice                                 a call that is made once
 //	$ DEL l                                              a command between two calls of a row
 //
-// Fields of hashes and sorted sets are field=value. now+300s is an instant in ms, NOW+300s one in µs, and -(now-5s) a
-// negative one. The line "again" is left out where the second run replies the same, changes and publishes nothing. A
-// word with a space is quoted as in Go. RUN is the number of the server's life, and * in a reply any number. Ends and
-// instants are told from the begin of the row. A call without | has the keys that a line "keys acquire l" gives its
-// script. With "go test -run TEST -update" the file is written with what happens.
+// Fields of hashes and sorted sets are field=value, and entries of streams id/field=value/field=value. now+300s is an
+// instant in ms, NOW+300s one in µs, and -(now-5s) a negative one. The line "again" is left out where the second run
+// replies the same, changes and publishes nothing. A word with a space is quoted as in Go. RUN is the number of the
+// server's life, and * in a reply any number. Ends and instants are told from the begin of the row. A call without |
+// has the keys that a line "keys acquire l" gives its script. With "go test -run TEST -update" the file is written with
+// what happens.
 
 var update = flag.Bool("update", false, "write the script tables with what the scripts do")
 

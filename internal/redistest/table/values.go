@@ -146,6 +146,15 @@ func (p *player) write(t *testing.T, key, text string) {
 			rig.Must(t, p.c, "ZADD", key, field[at+1:], field[:at])
 		case "list":
 			rig.Must(t, p.c, "RPUSH", key, field)
+		case "stream":
+			entry := strings.Split(field, "/")
+			add := []string{"XADD", key, entry[0]}
+			for _, pair := range entry[1:] {
+				name, value, ok := strings.Cut(pair, "=")
+				require.True(t, ok, field)
+				add = append(add, name, value)
+			}
+			rig.Must(t, p.c, add...)
 		case "string":
 			rig.Must(t, p.c, "SET", key, field)
 		default:
@@ -177,7 +186,7 @@ func (p *player) read(t *testing.T, want state) state {
 		for i := range fields {
 			fields[i] = p.word(fields[i])
 		}
-		if kind != "list" {
+		if kind != "list" && kind != "stream" {
 			slices.Sort(fields)
 		}
 		text = strings.Join(append([]string{text}, fields...), " ")
@@ -204,6 +213,16 @@ func (p *player) fields(t *testing.T, kind, key string) (all []string) {
 		list, err := rig.Raw(p.c, "LRANGE", key, "0", "-1").AsStrSlice()
 		require.NoError(t, err)
 		all = list
+	case "stream":
+		entries, err := rig.Raw(p.c, "XRANGE", key, "-", "+").AsXRangeSlices()
+		require.NoError(t, err)
+		for _, e := range entries {
+			entry := e.ID
+			for _, f := range e.FieldValues {
+				entry += "/" + f.Field + "=" + f.Value
+			}
+			all = append(all, entry)
+		}
 	case "string":
 		all = []string{rig.Text(t, p.c, "GET", key)}
 	}
