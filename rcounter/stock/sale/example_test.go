@@ -4,11 +4,81 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/stock/sale"
 )
+
+// demo is a client on an embedded server, with a book in memory. A program would call pubsub.Dial with its server's
+// address, and have its books in a database.
+func demo() (c *sale.Client, orders *book, server *miniredis.Miniredis, end func()) {
+	server = miniredis.NewMiniRedis()
+	check(server.Start())
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
+	check(err)
+	hub, err := pubsub.New(client, pubsub.Options{})
+	check(err)
+	orders = &book{}
+	c, err = sale.New(hub, sale.Options{Books: func(string) sale.Book { return orders }, CallTimeout: 10 * time.Second})
+	check(err)
+	return c, orders, server, func() {
+		c.Close(context.Background())
+		hub.Close(context.Background())
+		client.Close()
+		server.Close()
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// opens opens a sale of one item or of several.
+func opens(ctx context.Context, s *sale.Sale, items map[string]sale.Item) {
+	check(s.Open(ctx, sale.Spec{Items: items, OpenFor: time.Hour, Ledger: true}))
+}
+
+// printingBank prints what it pays back.
+type printingBank struct{ refunded map[string]int64 }
+
+func (b *printingBank) RefundUpTo(_ context.Context, order string, total []sale.Line) error {
+	if b.refunded == nil {
+		b.refunded = map[string]int64{}
+	}
+	for _, l := range total {
+		key := order + l.Item
+		if l.N > b.refunded[key] {
+			fmt.Println("the bank pays back", l.N-b.refunded[key], "of", order)
+			b.refunded[key] = l.N
+		}
+	}
+	return nil
+}
+
+func printAnswer(order string, a sale.Answer) {
+	if a.Why == "" {
+		fmt.Println(order, a.State)
+		return
+	}
+	fmt.Println(order, a.State, a.Why)
+}
+
+// printStates prints what has become of orders.
+func printStates(ctx context.Context, s *sale.Sale, ids ...string) {
+	for _, id := range ids {
+		a, err := s.Status(ctx, id)
+		check(err)
+		printAnswer(id, a)
+	}
+}
 
 // bank pays money back. RefundUpTo brings what was paid back for an order, in all, to a total: its idempotency key is
 // the order with the total, so a call that is repeated pays nothing.
@@ -35,6 +105,32 @@ func buy(ctx context.Context, c *sale.Client, user string) (unit int64, err erro
 	return 0, fmt.Errorf("%w: %s", errNothing, a.Why)
 }
 
+// A hundred phones, and whoever comes first gets one. The answer to a repeated call is the same.
+func ExampleSale_Buy() {
+	c, _, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	check(announce(ctx, c, time.Now()))
+	for _, user := range []string{"ann", "bob", "ann"} {
+		unit, err := buy(ctx, c, user)
+		fmt.Println(user, unit, err)
+	}
+	for i := range 98 {
+		_, err := buy(ctx, c, fmt.Sprint("user ", i))
+		check(err)
+	}
+	_, err := buy(ctx, c, "cid")
+	fmt.Println("cid:", err)
+	a, err := c.Sale("phones").Buy(ctx, sale.Order{Anyone: true})
+	fmt.Println("a customer without a name:", a.State, a.Why, err)
+	// Output:
+	// ann 1 <nil>
+	// bob 2 <nil>
+	// ann 1 <nil>
+	// cid: nothing was sold: sold out
+	// a customer without a name: refused sold out <nil>
+}
+
 // 2. The page shows what Reserve answers. Called again it is the same.
 func reserve(ctx context.Context, s *sale.Sale, order, user string, cart ...sale.Line) (sale.Answer, error) {
 	return s.Reserve(ctx, sale.Order{ID: order, User: user, Lines: cart}, 10*time.Minute)
@@ -56,6 +152,50 @@ func giveUp(ctx context.Context, s *sale.Sale, order string) (sold bool, err err
 	return a.State == sale.Sold, err
 }
 
+// Customers pay in time, twice, late, and after they gave up.
+func ExampleSale_Reserve() {
+	c, _, server, end := demo()
+	defer end()
+	ctx, s, at := context.Background(), c.Sale("phones"), &printingBank{}
+	one := sale.Line{N: 1}
+	opens(ctx, s, map[string]sale.Item{"": {Limit: 3, PerUser: 3}})
+	for _, order := range []string{"in time", "given up", "late", "too late"} {
+		a, err := reserve(ctx, s, order, "ann of "+order)
+		check(err)
+		printAnswer(order, a)
+	}
+
+	check(webhook(ctx, s, at, "in time", one))
+	check(webhook(ctx, s, at, "in time", one)) // the bank calls twice
+	sold, err := giveUp(ctx, s, "given up")
+	fmt.Println("given up, and sold before:", sold, err)
+	check(webhook(ctx, s, at, "given up", one))
+
+	_, err = reserve(ctx, s, "too late", "ann of too late")
+	check(err)
+	server.SetTime(time.Now().Add(11 * time.Minute))
+	_, err = buy(ctx, c, "bob")
+	check(err)
+	check(webhook(ctx, s, at, "late", one)) // a unit is left
+	check(webhook(ctx, s, at, "too late", one))
+	check(webhook(ctx, s, at, "never reserved", one))
+	printStates(ctx, s, "in time", "given up", "late", "too late", "never reserved")
+	// Output:
+	// in time reserved
+	// given up reserved
+	// late reserved
+	// too late refused sold out
+	// given up, and sold before: false <nil>
+	// the bank pays back 1 of given up
+	// the bank pays back 1 of too late
+	// the bank pays back 1 of never reserved
+	// in time sold
+	// given up closed cancelled
+	// late sold
+	// too late closed expired
+	// never reserved closed forbidden
+}
+
 // 3. A cart is an order of several lines: all or none. Refused says what is left of each.
 func cart(ctx context.Context, s *sale.Sale, order, user string, lines []sale.Line) (missing []string, err error) {
 	a, err := reserve(ctx, s, order, user, lines...)
@@ -70,6 +210,25 @@ func cart(ctx context.Context, s *sale.Sale, order, user string, lines []sale.Li
 	return missing, nil
 }
 
+// All lines of a cart are reserved, or none. If none is, the answer tells what is left of each.
+func ExampleSale_Reserve_cart() {
+	c, _, _, end := demo()
+	defer end()
+	ctx, s := context.Background(), c.Sale("shirts")
+	opens(ctx, s, map[string]sale.Item{"red": {Limit: 1}, "blue": {Limit: 5}})
+	lines := []sale.Line{{Item: "red", N: 1}, {Item: "blue", N: 1}}
+	for _, user := range []string{"ann", "bob"} {
+		missing, err := cart(ctx, s, "cart of "+user, user, lines)
+		fmt.Println(user, "misses", missing, err)
+	}
+	is, err := s.Inspect(ctx)
+	fmt.Println("blue shirts reserved:", is.Items["blue"].Reserved, err)
+	// Output:
+	// ann misses [] <nil>
+	// bob misses [red] <nil>
+	// blue shirts reserved: 1 <nil>
+}
+
 // 4. Refund all, or all but what the customer keeps.
 func refund(ctx context.Context, s *sale.Sale, bank bank, order string, paid []sale.Line, keep ...sale.Line) error {
 	a, err := s.Return(ctx, order, keep...)
@@ -77,6 +236,30 @@ func refund(ctx context.Context, s *sale.Sale, bank bank, order string, paid []s
 		return err
 	}
 	return bank.RefundUpTo(ctx, order, a.Refund(paid...))
+}
+
+// A customer gives two of three tickets back, and then the third. A repeated step pays nothing.
+func ExampleSale_Return() {
+	c, _, _, end := demo()
+	defer end()
+	ctx, s, at := context.Background(), c.Sale("tickets"), &printingBank{}
+	opens(ctx, s, map[string]sale.Item{"": {Limit: 9, PerUser: 3}})
+	paid := []sale.Line{{N: 3}}
+	a, err := s.Buy(ctx, sale.Order{ID: "order-1", User: "ann", Lines: paid})
+	check(err)
+	fmt.Println(a.State, a.Lines[0].N)
+	for range 2 {
+		check(refund(ctx, s, at, "order-1", paid, sale.Line{N: 1}))
+	}
+	for range 2 {
+		check(refund(ctx, s, at, "order-1", paid))
+	}
+	printStates(ctx, s, "order-1")
+	// Output:
+	// sold 3
+	// the bank pays back 2 of order-1
+	// the bank pays back 1 of order-1
+	// order-1 closed returned
 }
 
 // 5. The night shift pauses and ends the sale, and repairs it if the server came back empty, with a part, or after a
@@ -93,7 +276,89 @@ func repair(ctx context.Context, s *sale.Sale, spec sale.Spec) error {
 	return err // run it again
 }
 
+// The night shift pauses the sale, mends it after the server came back empty, and ends it.
+func ExampleSale_Restore() {
+	c, orders, server, end := demo()
+	defer end()
+	ctx, s := context.Background(), c.Sale("phones")
+	spec := sale.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
+	check(s.Open(ctx, spec))
+	unit, err := buy(ctx, c, "ann")
+	fmt.Println("ann", unit, err)
+
+	check(pause(ctx, s, true))
+	_, err = buy(ctx, c, "bob")
+	fmt.Println("paused:", errors.Is(err, sale.ErrLater))
+	check(pause(ctx, s, false))
+
+	_, err = s.Ledger(ctx, 100, orders.Move) // a mover does it all the time: see KeepLedger
+	check(err)
+	server.FlushAll()
+	_, err = buy(ctx, c, "ann")
+	fmt.Println("lost:", errors.Is(err, sale.ErrNoStock))
+	check(repair(ctx, s, spec))
+	for _, user := range []string{"ann", "bob"} {
+		unit, err = buy(ctx, c, user)
+		fmt.Println(user, unit, err)
+	}
+	check(s.EndSale(ctx))
+	_, err = buy(ctx, c, "cid")
+	fmt.Println("cid:", err)
+	// Output:
+	// ann 1 <nil>
+	// paused: true
+	// lost: true
+	// ann 1 <nil>
+	// bob 2 <nil>
+	// cid: nothing was sold: ended
+}
+
 // 6. A database gets the records. The interface Book says what its Move does.
 func records(ctx context.Context, s *sale.Sale, orders sale.Book) error {
 	return s.KeepLedger(ctx, time.Second, 1000, orders.Move)
+}
+
+// untilEmpty is a book that prints the entries that it gets, and ends when it has so many.
+type untilEmpty struct {
+	sale.Book
+	most int64
+	end  func()
+}
+
+func (b untilEmpty) Move(ctx context.Context, entries []sale.Entry) error {
+	for _, e := range entries {
+		fmt.Println(e.Serial, e.Kind, e.ID, e.N)
+		if e.Serial == b.most {
+			b.end()
+		}
+	}
+	return b.Book.Move(ctx, entries)
+}
+
+// Everything that happens to units comes to the database, in order.
+func ExampleSale_KeepLedger() {
+	c, _, _, end := demo()
+	defer end()
+	ctx, cancel := context.WithCancel(context.Background())
+	s := c.Sale("phones")
+	opens(ctx, s, map[string]sale.Item{"": {Limit: 3}})
+	_, err := reserve(ctx, s, "order-1", "ann")
+	check(err)
+	_, err = s.Pay(ctx, "order-1")
+	check(err)
+	_, err = s.Buy(ctx, sale.Order{User: "bob"})
+	check(err)
+	_, err = s.Return(ctx, "bob")
+	check(err)
+	_, err = s.Pay(ctx, "unknown")
+	check(err)
+	err = records(ctx, s, untilEmpty{&book{}, 5, cancel})
+	fmt.Println(errors.Is(err, context.Canceled))
+	// Output:
+	// 1 reserved order-1 1
+	// 2 paid order-1 1
+	// 3 sold bob 1
+	// 4 returned bob 1
+	// 5 void unknown 0
+	// true
 }

@@ -158,10 +158,3 @@ func TestShop_KilledAtEveryStep_BooksAreExact(t *testing.T) {
 		})
 	}
 }
-
-var (
-	_ = announce
-	_ = buy
-	_ = cart
-	_ = records
-)
