@@ -258,3 +258,41 @@ func TestTick_EachInstant_BelongsToWhatLastsUntilThen(t *testing.T) {
 	m.Tick()
 	require.Equal(t, "S;,2,2,1;ann", text(m), "what is sold is not forgotten")
 }
+
+func TestExtend_ShorterThanTheDeadline_ChangesNothing(t *testing.T) {
+	m := opened()
+	does(m, "reserve")
+	m.Do(salemodel.Act{Verb: "extend", ID: "o", MS: 100})
+	require.Equal(t, "R900;,2,2,0;ann", text(m))
+}
+
+// To keep units of an order that is not sold decides nothing.
+func TestReturn_KeepOfAnOrderThatIsNotSold_ChangesNothing(t *testing.T) {
+	for before, want := range map[string]string{"": "none", "reserve": "R900;,2,2,0;ann",
+		"reserve later": "L;,2,2,0;ann"} {
+		m := opened()
+		does(m, before)
+		require.Equal(t, salemodel.Answered, m.Do(salemodel.Act{Verb: "return", ID: "o", Lines: units(1)}))
+		require.Equal(t, want, text(m), before)
+	}
+}
+
+// A user has more than it may after its limit was lowered: it keeps that, and gets nothing more.
+func TestSale_UserLimitLowered_RefusesWithoutTakingBack(t *testing.T) {
+	m := opened()
+	does(m, "buy")
+	m.Items[""].PerUser = 1
+	more := salemodel.Act{Verb: "buy", ID: "p", User: "ann", Lines: units(1), UpTo: true}
+	require.Equal(t, "user limit", taken(m, more))
+	require.Equal(t, "S;,2,2,1;ann", text(m))
+	require.EqualValues(t, 2, m.Items[""].Sold)
+}
+
+// Where as many are left as the user may have, and that is too few, the order is sold out.
+func TestSale_LeftAndAllowedAreEqual_IsSoldOut(t *testing.T) {
+	m := opened()
+	does(m, "buy")
+	three := salemodel.Act{Verb: "buy", ID: "p", User: "bob", Lines: units(3)}
+	m.Items[""].PerUser = 1
+	require.Equal(t, "sold out", taken(m, three))
+}
