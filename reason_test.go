@@ -27,6 +27,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -47,6 +48,7 @@ var sentinels = map[string]error{
 	"ErrMismatch": redlatch.ErrMismatch, "ErrAlreadyOpen": redlatch.ErrAlreadyOpen, "ErrCorrupt": redlatch.ErrCorrupt,
 	"ErrNotOpen":   stock.ErrNotOpen,
 	"ErrRestoring": stock.ErrRestoring, "ErrNotFound": stock.ErrNotFound,
+	"ErrNoStock": sale.ErrNoStock, "ErrLater": sale.ErrLater,
 	"ErrNotEnded": redpacket.ErrNotEnded,
 	"ErrSending":  redpacket.ErrSending, "ErrNoPacket": redpacket.ErrNoPacket, "ErrLimited": ratelimit.ErrLimited,
 }
@@ -54,7 +56,7 @@ var sentinels = map[string]error{
 // again are those after which the same call may succeed later.
 var again = map[string]bool{
 	"ErrNotAcquired": true, "ErrUnavailable": true, "ErrUnknownOutcome": true, "ErrNotReplicated": true,
-	"ErrLimited": true,
+	"ErrLimited": true, "ErrLater": true,
 	"ErrSending": true, "ErrNotEnded": true,
 }
 

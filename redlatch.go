@@ -18,6 +18,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -66,6 +67,7 @@ type Options struct {
 	Semaphores func(*rsemaphore.Options)
 	Counters   func(*rcounter.Options)
 	Stocks     func(*stock.Options)
+	Sales      func(*sale.Options)
 	RedPackets func(*redpacket.Options)
 	Limiters   func(*ratelimit.Options)
 }
@@ -79,6 +81,7 @@ type Client struct {
 	semaphores *rsemaphore.Client
 	counters   *rcounter.Client
 	stocks     *stock.Client
+	sales      *sale.Client
 	packets    *redpacket.Client
 	limiters   *ratelimit.Client
 
@@ -106,7 +109,8 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts Options) (*Client, e
 	c, err := all.clients(hub)
 	if err == nil {
 		err = script.CanWait(ctx, hub.Client(), cmp.Or(opts.CallTimeout, waitsFor), max(all.locks.MinReplicas,
-			all.elections.MinReplicas, all.semaphores.MinReplicas, all.stocks.MinReplicas, all.packets.MinReplicas))
+			all.elections.MinReplicas, all.semaphores.MinReplicas, all.stocks.MinReplicas, all.sales.MinReplicas,
+			all.packets.MinReplicas))
 	}
 	if err != nil {
 		_ = c.Close(context.WithoutCancel(ctx)) // nothing is held yet
@@ -123,6 +127,7 @@ type packages struct {
 	semaphores rsemaphore.Options
 	counters   rcounter.Options
 	stocks     stock.Options
+	sales      sale.Options
 	packets    redpacket.Options
 	limiters   ratelimit.Options
 }
@@ -150,6 +155,10 @@ func (o *Options) packages() packages {
 			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
 			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger,
 		}),
+		sales: with(o.Sales, sale.Options{
+			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
+			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger,
+		}),
 		packets: with(o.RedPackets, redpacket.Options{
 			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
 			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger,
@@ -159,7 +168,7 @@ func (o *Options) packages() packages {
 		}),
 	}
 	for _, own := range []*Observer{&p.hub.Observer, &p.locks.Observer, &p.elections.Observer, &p.semaphores.Observer,
-		&p.counters.Observer, &p.stocks.Observer, &p.packets.Observer, &p.limiters.Observer} {
+		&p.counters.Observer, &p.stocks.Observer, &p.sales.Observer, &p.packets.Observer, &p.limiters.Observer} {
 		*own = own.And(o.Observer)
 	}
 	return p
@@ -174,6 +183,7 @@ func (p packages) clients(hub *pubsub.Hub) (*Client, error) {
 		add(c, &c.semaphores, rsemaphore.New, p.semaphores),
 		add(c, &c.counters, rcounter.New, p.counters),
 		add(c, &c.stocks, stock.New, p.stocks),
+		add(c, &c.sales, sale.New, p.sales),
 		add(c, &c.packets, redpacket.New, p.packets),
 		add(c, &c.limiters, ratelimit.New, p.limiters),
 	)
@@ -239,6 +249,9 @@ func (c *Client) Counters() *rcounter.Client { return c.counters }
 
 // Stocks returns the client that makes stocks, of which the first N users get a unit each.
 func (c *Client) Stocks() *stock.Client { return c.stocks }
+
+// Sales returns the client that makes sales, of which the first N orders get a unit each.
+func (c *Client) Sales() *sale.Client { return c.sales }
 
 // RedPackets returns the client that makes red packets.
 func (c *Client) RedPackets() *redpacket.Client { return c.packets }
