@@ -3,6 +3,7 @@ package sale
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -122,10 +123,13 @@ var openScript = script.Load("open", files, "open")
 // Change and EndSale have changed since.
 //
 // A sale that the server has lost looks like one that never was, and the first process that starts after such a loss
-// would sell every unit a second time. So set Options.Books: if the book knows the sale, the error is ErrNoStock, and
-// Restore mends it. ErrNoStock is also the error if a part of a sale is there.
+// would sell every unit a second time. So set Options.Books: Open tells the book of the opening before it returns, if
+// Spec.Ledger is set. If the server has no sale of which the book knows, the error is ErrNoStock, and Restore mends it.
+// If the server has another opening than the book, the error is ErrMismatch: pause the sale, and run Restore. So a name
+// with a book has one sale, and the next sale has another name.
 //
-// Two round trips, repeated until answered. A copy that the network delivers late opens nothing.
+// ErrNoStock is also the error if a part of a sale is there. Two round trips, repeated until answered. A copy that the
+// network delivers late opens nothing.
 func (s *Sale) Open(ctx context.Context, spec Spec) (err error) {
 	defer edge(&err)
 	items, refused := spec.items()
@@ -138,14 +142,26 @@ func (s *Sale) Open(ctx context.Context, spec Spec) (err error) {
 	for _, name := range slices.Sorted(maps.Keys(items)) {
 		args = append(args, name, decimal(items[name].Limit), decimal(items[name].PerUser))
 	}
-	wasOpened, book := false, s.c.book(s.name)
+	wasOpened, book, other := false, s.c.book(s.name), int64(0)
 	for {
 		r, answered, err := s.run(ctx, s.call(openScript, slices.Clone(args)...))
 		switch {
 		case !answered:
 			return err
 		case r.head[0] != codeTooLate:
-			return s.joined(r, wants, spec)
+			epoch := r.head[1]
+			if err := s.joined(r, wants, spec); err != nil || book == nil || !spec.Ledger {
+				return err
+			}
+			known, err := tellBook(ctx, book, epoch)
+			if err != nil || known == epoch {
+				return err
+			}
+			if known == other {
+				return fmt.Errorf("%w: %q is the opening %d, and its book has the opening %d", errs.ErrMismatch, s.name, epoch,
+					known)
+			}
+			other = known // a Restore may have come after the server's answer: ask the server once more
 		case wasOpened:
 			return fmt.Errorf("%w: %w: %q was open before, and the server has lost it", ErrNoStock, errs.ErrCorrupt, s.name)
 		case args[0] == "0" && book != nil:
@@ -161,6 +177,25 @@ func (s *Sale) Open(ctx context.Context, spec Spec) (err error) {
 		}
 		args[0] = script.NotAfter(r.head[1], s.c.calls.Wanted(ctx))
 	}
+}
+
+// tellBook tells a book that knows no opening of this one. known is the opening that the book has then.
+//
+//	A                                the server          B
+//	opens it, epoch 1
+//	                                 loses everything
+//	                                                     the book knows none: opens it, epoch 2; the book has 2
+//	the book has 2: ErrMismatch
+//
+// A has sold nothing, because its Open has not returned.
+func tellBook(ctx context.Context, book Book, epoch int64) (known int64, err error) {
+	if known, err = book.Opened(ctx); err != nil || known != 0 {
+		return known, err
+	}
+	if _, err = book.Continue(ctx, 0, epoch); !errors.Is(err, errs.ErrMismatch) {
+		return epoch, err
+	}
+	return book.Opened(ctx) // another process was quicker
 }
 
 // joined is the answer of open.lua about a sale that stands.

@@ -27,9 +27,9 @@ type Book interface {
 	// the book has other entries under their serials, or takes those of another opening, it writes nothing, and the error
 	// is redlatch.ErrMismatch.
 	Move(ctx context.Context, entries []Entry) error
-	// Continue has Move refuse entries of the opening from, from now on, and take those of to. The result is the last
-	// serial of the book. If Opened is not from any more, because another Restore was quicker, it changes nothing, and the
-	// error is redlatch.ErrMismatch.
+	// Continue has Move refuse entries of the opening from, from now on, and take those of to. Open calls it with a from
+	// of 0, for a book that knows no opening. The result is the last serial of the book, or 0. If Opened is not from any
+	// more, because another process was quicker, Continue changes nothing, and the error is redlatch.ErrMismatch.
 	Continue(ctx context.Context, from, to int64) (last int64, err error)
 	// Entries are all of the sale, by serial.
 	Entries(ctx context.Context) iter.Seq2[Entry, error]

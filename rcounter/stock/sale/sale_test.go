@@ -204,6 +204,61 @@ func TestOpen_LostSale_IsNotSoldTwice(t *testing.T) {
 	}
 }
 
+func TestOpen_ServerLosesAllBeforeAnyEntryIsMoved_IsNotSoldTwice(t *testing.T) {
+	t.Parallel()
+	raw, o, b := redistest.Embedded(t).Client(t), exact, &book{}
+	withoutBook := on(t, raw, o).Sale("s")
+	o.Books = func(string) sale.Book { return b }
+	s := opened(t, on(t, raw, o), "s", spec(5))
+	stand, err := s.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, stand.Epoch, b.epoch)
+	require.NoError(t, s.Open(ctx, spec(5)), "joins")
+	rig.Must(t, raw, "FLUSHALL")
+	require.ErrorIs(t, s.Open(ctx, spec(5)), sale.ErrNoStock)
+
+	require.NoError(t, withoutBook.Open(ctx, spec(5)))
+	err = s.Open(ctx, spec(5))
+	require.ErrorIs(t, err, errs.ErrMismatch)
+	require.ErrorContains(t, err, fmt.Sprintf("its book has the opening %d", b.epoch))
+	_, err = s.Restore(ctx, spec(5))
+	require.NoError(t, err)
+	require.NoError(t, s.Open(ctx, spec(5)))
+}
+
+// slowBook has another process act after the second answer of Opened that it knows no opening.
+type slowBook struct {
+	*book
+	answers   int
+	meanwhile func()
+}
+
+func (q *slowBook) Opened(ctx context.Context) (int64, error) {
+	epoch, err := q.book.Opened(ctx)
+	if q.answers++; q.answers == 2 {
+		q.meanwhile()
+	}
+	return epoch, err
+}
+
+func TestOpen_AnotherProcessTellsTheBookFirst_Joins(t *testing.T) {
+	t.Parallel()
+	raw, b := redistest.Embedded(t).Client(t), &book{}
+	other, o := exact, exact
+	other.Books = func(string) sale.Book { return b }
+	restoring := on(t, raw, other).Sale("s")
+	slow := &slowBook{book: b, meanwhile: func() {
+		require.NoError(t, restoring.Open(ctx, spec(5)))
+		_, err := restoring.Restore(ctx, spec(5)) // another epoch
+		require.NoError(t, err)
+	}}
+	o.Books = func(string) sale.Book { return slow }
+	s := opened(t, on(t, raw, o), "s", spec(5))
+	stand, err := s.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, stand.Epoch, b.epoch)
+}
+
 // With MinReplicas 0 a failover forgets orders. A sold one is not refunded before the book was asked.
 func TestPay_OrderThatAFailoverForgot_IsNotRefunded(t *testing.T) {
 	t.Parallel()
