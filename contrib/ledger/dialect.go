@@ -65,6 +65,14 @@ func (d Dialect) Create(ctx context.Context, db *sql.DB) error {
 	return done()
 }
 
+// unlessThere ends an INSERT that changes nothing if there is a row of that key.
+func (d Dialect) unlessThere(key string) string {
+	if d == MySQL {
+		return " ON DUPLICATE KEY UPDATE " + key + " = " + key
+	}
+	return " ON CONFLICT DO NOTHING"
+}
+
 // bind is a query as the dialect writes its parameters, which are question marks everywhere else.
 func (d Dialect) bind(query string) string {
 	if d != PostgreSQL {

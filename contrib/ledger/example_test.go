@@ -14,127 +14,171 @@ import (
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
 	"github.com/redlatch/redlatch/internal/redistest/services"
+	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
-// setup is a Redis server in this process, a client of it, and an SQLite database with the tables.
-func setup(ctx context.Context) (server *services.Embedded, red *redlatch.Client, db *sql.DB, end func()) {
-	red, server, disconnect := services.Redlatch()
+// setup is a Redis server in this process, a client of it that has books in an SQLite database, and their Book. change
+// is applied to each Book.
+func setup(ctx context.Context, change func(b *redlatchledger.Book)) (server *services.Embedded, red *redlatch.Client,
+	book func(sale string) redlatchledger.Book, end func()) {
 	dir, err := os.MkdirTemp("", "sale")
 	services.Must(err)
-	db, err = sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)")
+	db, err := sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)")
 	services.Must(err)
 	services.Must(redlatchledger.SQLite.Create(ctx, db))
-	return server, red, db, func() {
-		disconnect()
+	book = func(sale string) redlatchledger.Book {
+		b := redlatchledger.Book{DB: db, Dialect: redlatchledger.SQLite, Sale: sale}
+		if change != nil {
+			change(&b)
+		}
+		return b
+	}
+	server, option := services.Redis()
+	red, err = redlatch.Open(ctx, option, redlatch.Options{CallTimeout: 10 * time.Second,
+		Sales: func(o *stock.Options) { o.Books = func(sale string) stock.Book { return book(sale) } }})
+	services.Must(err)
+	return server, red, book, func() {
+		_ = red.Close(ctx) // the Example has shown what it shows
+		server.Close()
 		db.Close()
 		os.RemoveAll(dir)
 	}
 }
 
-// A sale moves into a database. Then Redis loses it all, and the database has it sold on.
-func ExampleMover() {
+// A sale moves into a database. Then Redis loses it all, and the sale goes on from the database.
+func ExampleBook() {
 	ctx := context.Background()
-	server, red, db, end := setup(ctx)
-	defer end()
-	_, err := db.Exec(`CREATE TABLE orders (epoch bigint, serial bigint, customer text)`)
-	services.Must(err)
-
-	sale, spec := red.Stocks().Stock("sale"), stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
-	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale", After: sale.Publish,
-		Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
-			for _, e := range entries {
-				if e.Kind == stock.KindGrant { // each exactly once
-					if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ($1, $2, $3)`, e.Epoch, e.Serial,
-						e.Claimant); err != nil {
-						return err
-					}
+	server, red, book, end := setup(ctx, func(b *redlatchledger.Book) {
+		b.Also = func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
+			for _, e := range entries { // each exactly once
+				if _, err := tx.ExecContext(ctx, `INSERT INTO mails VALUES ($1, $2)`, e.Serial, e.User); err != nil {
+					return err
 				}
 			}
 			return nil
-		}}
-	// What every process does when it starts.
-	spec.Opened = mover.Opened // so that nobody opens it again when Redis has lost it
-	st, err := sale.OpenOrJoin(ctx, spec)
+		}
+	})
+	defer end()
+	_, err := book("phones").DB.Exec(`CREATE TABLE mails (serial bigint, customer text)`)
 	services.Must(err)
-	services.Must(mover.Announce(ctx, st.Epoch))
+
+	// What every process does when it starts.
+	sale, spec := red.Sales().Sale("phones"), stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
+	services.Must(sale.Open(ctx, spec))
+	keeping, stop := context.WithCancel(ctx)
+	ended := make(chan error)
+	go func() { ended <- book("phones").Keep(keeping, sale, time.Second) }()
+
 	for _, user := range []string{"ann", "bob"} {
-		_, err := sale.Claim(ctx, user)
+		_, err := sale.Buy(ctx, stock.Order{User: user})
 		services.Must(err)
 	}
-	n, err := sale.Ledger(ctx, 1000, mover.Move)
-	fmt.Println("moved", n, err)
-	keeping, stop := context.WithCancel(ctx)
+	for n := 1; n > 0; { // to have all of it in the database now
+		n, err = sale.Ledger(ctx, 1000, book("phones").Move)
+		services.Must(err)
+	}
 	stop() // a program keeps it until it ends
-	fmt.Println(mover.Keep(keeping, sale, time.Second))
+	fmt.Println(<-ended)
 
 	server.FlushAll()
-	_, err = sale.OpenOrJoin(ctx, spec)
-	fmt.Println("lost:", errors.Is(err, redlatch.ErrCorrupt))
-	spec.Suspended, spec.Opened = true, nil
-	again, err := sale.Open(ctx, spec)
+	fmt.Println("lost:", errors.Is(sale.Open(ctx, spec), stock.ErrNoStock))
+	_, err = sale.Restore(ctx, spec)
 	services.Must(err)
-	services.Must(mover.Carry(ctx, st.Epoch, again))
-	_, err = sale.Restore(ctx, mover.Entries(ctx, again))
-	services.Must(err)
-	g, err := sale.Claim(ctx, "cid")
-	fmt.Println("cid", g.Outcome, g.Ordinal, err)
-	_, err = sale.Ledger(ctx, 1000, mover.Move)
-	services.Must(err)
-	for e, err := range mover.Units(ctx, again) {
-		fmt.Println(e.Claimant, "has", e.Ordinal, err)
+	for _, user := range []string{"ann", "cid"} {
+		a, err := sale.Buy(ctx, stock.Order{User: user})
+		services.Must(err)
+		fmt.Println(user, "has", a.Lines[0].Ordinal)
 	}
 	// Output:
-	// moved 2 <nil>
 	// context canceled
 	// lost: true
-	// cid granted 3 <nil>
-	// ann has 1 <nil>
-	// bob has 2 <nil>
-	// cid has 3 <nil>
+	// ann has 1
+	// cid has 3
 }
 
-// The next sale of the same name is admitted by whoever decides to hold it. Otherwise its entries are refused, as if
-// Redis had lost the last sale.
-func ExampleMover_Admit() {
+// The database answers for an order without the server.
+func ExampleBook_Order() {
 	ctx := context.Background()
-	_, _, db, end := setup(ctx)
+	_, red, book, end := setup(ctx, nil)
 	defer end()
-	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
-	sold := func(epoch int64) []stock.Entry { // what Stock.Ledger hands to Move
-		return []stock.Entry{{Epoch: epoch, Serial: 1, Kind: stock.KindGrant, Ordinal: 1, N: 1, Claimant: "ann"}}
-	}
-	services.Must(mover.Announce(ctx, 1))
-	fmt.Println("monday:", mover.Move(ctx, sold(1)))
-	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
-	services.Must(mover.Admit(ctx, 2))
-	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
-	// Output:
-	// monday: <nil>
-	// tuesday: redlatchledger: the database does not know this opening: stock "sale", opening 2: the last one that it knows is 1
-	// tuesday: <nil>
-}
-
-// A customer's units are found by an index, however many others there are.
-func ExampleMover_UnitsOf() {
-	ctx := context.Background()
-	_, _, db, end := setup(ctx)
-	defer end()
-	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
-	services.Must(mover.Announce(ctx, 1))
-	err := mover.Move(ctx, []stock.Entry{
-		{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Ordinal: 1, N: 5, Claimant: "ann", Request: "order 7"},
-		{Epoch: 1, Serial: 2, Kind: stock.KindGrant, Ordinal: 6, N: 1, Claimant: "bob"},
-		{Epoch: 1, Serial: 3, Kind: stock.KindReturn, Ordinal: 2, N: 1, Claimant: "ann", Request: "order 7"},
-	})
+	sale := red.Sales().Sale("phones")
+	services.Must(sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour, Ledger: true}))
+	_, err := sale.Reserve(ctx, stock.Order{ID: "order-1", User: "ann"}, 10*time.Minute)
 	services.Must(err)
-	for e, err := range mover.UnitsOf(ctx, 1, "ann") {
-		fmt.Println(e.N, "from", e.Ordinal, "by", e.Request, err)
+	for _, id := range []string{"order-1", "order-1", "no such order"} { // payments
+		_, err := sale.Pay(ctx, id)
+		services.Must(err)
+	}
+	_, err = sale.Ledger(ctx, 1000, book("phones").Move)
+	services.Must(err)
+	for _, id := range []string{"order-1", "no such order"} {
+		entries, err := book("phones").Order(ctx, id)
+		services.Must(err)
+		for _, e := range entries {
+			fmt.Println(id+":", strings.TrimSpace(fmt.Sprint(e.Kind, " ", e.N, " ", e.Why)))
+		}
 	}
 	// Output:
-	// 1 from 1 by order 7 <nil>
-	// 3 from 3 by order 7 <nil>
+	// order-1: reserved 1
+	// order-1: paid 1
+	// no such order: void 0 forbidden
+}
+
+// The units of a customer are found by an index, however many others there are.
+func ExampleBook_UnitsOf() {
+	ctx := context.Background()
+	_, red, book, end := setup(ctx, nil)
+	defer end()
+	sale := red.Sales().Sale("tickets")
+	services.Must(sale.Open(ctx, stock.Spec{Limit: 100, PerUser: 5, OpenFor: time.Hour, Ledger: true}))
+	_, err := sale.Buy(ctx, stock.Order{ID: "order-1", User: "ann", Lines: []stock.Line{{N: 5}}})
+	services.Must(err)
+	_, err = sale.Return(ctx, "order-1", stock.Line{N: 3}) // these stay
+	services.Must(err)
+	_, err = sale.Ledger(ctx, 1000, book("tickets").Move)
+	services.Must(err)
+	units, err := book("tickets").UnitsOf(ctx, "ann")
+	services.Must(err)
+	for _, e := range units {
+		fmt.Println(e.N, "from", e.Ordinal, "by", e.ID)
+	}
+	// Output:
+	// 3 from 1 by order-1
+}
+
+// A live page counts what is sold.
+func ExampleLive() {
+	ctx := context.Background()
+	_, option := services.Redis() // a program has a hub, or makes one
+	hub, err := pubsub.Dial(ctx, option, pubsub.Options{})
+	services.Must(err)
+	defer hub.Close(ctx)
+	live := redlatchledger.Live{Hub: hub, Channel: "live:phones"}
+	_, red, book, end := setup(ctx, func(b *redlatchledger.Book) { b.After = live.Publish })
+	defer end()
+	sale := red.Sales().Sale("phones")
+	services.Must(sale.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}))
+	_, err = sale.Buy(ctx, stock.Order{User: "ann"})
+	services.Must(err)
+	for e, err := range live.Events(ctx, time.Minute) {
+		services.Must(err)
+		if !e.Gap {
+			fmt.Println(e.Kind, e.User)
+			break
+		}
+		is, err := sale.Inspect(ctx)
+		services.Must(err)
+		fmt.Println("sold so far:", is.Items[""].Sold)
+		_, err = sale.Buy(ctx, stock.Order{User: "bob"})
+		services.Must(err)
+		_, err = sale.Ledger(ctx, 1000, book("phones").Move)
+		services.Must(err)
+	}
+	// Output:
+	// sold so far: 1
+	// sold ann
 }
 
 // A program makes the tables when it starts, or you put the text into your migrations.
@@ -153,11 +197,11 @@ func ExampleDialect() {
 // The shares of a red packet are booked as they are taken, and what is left when it is refunded.
 func ExamplePacketMover() {
 	ctx := context.Background()
-	server, red, db, end := setup(ctx)
+	server, red, book, end := setup(ctx, nil)
 	defer end()
 	packet, spec := red.RedPackets().Packet("new-year"), redpacket.Spec{Total: 1000, Shares: 4, Method: redpacket.Equal,
 		OpenFor: time.Hour, Ledger: true}
-	mover := redlatchledger.PacketMover{DB: db, Dialect: redlatchledger.SQLite, Packet: "new-year",
+	mover := redlatchledger.PacketMover{DB: book("").DB, Dialect: redlatchledger.SQLite, Packet: "new-year",
 		Also: func(ctx context.Context, tx *sql.Tx, entries []redpacket.Entry) error {
 			for _, e := range entries { // each exactly once: the place to pay
 				fmt.Println(e.Kind, e.User, e.Cents)
@@ -178,7 +222,7 @@ func ExamplePacketMover() {
 	services.Must(err)
 	_, err = packet.Ledger(ctx, 1000, mover.Move)
 	services.Must(err)
-	books, err := mover.Books(ctx, epoch)
+	books, err := mover.Books(ctx)
 	fmt.Println(books.TakenCents, "+", books.RefundCents, "=", books.Total, err)
 	// Output:
 	// grant ann 250

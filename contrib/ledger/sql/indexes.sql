@@ -1,3 +1,3 @@
-CREATE INDEX IF NOT EXISTS moves_by_ordinal ON moves (stock, epoch, ordinal, kind);
-CREATE INDEX IF NOT EXISTS moves_by_claimant ON moves (stock, claimant, epoch, ordinal, kind);
-CREATE INDEX IF NOT EXISTS shares_by_claimant ON shares (packet, claimant, epoch);
+CREATE INDEX IF NOT EXISTS sale_entries_by_order ON sale_entries (sale, order_id, serial);
+CREATE INDEX IF NOT EXISTS sale_entries_by_user ON sale_entries (sale, user_id, serial);
+CREATE INDEX IF NOT EXISTS shares_by_user ON shares (packet, user_id);

@@ -1,0 +1,454 @@
+package redlatchledger_test
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/services"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+)
+
+// reference is a book as a list.
+type reference struct {
+	entries []stock.Entry
+	epoch   int64
+}
+
+func (r *reference) move(entries []stock.Entry) error {
+	epoch, next := r.epoch, int64(len(r.entries))+1
+	for _, e := range entries {
+		if e.Serial >= next && e.Epoch != cmp.Or(epoch, e.Epoch) {
+			return redlatch.ErrMismatch
+		}
+		epoch = cmp.Or(epoch, e.Epoch)
+	}
+	all := slices.Clone(r.entries)
+	for i, e := range entries {
+		if e.Serial > next || e.Serial != entries[0].Serial+int64(i) {
+			return redlatchledger.ErrHole
+		}
+		if e.Serial == next {
+			all, next = append(all, e), next+1
+		}
+	}
+	for _, e := range entries {
+		was := all[e.Serial-1]
+		if was.At = e.At; was != e {
+			return redlatch.ErrMismatch
+		}
+	}
+	r.entries, r.epoch = all, epoch
+	return nil
+}
+
+// Batches begin too early or too late, have been written, come again with another time, differ from what was written,
+// or are of another opening. A batch that is refused has written nothing.
+func TestBook_RandomBatches_WritesAsTheModel(t *testing.T) {
+	t.Parallel()
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+		b, ctx := redlatchledger.Book{DB: open(), Dialect: d, Sale: "phones"}, t.Context()
+		r := rand.New(rand.NewPCG(1, 2))
+		var model reference
+		answers := map[error]int{}
+		for n := range redistest.Sized(60, 80, 2000) {
+			if r.IntN(6) == 0 {
+				from, to := model.epoch-int64(r.IntN(3)/2), model.epoch+1
+				last, err := b.Continue(ctx, from, to)
+				if from != model.epoch {
+					require.ErrorIs(t, err, redlatch.ErrMismatch)
+					continue
+				}
+				require.NoError(t, err)
+				require.EqualValues(t, len(model.entries), last)
+				model.epoch = to
+			}
+			from := max(0, len(model.entries)-r.IntN(4)) // what was written is among it, as a rule
+			batch := slices.Clone(model.entries[from:])
+			for range 1 + r.IntN(3) {
+				batch = append(batch, stock.Entry{Epoch: max(1, model.epoch), Serial: int64(from + len(batch) + 1), Kind: "sold",
+					ID: fmt.Sprint(r.IntN(3)), User: "ann", Item: "red", Asked: 2, N: 1 + r.Int64N(2), Ordinal: int64(n) + 1,
+					At: time.UnixMicro(int64(n) + 1).UTC(), Until: []time.Time{{}, time.UnixMilli(7).UTC()}[n%2], Why: "?"})
+			}
+			switch i := r.IntN(len(batch)); r.IntN(9) {
+			case 0:
+				batch[i].N = 5 - batch[i].N
+			case 1:
+				batch[i].ID = "3"
+			case 2:
+				batch = slices.Delete(batch, i, i+1)
+			case 3:
+				for i := range batch {
+					batch[i].Epoch++
+				}
+			case 4:
+				batch[i].Until = time.UnixMilli(8).UTC()
+			case 5:
+				batch[i].At = batch[i].At.Add(time.Hour)
+			}
+			want, err := model.move(batch), b.Move(ctx, batch)
+			require.ErrorIs(t, err, want, "%+v after %d", batch, len(model.entries))
+			answers[want]++
+		}
+		t.Log(answers, len(model.entries), "rows")
+		for _, want := range []error{nil, redlatch.ErrMismatch, redlatchledger.ErrHole} {
+			require.Positive(t, answers[want], want)
+		}
+		epoch, err := b.Opened(ctx)
+		require.NoError(t, err)
+		require.Equal(t, model.epoch, epoch)
+		require.True(t, slices.Equal(model.entries, (&shop{t: t, Book: b}).rows()))
+	})
+}
+
+// Three movers, each with connections of its own, are slow now and then, and crash before the transaction, in it, and
+// between the commit and the removal, while a crowd buys, reserves and returns. Each entry is in the database once, and
+// so is what was done with it in its transaction.
+func TestMovers_CrashAnywhere_WriteEveryEntryOnce(t *testing.T) {
+	t.Parallel()
+	each(t, 1000, func(t *testing.T, s *shop) {
+		_, err := s.DB.Exec(`CREATE TABLE orders (serial bigint PRIMARY KEY)`)
+		require.NoError(t, err)
+		stop := crashingMovers(t, s.sale.Ledger, func(crash func() error) func(context.Context, []stock.Entry) error {
+			own := s.Book
+			own.DB = s.open()
+			own.Also = func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
+				for _, e := range entries {
+					if _, err := tx.ExecContext(ctx, fmt.Sprint(`INSERT INTO orders VALUES (`, e.Serial, `)`)); err != nil {
+						return err
+					}
+				}
+				return crash()
+			}
+			return own.Move
+		})
+		ctx, has := t.Context(), map[string]int64{}
+		for i := range 150 {
+			id := fmt.Sprint("order ", i)
+			a, err := s.sale.Reserve(ctx, stock.Order{ID: id, User: id, Lines: []stock.Line{{N: 2}}}, time.Hour)
+			require.NoError(t, err)
+			if i%3 > 0 {
+				a, err = s.sale.Pay(ctx, id)
+				require.NoError(t, err)
+			}
+			if i%3 == 2 {
+				a, err = s.sale.Return(ctx, id, stock.Line{N: 1})
+				require.NoError(t, err)
+			}
+			if a.State == stock.Sold {
+				has[id] = a.Lines[0].N
+			}
+		}
+		stop()
+		rows := s.rows()
+		require.Len(t, rows, 150+100+50)
+		for i, e := range rows {
+			require.EqualValues(t, i+1, e.Serial)
+		}
+		var orders int
+		require.NoError(t, s.DB.QueryRow(`SELECT COUNT(*) FROM orders`).Scan(&orders))
+		require.Equal(t, len(rows), orders, "each once")
+		for id, n := range has {
+			units, err := s.UnitsOf(ctx, id)
+			require.NoError(t, err)
+			require.Len(t, units, 1)
+			require.Equal(t, n, units[0].N)
+		}
+	})
+}
+
+// The server loses the sale. No process opens it again, and Restore, which is killed at every step, goes on from the
+// database. A mover that had read entries before the loss brings them afterwards.
+func TestRestore_KilledAnywhere_GoesOnFromTheDatabase(t *testing.T) {
+	t.Parallel()
+	each(t, 20, func(t *testing.T, s *shop) {
+		ctx := t.Context()
+		reserved, err := s.sale.Reserve(ctx, stock.Order{ID: "cart", User: "cid", Lines: []stock.Line{{N: 2}}}, 100*time.Hour)
+		require.NoError(t, err)
+		refund, err := s.sale.Pay(ctx, "no order")
+		require.NoError(t, err)
+		require.Equal(t, stock.Closed, refund.State)
+		for round := range 3 {
+			user := fmt.Sprint("ann ", round)
+			ordinal := s.buy(user, 2)
+			s.buy("bob "+user, 1)
+			_, err = s.sale.Return(ctx, "bob "+user)
+			require.NoError(t, err)
+			require.NoError(t, s.drain())
+			s.buy("unmoved", 1)
+			var old []stock.Entry
+			_, err := s.sale.Ledger(ctx, 10, func(_ context.Context, entries []stock.Entry) error {
+				old = entries
+				return errCrash
+			})
+			require.ErrorIs(t, err, errCrash)
+			s.lose()
+			require.ErrorIs(t, s.sale.Open(ctx, s.spec), stock.ErrNoStock)
+			s.asked = crashingBook{s.Book, crashes(uint64(round))}
+			for crashed := 0; ; crashed++ {
+				lost, err := s.sale.Restore(ctx, s.spec)
+				if err == nil {
+					require.Empty(t, lost)
+					break
+				}
+				require.ErrorIs(t, err, errCrash)
+				require.Less(t, crashed, 100)
+			}
+			s.asked = nil
+			require.ErrorIs(t, s.Move(ctx, old), redlatch.ErrMismatch)
+			require.NoError(t, s.drain())
+			require.Equal(t, ordinal, s.buy(user, 2))
+			for id, want := range map[string]stock.State{"cart": reserved.State, "no order": stock.Closed, "unmoved": "",
+				"bob " + user: stock.Closed} {
+				a, err := s.sale.Status(ctx, id)
+				require.NoError(t, err)
+				require.Equal(t, want, a.State, id)
+			}
+		}
+		paid, err := s.sale.Pay(ctx, "cart")
+		require.NoError(t, err)
+		require.Equal(t, stock.Sold, paid.State)
+		require.NoError(t, s.drain())
+	})
+}
+
+// Two processes restore the sale at the same time, again and again.
+func TestRestore_Two_TheBookGoesOnWithTheOneThatStands(t *testing.T) {
+	t.Parallel()
+	each(t, 100, func(t *testing.T, s *shop) {
+		for round := range 5 {
+			s.buy(fmt.Sprint("ann ", round), 1)
+			if round > 0 {
+				require.NoError(t, s.drain())
+				s.lose()
+			}
+			errs := make([]error, 2)
+			var both sync.WaitGroup
+			for i := range errs {
+				both.Go(func() {
+					own := s.Book
+					own.DB = s.open()
+					other := s.client(func(string) stock.Book { return own }).Sale("phones")
+					_, errs[i] = other.Restore(t.Context(), s.spec)
+				})
+			}
+			both.Wait()
+			for _, err := range errs {
+				if err != nil { // that one has suspended the sale: run it again
+					_, err := s.sale.Restore(t.Context(), s.spec)
+					require.NoError(t, err)
+				}
+			}
+			for i := range round + 1 {
+				require.EqualValues(t, i+1, s.buy(fmt.Sprint("ann ", i), 1))
+			}
+			require.NoError(t, s.drain())
+		}
+		require.Len(t, s.rows(), 5)
+	})
+}
+
+// A process without a book opens the sale a second time after a loss: everything would be sold a second time. The
+// database takes the entries of the first opening only, and Restore takes back what the second has sold.
+func TestBook_SoldASecondTime_TakesTheFirstOpening(t *testing.T) {
+	t.Parallel()
+	each(t, 9, func(t *testing.T, s *shop) {
+		ctx := t.Context()
+		s.buy("ann", 5)
+		require.NoError(t, s.drain())
+		s.lose()
+		careless := s.client(nil).Sale("phones")
+		require.NoError(t, careless.Open(ctx, s.spec))
+		a, err := careless.Buy(ctx, stock.Order{User: "bob", Lines: []stock.Line{{N: 9}}})
+		require.NoError(t, err)
+		require.True(t, a.Won())
+		require.ErrorIs(t, s.drain(), redlatch.ErrMismatch)
+		require.ErrorIs(t, s.sale.Open(ctx, s.spec), redlatch.ErrMismatch)
+		lost, err := s.sale.Restore(ctx, s.spec)
+		require.NoError(t, err)
+		require.Len(t, lost, 1)
+		require.Equal(t, "bob", lost[0].ID)
+		require.EqualValues(t, 6, s.buy("cid", 4))
+		require.NoError(t, s.drain())
+		require.Len(t, s.rows(), 2)
+	})
+}
+
+// Keep goes on after errors of the database, and over a loss and a Restore; it ends at a hole.
+func TestKeep_DatabaseAndServerFail_GoesOnUntilAHole(t *testing.T) {
+	t.Parallel()
+	each(t, 9, func(t *testing.T, s *shop) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		failures := make(chan error, 1000)
+		own, crash := s.Book, 2
+		own.Failed = func(err error) { failures <- err }
+		own.Also = func(context.Context, *sql.Tx, []stock.Entry) error {
+			if crash--; crash >= 0 {
+				return errCrash
+			}
+			return nil
+		}
+		s.buy("ann", 1)
+		ended := make(chan error, 1)
+		go func() { ended <- own.Keep(ctx, s.sale, time.Millisecond) }()
+		require.ErrorIs(t, <-failures, errCrash)
+		require.ErrorIs(t, <-failures, errCrash)
+		moved := func(n int) {
+			t.Helper()
+			redistest.Eventually(t, time.Minute, "they are moved", func() bool { return len(s.rows()) == n })
+		}
+		moved(1)
+		s.lose()
+		require.ErrorIs(t, <-failures, stock.ErrNoStock)
+		_, err := s.sale.Restore(ctx, s.spec)
+		require.NoError(t, err)
+		s.buy("bob", 1)
+		moved(2)
+		stop()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.NoError(t, s.drain()) // it may have been stopped after its commit, before it removed the entry
+
+		_, err = s.DB.Exec(`DELETE FROM sale_entries`)
+		require.NoError(t, err)
+		_, err = s.DB.Exec(`UPDATE sales SET last_serial = 0`)
+		require.NoError(t, err)
+		s.buy("cid", 1)
+		require.ErrorIs(t, s.Keep(t.Context(), s.sale, time.Millisecond), redlatchledger.ErrHole)
+		_, err = s.sale.Restore(t.Context(), s.spec)
+		require.ErrorIs(t, err, redlatchledger.ErrHole)
+	})
+}
+
+// A mover that crashes after its commit leaves the entries to the next one. That has nothing new to write, and hands
+// them to After.
+func TestBook_AfterFails_GetsEveryEntryLater(t *testing.T) {
+	t.Parallel()
+	each(t, 9, func(t *testing.T, s *shop) {
+		var failures []error
+		s.Failed = func(err error) { failures = append(failures, err) }
+		s.After = func(context.Context, []stock.Entry) error { return errCrash }
+		s.buy("ann", 1)
+		_, err := s.sale.Ledger(t.Context(), 100, func(ctx context.Context, entries []stock.Entry) error {
+			require.NoError(t, s.Move(ctx, entries))
+			return errCrash
+		})
+		require.ErrorIs(t, err, errCrash)
+		require.Equal(t, []error{errCrash}, failures)
+		s.buy("bob", 1)
+		var seen []string
+		s.After = func(_ context.Context, entries []stock.Entry) error {
+			for _, e := range entries {
+				seen = append(seen, e.User)
+			}
+			return nil
+		}
+		require.NoError(t, s.drain())
+		require.Equal(t, []string{"ann", "bob"}, seen)
+		require.Len(t, failures, 1)
+	})
+}
+
+// Processes start at the same time. Each creates the tables, and tells of an opening or moves the first entry of one.
+func TestBook_ManyAtOnce_TakesOneOpening(t *testing.T) {
+	t.Parallel()
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+		for round := range 4 {
+			b := redlatchledger.Book{DB: open(), Dialect: d, Sale: "sale " + strconv.Itoa(round)}
+			var took sync.Map
+			var all sync.WaitGroup
+			for i := range int64(6) {
+				all.Go(func() {
+					err := d.Create(t.Context(), b.DB)
+					switch {
+					case err != nil:
+					case i%2 == 0:
+						err = b.Move(t.Context(), []stock.Entry{{Epoch: 1 + i, Serial: 1, Kind: "sold", ID: "ann"}})
+					default:
+						_, err = b.Continue(t.Context(), 0, 1+i)
+					}
+					took.Store(i, err)
+				})
+			}
+			all.Wait()
+			nils := 0
+			took.Range(func(_, err any) bool {
+				if err == nil {
+					nils++
+				} else {
+					require.ErrorIs(t, err.(error), redlatch.ErrMismatch)
+				}
+				return true
+			})
+			require.Equal(t, 1, nils)
+		}
+	})
+}
+
+// Names that MySQL's own texts would take for one.
+func TestBook_SimilarNames_StayDistinct(t *testing.T) {
+	t.Parallel()
+	each(t, 9, func(t *testing.T, s *shop) {
+		for _, user := range []string{"ann", "Ann", "ann ", "änn", "a\u0308nn", "安"} {
+			ordinal := s.buy(user, 1)
+			require.NoError(t, s.drain())
+			units, err := s.UnitsOf(t.Context(), user)
+			require.NoError(t, err)
+			require.Equal(t, []stock.Entry{{Kind: "sold", ID: user, User: user, N: 1, Ordinal: ordinal}}, units)
+			order, err := s.Order(t.Context(), user)
+			require.NoError(t, err)
+			require.Len(t, order, 1)
+		}
+	})
+}
+
+func TestBook_BadInput_IsRefused(t *testing.T) {
+	t.Parallel()
+	db, ctx := services.FreshSQLite(t)(), t.Context()
+	good := redlatchledger.Book{DB: db, Dialect: redlatchledger.SQLite, Sale: "phones"}
+	with := func(change func(b *redlatchledger.Book)) redlatchledger.Book {
+		b := good
+		change(&b)
+		return b
+	}
+	for want, act := range map[string]func() error{
+		"DB is nil": func() error { return with(func(b *redlatchledger.Book) { b.DB = nil }).Move(ctx, nil) },
+		`Dialect is ""`: func() error {
+			_, err := with(func(b *redlatchledger.Book) { b.Dialect = "" }).Opened(ctx)
+			return err
+		},
+		`Dialect is "Oracle"`: func() error { return redlatchledger.Dialect("Oracle").Create(ctx, db) },
+		`Sale is ""`: func() error {
+			_, err := with(func(b *redlatchledger.Book) { b.Sale = "" }).Order(ctx, "ann")
+			return err
+		},
+		"Sale is of 1025 bytes": func() error {
+			_, err := with(func(b *redlatchledger.Book) { b.Sale = strings.Repeat("x", 1025) }).Continue(ctx, 0, 1)
+			return err
+		},
+		`Packet is ""`: func() error {
+			return (&redlatchledger.PacketMover{DB: db, Dialect: redlatchledger.SQLite}).Move(ctx, nil)
+		},
+		"s is nil":   func() error { return good.Keep(ctx, nil, time.Second) },
+		"Hub is nil": func() error { return redlatchledger.Live{Channel: "c"}.Publish(ctx, nil) },
+	} {
+		err := act()
+		require.ErrorIs(t, err, redlatch.ErrInvalidOption, want)
+		require.ErrorContains(t, err, want)
+	}
+	require.NoError(t, redlatchledger.SQLite.Create(ctx, db))
+	require.NoError(t, good.Move(ctx, nil))
+}

@@ -1,6 +1,0 @@
-package redlatchledger
-
-import "strings"
-
-// UnitsOfQuery is what UnitsOf asks.
-var UnitsOfQuery = strings.NewReplacer("{last}", "request").Replace(pastSalesOf)
