@@ -17,7 +17,7 @@ import (
 func useOfCounts(ctx context.Context, hub *pubsub.Hub, prefix string) {
 	c := redistest.Got(rsemaphore.New(hub, rsemaphore.Options{KeyPrefix: prefix, CallTimeout: 10 * time.Second,
 		WatchdogTimeout: 600 * time.Millisecond, PollCap: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
-	defer c.Close(ctx)
+	defer closeSoon(c)
 	var others sync.WaitGroup
 	defer others.Wait()
 	ctx, cancel := context.WithCancel(ctx) // of what goes on beside it

@@ -28,20 +28,21 @@ const brief = 210 * time.Millisecond
 // errOf is the error of a step that also returns a value.
 func errOf[T any](_ T, e error) error { return e }
 
-// uses are the features, by the names of `redlatch acl --only`: each uses all of its clients. watchdog is of locks.
+// uses are the features, by the names of `redlatch acl --only`: each uses all of its clients. watchdog is of locks and
+// semaphores.
 func uses(hub *pubsub.Hub, prefix string, watchdog time.Duration) map[string]func(context.Context) {
 	quiet, slow := slog.New(slog.DiscardHandler), 10*time.Second
 	return map[string]func(context.Context){
 		"locks": func(ctx context.Context) {
 			c := redistest.Got(rlock.New(hub,
 				rlock.Options{KeyPrefix: prefix, CallTimeout: slow, Logger: quiet, WatchdogTimeout: watchdog}))
-			defer c.Close(ctx)
+			defer closeSoon(c)
 			kinds(ctx, c)
 			liveness(ctx, hub, prefix)
 		},
 		"elections": func(ctx context.Context) { elections(ctx, hub, prefix) },
 		"semaphores": func(ctx context.Context) {
-			semaphores(ctx, hub, prefix)
+			semaphores(ctx, hub, prefix, watchdog)
 			livePermits(ctx, hub, prefix)
 			useOfCounts(ctx, hub, prefix)
 		},
@@ -62,6 +63,13 @@ func uses(hub *pubsub.Hub, prefix string, watchdog time.Duration) map[string]fun
 			useOfPackets(ctx, c)
 		},
 	}
+}
+
+// closeSoon closes a client. What it holds where its use ended early is held until its lease is over.
+func closeSoon(c interface{ Close(context.Context) error }) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	c.Close(ctx)
 }
 
 // as dials as that user, calls fn with the hub, and returns the error that ended fn.
