@@ -66,7 +66,7 @@ func init() { accessor.Register(func(c *Client) *session.Session { return c.call
 func New(h *pubsub.Hub, o Options) (client *Client, err error) {
 	defer edge(&err)
 	c := &Client{books: o.Books, batch: batch.Options{MaxBatch: o.MaxBatch}}
-	c.calls, err = session.New(h, "sale", "sales",
+	c.calls, err = session.New(h, packageName, "sales",
 		session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
 			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger, Observer: o.Observer})
 	if err != nil {

@@ -16,10 +16,13 @@ var (
 	ErrLater = errs.Passing("later", "the sale decides nothing now")
 )
 
+// packageName is the package in errors and events: the name that it takes from the package that it replaces.
+const packageName = "stock"
+
 // edge gives an error that a verb returns the package's name, once.
 func edge(err *error) { *err = edged(*err) }
 
-func edged(err error) error { return errs.Edge("sale", err) }
+func edged(err error) error { return errs.Edge(packageName, err) }
 
 // malformed is the error of a reply that no script of ours gives.
 func malformed(what, key string) error { return fmt.Errorf("unexpected reply to %s on %q", what, key) }
