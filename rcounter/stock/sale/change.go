@@ -24,27 +24,34 @@ type Change struct {
 	Paused *bool
 }
 
+// changeArgs are the fields of a Change as change.lua has them.
+var changeArgs = map[string]string{"Limit": "limit", "PerUser": "per", "StartIn": "start", "EndIn": "end"}
+
 // args are what change.lua takes, if c can be done.
 func (c Change) args() (args []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Items)) {
-		for what, n := range map[string]int64{"limit": c.Items[name].Limit, "per": c.Items[name].PerUser} {
+		if err := checkItem(name); err != nil {
+			return nil, err
+		}
+		item := c.Items[name]
+		for what, n := range map[string]int64{"Limit": item.Limit, "PerUser": item.PerUser} {
 			if n < 0 || n > maxUnits {
-				return nil, errs.InvalidOption(fmt.Sprintf("Items[%.64q]", name), n,
+				return nil, errs.InvalidOption(fmt.Sprintf("Items[%.64q].%s", name, what), n,
 					fmt.Sprintf("between 1 and %d, or 0 to leave it", int64(maxUnits)))
 			}
 			if n > 0 {
-				args = append(args, what, name, decimal(n))
+				args = append(args, changeArgs[what], name, decimal(n))
 			}
 		}
 	}
-	for what, in := range map[string]*time.Duration{"start": c.StartIn, "end": c.EndIn} {
+	for what, in := range map[string]*time.Duration{"StartIn": c.StartIn, "EndIn": c.EndIn} {
 		if in == nil {
 			continue
 		}
 		if *in < 0 || *in > maxLifetime {
 			return nil, errs.InvalidOption(what, *in, fmt.Sprintf("between 0 and %v", maxLifetime))
 		}
-		args = append(args, what, "", script.Millis(*in))
+		args = append(args, changeArgs[what], "", script.Millis(*in))
 	}
 	if c.Paused != nil {
 		args = append(args, "paused", "", flag(*c.Paused))
@@ -132,7 +139,11 @@ func (s *Sale) Delete(ctx context.Context) (err error) {
 			return nil
 		case r.head[0] != codeOK:
 			return s.verdict(r.head)
+		case len(r.rest) != 1:
+			return malformed("delete", s.keys[0])
 		}
-		epoch = decimal(r.head[1])
+		if epoch, err = r.rest[0].ToString(); err != nil {
+			return malformed("delete", s.keys[0])
+		}
 	}
 }

@@ -37,7 +37,7 @@
 //
 //	              again                late                                  paused, not started  over
 //	Buy, Reserve  the order as it is   -                                     ErrLater (new ones)  Refused (new ones)
-//	Extend        the order as it is   Lapsed                                goes on              goes on
+//	Extend        ttl from then        Lapsed                                goes on              goes on
 //	Pay           the same decision    Sold as far as units are left, else   reserved: Sold;      reserved: Sold;
 //	                                   Closed                                lapsed: ErrLater     lapsed: Closed
 //	Cancel        the order as it is   Closed                                goes on              goes on

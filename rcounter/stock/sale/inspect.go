@@ -27,7 +27,7 @@ type Stand struct {
 // itemStand is what there is of one item. Seq is the last ordinal that was given.
 type itemStand = struct{ Limit, PerUser, Sold, Reserved, Seq int64 }
 
-var inspectScript = script.Load("inspect", files, "inspect")
+var inspectScript = script.Load("inspect", files, "inspect").Reads() // for its caller
 
 // Inspect reads the sale. Reservations whose time is over are ended first. Errors: ErrNoStock, and those of the server.
 func (s *Sale) Inspect(ctx context.Context) (stand Stand, err error) {

@@ -153,7 +153,7 @@ func (s *Sale) answered(id string, asked []Line, d decided, err error) (Answer, 
 		}
 		r, ok := parseRecord(id, d.text)
 		if !ok {
-			return Answer{}, malformed("act", s.keys[0])
+			return Answer{}, s.verdict([3]int64{codeCorrupt, -1})
 		}
 		a = r.answer(id, d.now, d.sent)
 		a.Again, a.Epoch = d.again, d.epoch

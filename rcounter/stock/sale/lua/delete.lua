@@ -4,14 +4,14 @@
 -- KEYS     those of sale.lua, and then those of restore.lua
 -- ARGV[1]  the epoch of the opening to remove, '' to ask for it; '0': of what is left of one without an epoch
 --
--- Replies  {0, epoch, 1}   removed
---          {0, epoch, 0}   the epoch asked for, or another than meant: nothing changed
---          {-6, 0, 0}      there is none
+-- Replies  {0, 0, 1}          removed
+--          {0, 0, 0, epoch}   the epoch asked for, or another than meant, as the hash has it: nothing changed
+--          {-6, 0, 0}         there is none
 --
 -- Safe to run twice: the second run finds none. Safe however late: a copy that comes after the name was opened again names another
 -- opening.
 local epoch = redis.call('HGET', KEYS[1], 'epoch') or '0'
 if redis.call('EXISTS', unpack(KEYS)) == 0 then return {-6, 0, 0} end
-if ARGV[1] ~= epoch then return {0, tonumber(epoch), 0} end
+if ARGV[1] ~= epoch then return {0, 0, 0, epoch} end
 remove()
-return {0, tonumber(epoch), 1}
+return {0, 0, 1}
