@@ -3,6 +3,7 @@ package contract_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 	"github.com/redlatch/redlatch/rsemaphore/counting"
@@ -197,67 +198,51 @@ func packetActs(x *redpacket.Packet) []act {
 	}
 }
 
-// saleSpec is that of the stocks whose acts are stockActs.
+// saleSpec is that of the sales whose acts are saleActs.
 var saleSpec = stock.Spec{Limit: 100, PerUser: 9, OpenFor: time.Hour, Retain: time.Hour, Ledger: true}
 
-// stockActs are those of a stock as sale opens it.
-func stockActs(x *stock.Stock) []act {
-	lookup := func(u stock.Units) func(context.Context) (stock.Holding, error) {
-		return func(ctx context.Context) (stock.Holding, error) { return x.Lookup(ctx, u) }
-	}
-	change := func(c stock.Change) func(context.Context) error {
-		return func(ctx context.Context) error { return x.Change(ctx, c) }
-	}
-	reserve := func(id string, upTo bool) func(context.Context) error {
-		return func(ctx context.Context) error {
-			return err1(x.Reserve(ctx, "joe", stock.Request{ID: id, N: 1, UpTo: upTo}, time.Minute))
-		}
+// forgetful is a book that keeps nothing. Restore needs one.
+type forgetful struct{}
+
+func withBooks(o *stock.Options) { o.Books = func(string) stock.Book { return forgetful{} } }
+
+func (forgetful) Opened(context.Context) (int64, error)                 { return 0, nil }
+func (forgetful) Move(context.Context, []stock.Entry) error             { return nil }
+func (forgetful) Continue(context.Context, int64, int64) (int64, error) { return 0, nil }
+func (forgetful) Order(context.Context, string) ([]stock.Entry, error)  { return nil, nil }
+func (forgetful) Entries(context.Context) iter.Seq2[stock.Entry, error] {
+	return func(func(stock.Entry, error) bool) {}
+}
+
+// saleActs are those of a sale as sale opens it.
+func saleActs(x *stock.Sale) []act {
+	two, open := []stock.Line{{N: 2}}, false
+	buy := func(o stock.Order) func(context.Context) (stock.Answer, error) {
+		return func(ctx context.Context) (stock.Answer, error) { return x.Buy(ctx, o) }
 	}
 	return []act{
-		returns("Stock.Inspect", x.Inspect),
-		returns("Stock.Lookup", lookup(stock.Units{Claimant: "bob"})),
-		returns("Stock.Lookup an id", lookup(stock.Units{Request: "reservation"})),
-		does("Stock.Holders", func(ctx context.Context) error { return errOf(x.Holders(ctx)) }),
-		does("Stock.Claim", func(ctx context.Context) error { return err1(x.Claim(ctx, "ann")) }),
-		does("Stock.Claim another", func(ctx context.Context) error { return err1(x.Claim(ctx, "eve")) }),
-		does("Stock.Claim a request", func(ctx context.Context) error {
-			return err1(x.Claim(ctx, "bob", stock.Request{ID: "again", N: 2}))
+		returns("Sale.Inspect", x.Inspect),
+		does("Sale.Status", func(ctx context.Context) error { return err1(x.Status(ctx, "sold")) }),
+		does("Sale.Holders", func(ctx context.Context) error { return errOf(x.Holders(ctx)) }),
+		returns("Sale.Buy", buy(stock.Order{User: "ann"})),
+		returns("Sale.Buy by id", buy(stock.Order{ID: "new", User: "ann", Lines: two})),
+		returns("Sale.Buy by anyone", buy(stock.Order{Anyone: true, Lines: two})),
+		does("Sale.Reserve", func(ctx context.Context) error {
+			return err1(x.Reserve(ctx, stock.Order{ID: "cart", User: "joe", UpTo: true}, time.Minute))
 		}),
-		does("Stock.ClaimAny", func(ctx context.Context) error {
-			g, err := x.ClaimAny(ctx, 2)
-			if err == nil {
-				_, err = x.Return(ctx, stock.Units{Request: g.Request, Ordinal: g.Ordinal, N: g.N})
-			}
-			return err
-		}),
-		does("Stock.Extend", func(ctx context.Context) error { return err1(x.Extend(ctx, "reservation", time.Minute)) }),
-		does("Stock.Reserve", reserve("r", false)),
-		does("Stock.Reserve up to", reserve("most", true)),
-		does("Stock.Confirm", func(ctx context.Context) error { return err1(x.Confirm(ctx, "reservation")) }),
-		does("Stock.Cancel", func(ctx context.Context) error { return err1(x.Cancel(ctx, "reservation")) }),
-		does("Stock.Return", func(ctx context.Context) error {
-			return err1(x.Return(ctx, stock.Units{Claimant: "ann", Ordinal: 1}))
-		}),
-		does("Stock.Return a request", func(ctx context.Context) error {
-			return err1(x.Return(ctx, stock.Units{Request: "request"}))
-		}),
-		returns("Stock.Reap", x.Reap),
-		does("Stock.Ledger", func(ctx context.Context) error {
+		does("Sale.Extend", func(ctx context.Context) error { return err1(x.Extend(ctx, "reserved", 2*time.Hour)) }),
+		does("Sale.Pay", func(ctx context.Context) error { return err1(x.Pay(ctx, "reserved", two...)) }),
+		does("Sale.Cancel", func(ctx context.Context) error { return err1(x.Cancel(ctx, "reserved")) }),
+		does("Sale.Return", func(ctx context.Context) error { return err1(x.Return(ctx, "sold", stock.Line{N: 1})) }),
+		does("Sale.Ledger", func(ctx context.Context) error {
 			return err1(x.Ledger(ctx, 10, func(context.Context, []stock.Entry) error { return nil }))
 		}),
-		does("Stock.Change", change(stock.Change{PerUser: 5, Pause: true})),
-		does("Stock.Change to resume", change(stock.Change{Resume: true})),
-		does("Stock.Change the limit", change(stock.Change{Limit: 120})),
-		does("Stock.Change the end", change(stock.Change{EndIn: stock.In(time.Hour)})),
-		does("Stock.OpenOrJoin", func(ctx context.Context) error { return err1(x.OpenOrJoin(ctx, saleSpec)) }),
-		does("Stock.Open", func(ctx context.Context) error { return err1(x.Open(ctx, saleSpec)) }),
-		does("Stock.Publish", func(ctx context.Context) error {
-			return x.Publish(ctx, []stock.Entry{{Serial: 1, Kind: stock.KindGrant, Epoch: 1, Ordinal: 1, N: 1, Claimant: "bob"}})
+		does("Sale.Change", func(ctx context.Context) error {
+			return x.Change(ctx, stock.Change{Items: map[string]stock.Item{"": {Limit: 120, PerUser: 5}}, Paused: &open})
 		}),
-		{name: "Stock.Restore", parts: true, do: func(ctx context.Context) error {
-			return err1(x.Restore(ctx, func(func(stock.Entry, error) bool) {}))
-		}},
-		does("Stock.EndSale", x.EndSale),
-		does("Stock.Delete", x.Delete),
+		does("Sale.Open", func(ctx context.Context) error { return x.Open(ctx, saleSpec) }),
+		{name: "Sale.Restore", parts: true, do: func(ctx context.Context) error { return err1(x.Restore(ctx, saleSpec)) }},
+		does("Sale.EndSale", x.EndSale),
+		does("Sale.Delete", x.Delete),
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 // A Cluster of Valkey 9 has several databases, if its cluster-databases says so; any other has one.
@@ -63,12 +63,8 @@ func TestDatabase_OfACluster_IsUsedOrRefused(t *testing.T) {
 		require.NoError(t, h.Unlock(ctx))
 		require.NoError(t, <-got)
 
-		_, err = in3.Stocks().Stock(name).Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour})
-		require.NoError(t, err)
-		for c, want := range map[*redlatch.Client]stock.Outcome{also3: stock.Granted, in0: stock.NotOpen} {
-			grant, err := c.Stocks().Stock(name).Claim(ctx, "user")
-			require.NoError(t, err)
-			require.Equal(t, want, grant.Outcome)
-		}
+		require.NoError(t, in3.Sales().Sale(name).Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour}))
+		require.NoError(t, err1(also3.Sales().Sale(name).Buy(ctx, stock.Order{User: "ann"})))
+		require.ErrorIs(t, err1(in0.Sales().Sale(name).Buy(ctx, stock.Order{User: "ann"})), stock.ErrNoStock)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -25,6 +26,7 @@ func TestRights_Withdrawn_EveryVerbIsErrDenied(t *testing.T) {
 	option.Username, option.Password = "app", "pw"
 	red, err := redlatch.Open(t.Context(), option, redlatch.Options{CallTimeout: time.Minute,
 		Logger:     slog.New(slog.DiscardHandler),
+		Sales:      withBooks,
 		Locks:      func(o *rlock.Options) { o.WatchdogTimeout = time.Hour },
 		Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout = time.Hour }})
 	require.NoError(t, err)
@@ -34,8 +36,9 @@ func TestRights_Withdrawn_EveryVerbIsErrDenied(t *testing.T) {
 	calls := unwaiting(t, red, open(t, s, patient))
 	maps.Copy(calls, waiting(red, time.Minute, func(context.Context) error { t.Error("granted"); return nil }))
 	calls["Hub.Subscribe"] = func(ctx context.Context) error { return err1(red.Hub().Subscribe(ctx, "c")) }
-	calls["Stock.Events"] = func(ctx context.Context) error {
-		return firstError(red.Stocks().Stock("st").Events(ctx, time.Minute))
+	calls["Sale.KeepLedger"] = func(ctx context.Context) error {
+		return red.Sales().Sale("kept").KeepLedger(ctx, time.Minute, 1,
+			func(context.Context, []stock.Entry) error { return nil })
 	}
 	s.Ask(t, "ACL", "SETUSER", "app", "-@all", "+ping", "+client")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

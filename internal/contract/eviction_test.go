@@ -3,6 +3,8 @@ package contract_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
@@ -45,9 +47,15 @@ func TestEviction_FirstCallOfEachPackage_WarnsOnce(t *testing.T) {
 			return err1(red.Counters().Counter("k", rcounter.CounterOptions{}).Incr(ctx))
 		},
 		"Open": func(red *redlatch.Client) error {
-			return err1(red.Stocks().Stock("opened").OpenOrJoin(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour}))
+			return red.Sales().Sale("opened").Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour})
 		},
-		"Claim": func(red *redlatch.Client) error { return err1(red.Stocks().Stock("st").Claim(ctx, "ann")) },
+		"Buy": func(red *redlatch.Client) error {
+			err := err1(red.Sales().Sale("never opened").Buy(ctx, stock.Order{User: "ann"}))
+			if !errors.Is(err, stock.ErrNoStock) {
+				return fmt.Errorf("Buy: %w", err)
+			}
+			return nil
+		},
 		"Send": func(red *redlatch.Client) error {
 			return err1(red.RedPackets().Packet(rand.Text()).Send(ctx, redpacket.Spec{Total: 5, Shares: 2, OpenFor: time.Hour}))
 		},

@@ -43,7 +43,7 @@ func TestVerb_ReplyOfAnotherKind_IsAnError(t *testing.T) {
 	t.Cleanup(func() { garbling.Store(false) }) // or closing takes long
 	for verb, call := range calls {
 		switch verb {
-		case "Hub.Publish", "Stock.Publish", "Counter.Cached": // send nothing that is garbled
+		case "Hub.Publish", "Counter.Cached": // send nothing that is garbled
 		case "Counter.Set", "Limiter.Set", "Limiter.Unset", "Limiter.Reset": // any reply means that it was done
 			require.NoError(t, call(t.Context()), verb)
 		default:

@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 func counterScenes(c *rcounter.Client) []hostileCase {
@@ -112,16 +113,19 @@ func counterKinds() map[string]scenes {
 		"sliding": limits(ratelimit.LimiterOptions{Rate: 10, Per: time.Minute, Algorithm: ratelimit.SlidingWindow}),
 		"fixed":   limits(ratelimit.LimiterOptions{Rate: 10, Unit: ratelimit.Day, Algorithm: ratelimit.FixedWindow}),
 		"packet":  func(_ *hostileRig, a actors) []hostileCase { return packetScenes(a.other.RedPackets()) },
-		"stock":   func(_ *hostileRig, a actors) []hostileCase { return stockScenes(a.other) },
+		"sale":    func(_ *hostileRig, a actors) []hostileCase { return saleScenes(a.other) },
 	}
 }
 
-func stockScenes(red *redlatch.Client) []hostileCase {
-	works := func(ctx context.Context, name string) error { return err1(red.Stocks().Stock(name).Claim(ctx, "zoe")) }
+func saleScenes(red *redlatch.Client) []hostileCase {
+	works := func(ctx context.Context, name string) error {
+		return err1(red.Sales().Sale(name).Buy(ctx, stock.Order{User: "zoe"}))
+	}
 	return []hostileCase{{"open", func(t testing.TB, name string) ([]act, func()) {
 		x := sale(t, red, name)
-		require.NoError(t, err1(x.Claim(t.Context(), "ann")))
-		require.NoError(t, err1(x.ClaimAny(t.Context(), 2)))
-		return stockActs(x), func() {}
+		require.NoError(t, err1(x.Buy(t.Context(), stock.Order{User: "ann"})))
+		require.NoError(t, err1(x.Buy(t.Context(), stock.Order{Anyone: true})))
+		require.NoError(t, err1(x.Cancel(t.Context(), "never made")))
+		return saleActs(x), func() {}
 	}, works}}
 }

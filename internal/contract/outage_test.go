@@ -25,7 +25,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -110,6 +110,9 @@ func inOutage(t *testing.T, server *redistest.Server, name string, fn throughOut
 		if o.Logger == nil {
 			o.Logger = slog.New(slog.DiscardHandler)
 		}
+		if o.Sales == nil {
+			o.Sales = withBooks
+		}
 		red, err := redlatch.Open(t.Context(), seen.Option(), o)
 		require.NoError(t, err)
 		all = append(all, red)
@@ -165,7 +168,7 @@ func (v verbs) all(ctx context.Context) (results map[string]result, stall time.D
 // made in place.
 func (v verbs) warm() {
 	for _, verb := range []string{"Lock.Inspect of Reentrant", "Election.Leader", "Semaphore.InspectIDs",
-		"Counter.AddOnce", "Limiter.Allow", "Packet.Inspect", "Stock.Inspect"} {
+		"Counter.AddOnce", "Limiter.Allow", "Packet.Inspect", "Sale.Inspect"} {
 		v[verb](context.Background()) // an error is that of a busy machine
 	}
 }
@@ -176,7 +179,7 @@ func soon(d, stall time.Duration) time.Duration { return d + callTimeout/2 + 5*s
 
 // onlyRead are the verbs that change nothing on the server.
 var onlyRead = regexp.MustCompile(`\.(Inspect\w*|IsLocked|Available|Count|Get|Cached|Leader|Observe|Workers|` +
-	`Lookup\w*|Shares|Peek)\b`)
+	`Holders|Shares|Peek)\b`)
 
 // requireAway fails unless every call said that the server could not be asked. A call that only reads has no outcome,
 // so it says ErrUnavailable. unsent: nothing was sent, and some say so. Not all can: of a call whose time was over
@@ -268,7 +271,7 @@ func TestOutage_CrowdDoesNotWait_EndsWithinOneCallTimeout(t *testing.T) {
 	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
 		red := connect(redlatch.Options{CallTimeout: callTimeout})
 		sale(t, connect(patient), "crowded")
-		s, p := red.Stocks().Stock("crowded"), red.RedPackets().Packet("crowded")
+		s, p := red.Sales().Sale("crowded"), red.RedPackets().Packet("crowded")
 		require.NoError(t, err1(connect(patient).RedPackets().Packet("crowded").Send(t.Context(),
 			redpacket.Spec{Total: 1000, Shares: 100, OpenFor: time.Minute})))
 		permits := red.Semaphores().Semaphore("crowded", 1000)
@@ -279,14 +282,13 @@ func TestOutage_CrowdDoesNotWait_EndsWithinOneCallTimeout(t *testing.T) {
 			lock := red.Locks().Reentrant("crowded-" + id)
 			crowd["Lock.TryLock "+id] = func(ctx context.Context) error { return err1(lock.TryLock(ctx, 0, 0)) }
 			crowd["Semaphore.TryAcquire "+id] = func(ctx context.Context) error { return err1(permits.TryAcquire(ctx, 1, 0, 0)) }
-			crowd["Stock.Claim "+id] = func(ctx context.Context) error { return err1(s.Claim(ctx, id)) }
-			crowd["Stock.ClaimAny "+id] = func(ctx context.Context) error { return err1(s.ClaimAny(ctx, 1)) }
-			crowd["Stock.Reserve "+id] = func(ctx context.Context) error {
-				return err1(s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Minute))
+			for how, o := range map[string]stock.Order{"": {User: id}, "by anyone": {Anyone: true}} {
+				crowd["Sale.Buy "+how+id] = func(ctx context.Context) error { return err1(s.Buy(ctx, o)) }
 			}
-			crowd["Stock.LookupID "+id] = func(ctx context.Context) error {
-				return err1(s.Lookup(ctx, stock.Units{Request: id}))
+			crowd["Sale.Reserve "+id] = func(ctx context.Context) error {
+				return err1(s.Reserve(ctx, stock.Order{ID: "cart " + id, User: id}, time.Minute))
 			}
+			crowd["Sale.Status "+id] = func(ctx context.Context) error { return err1(s.Status(ctx, id)) }
 			crowd["Packet.Grab "+id] = func(ctx context.Context) error { return err1(p.Grab(ctx, id)) }
 		}
 		begin()
@@ -308,16 +310,16 @@ func TestOutage_CachedAnswer_WaitsForNoConnection(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
-		red := connect(redlatch.Options{CallTimeout: callTimeout, Stocks: func(o *stock.Options) {
+		red := connect(redlatch.Options{CallTimeout: callTimeout, Sales: func(o *stock.Options) {
 			o.SoldOutTrust = time.Hour
 		}})
-		s, k := red.Stocks().Stock("sold"), red.Counters().Counter("read", rcounter.CounterOptions{})
+		s, k, one := red.Sales().Sale("sold"), red.Counters().Counter("read", rcounter.CounterOptions{}), stock.Order{Anyone: true}
 		other := connect(patient)
-		require.NoError(t, err1(other.Stocks().Stock("sold").Open(t.Context(), stock.Spec{Limit: 1, OpenFor: time.Hour})))
-		require.NoError(t, err1(other.Stocks().Stock("sold").ClaimAny(t.Context(), 1)))
+		require.NoError(t, other.Sales().Sale("sold").Open(t.Context(), stock.Spec{Limit: 1, OpenFor: time.Hour}))
+		require.NoError(t, err1(other.Sales().Sale("sold").Buy(t.Context(), one)))
 		require.NoError(t, other.Counters().Counter("read", rcounter.CounterOptions{}).Set(t.Context(), 7))
 		for range 50 { // the second is mostly answered by the process
-			s.ClaimAny(t.Context(), 1)
+			s.Buy(t.Context(), one)
 			k.Cached(t.Context(), time.Hour)
 		}
 		begin()
@@ -328,7 +330,7 @@ func TestOutage_CachedAnswer_WaitsForNoConnection(t *testing.T) {
 		}
 		calls := verbs{}
 		for i := range 50 {
-			calls[fmt.Sprint("ClaimAny ", i)] = func(ctx context.Context) error { return err1(s.ClaimAny(ctx, 1)) }
+			calls[fmt.Sprint("Buy ", i)] = func(ctx context.Context) error { return err1(s.Buy(ctx, one)) }
 			calls[fmt.Sprint("Cached ", i)] = func(ctx context.Context) error { return err1(k.Cached(ctx, time.Hour)) }
 		}
 		for range 3 {
@@ -355,8 +357,8 @@ func TestOutage_RetryTimeout_BoundsACallWithoutDeadline(t *testing.T) {
 			connect(redlatch.Options{CallTimeout: time.Minute, KeyPrefix: "lasting:"}))
 		for _, verb := range []string{"Lock.IsLocked of Reentrant", "Election.Leader", "Hold.Extend of Reentrant",
 			"Semaphore.Available", "CountDownLatch.Inspect",
-			"Counter.Get", "Counter.AddOnce", "Limiter.Reserve", "Limiter.Inspect", "Packet.Grab", "Stock.Inspect",
-			"Stock.Claim", "Stock.Reserve"} {
+			"Counter.Get", "Counter.AddOnce", "Limiter.Reserve", "Limiter.Inspect", "Packet.Grab", "Sale.Inspect",
+			"Sale.Buy", "Sale.Reserve"} {
 			require.NotNil(t, all[verb], verb)
 			repeated[verb], lasting[verb] = all[verb], others[verb]
 		}
@@ -381,8 +383,7 @@ var apart = []string{
 	// They wait for others, or for time.
 	"Lock.Lock", "Lock.Do", "Election.Campaign", "Election.Run", "Shards.Run", "Shards.Slot", "Semaphore.Acquire",
 	"Semaphore.Do",
-	"CountingSemaphore.Acquire", "CountDownLatch.Await", "CyclicBarrier.Await", "Packet.KeepLedger", "Stock.KeepLedger",
-	"Stock.KeepReaped", "Stock.Events",
+	"CountingSemaphore.Acquire", "CountDownLatch.Await", "CyclicBarrier.Await", "Packet.KeepLedger", "Sale.KeepLedger",
 	"Hub.Subscribe", "Subscription.Next", "Client.Close", "Hub.Close",
 	// They give back, and go on for as long as they may.
 	"Hold.Unlock", "Hold.UnlockAfter", "Leadership.Resign", "Shard.Release", "Permit.Release",
@@ -409,7 +410,7 @@ func TestOutage_EveryCall_IsMeasuredOrNamed(t *testing.T) {
 		&rsemaphore.Semaphore{}, &counting.Semaphore{},
 		&rsemaphore.CountDownLatch{}, &rsemaphore.CyclicBarrier{},
 		&rsemaphore.Permit{}, &rcounter.Counter{}, &ratelimit.Client{}, &ratelimit.Limiter{},
-		&ratelimit.Reservation{}, &redpacket.Packet{}, &stock.Stock{}, &stock.Group{},
+		&ratelimit.Reservation{}, &redpacket.Packet{}, &stock.Sale{},
 	} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumMethod() {

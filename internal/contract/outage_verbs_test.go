@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -82,11 +82,10 @@ func unwaiting(t *testing.T, red, other *redlatch.Client) verbs {
 		require.NoError(t, err1(p.Grab(t.Context(), "bob")))
 		return packetActs(red.RedPackets().Packet(name))
 	})
-	all.spread("stock", "", func(name string) []act {
+	all.spread("sale", "", func(name string) []act {
 		sale(t, other, name)
-		return stockActs(red.Stocks().Stock(name))
+		return saleActs(red.Sales().Sale(name))
 	})
-	ofCarts(t, red, other, all)
 	all["Hub.Publish"] = func(ctx context.Context) error { return err1(red.Hub().Publish(ctx, "news", "none")) }
 	require.NoError(t, keeping(all, nil))
 	return all
@@ -142,41 +141,13 @@ func ofPermits(t *testing.T, red *redlatch.Client, all verbs) {
 	all.add("", barrierActs(c.CyclicBarrier("barrier", 2))...)
 }
 
-// sale is a stock that is open, of which user bob has a unit under the id of a request.
-func sale(t testing.TB, red *redlatch.Client, name string) *stock.Stock {
-	s := red.Stocks().Stock(name)
-	require.NoError(t, err1(s.Open(t.Context(), saleSpec)))
-	require.NoError(t, err1(s.Claim(t.Context(), "bob", stock.Request{ID: "request", N: 2})))
-	require.NoError(t, err1(s.Reserve(t.Context(), "bob", stock.Request{ID: "reservation", N: 2}, time.Hour)))
+// sale is a sale that is open, in which user bob has an order that is sold, and one that is reserved.
+func sale(t testing.TB, red *redlatch.Client, name string) *stock.Sale {
+	s, two := red.Sales().Sale(name), []stock.Line{{N: 2}}
+	require.NoError(t, s.Open(t.Context(), saleSpec))
+	require.NoError(t, err1(s.Buy(t.Context(), stock.Order{ID: "sold", User: "bob", Lines: two})))
+	require.NoError(t, err1(s.Reserve(t.Context(), stock.Order{ID: "reserved", User: "bob", Lines: two}, time.Hour)))
 	return s
-}
-
-// ofCarts are the calls of a group of stocks.
-func ofCarts(t *testing.T, red, other *redlatch.Client, all verbs) {
-	spec := stock.Spec{Limit: 100, OpenFor: time.Hour}
-	carts := func(verb string) *stock.Group {
-		g := other.Stocks().Group("shop-" + verb)
-		for _, name := range []string{"tea", "cup"} {
-			require.NoError(t, err1(g.Stock(name).Open(t.Context(), spec)))
-		}
-		require.NoError(t, err1(g.Reserve(t.Context(), "bob",
-			stock.CartRequest{ID: "cart", Lines: []stock.Line{{Stock: "tea", N: 1}, {Stock: "cup", N: 1}}}, time.Hour)))
-		return red.Stocks().Group("shop-" + verb)
-	}
-	reserve, confirm, cancel, others := carts("reserve"), carts("confirm"), carts("cancel"), carts("others")
-	all["Group.Reserve"] = func(ctx context.Context) error {
-		return err1(reserve.Reserve(ctx, "ann", stock.CartRequest{ID: "other", Lines: []stock.Line{{Stock: "tea", N: 1}}},
-			time.Hour))
-	}
-	all["Group.Confirm"] = func(ctx context.Context) error {
-		return err1(confirm.Confirm(ctx, "cart", stock.Line{Stock: "tea"}, stock.Line{Stock: "cup"}))
-	}
-	all["Group.Extend"] = func(ctx context.Context) error {
-		return err1(others.Extend(ctx, "cart", time.Hour, "tea", "cup"))
-	}
-	all["Group.Lookup"] = func(ctx context.Context) error { return err1(others.Lookup(ctx, "cart", "tea", "cup")) }
-	all["Group.Return"] = func(ctx context.Context) error { return err1(others.Return(ctx, "cart", "tea", "cup")) }
-	all["Group.Cancel"] = func(ctx context.Context) error { return err1(cancel.Cancel(ctx, "cart", "tea", "cup")) }
 }
 
 // waiting are the calls that wait until they are granted, each of an object of its own; then is called under the grant.

@@ -19,7 +19,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -234,7 +234,6 @@ func TestObserver_LooksAtItsClient_WaitsForNothing(t *testing.T) {
 			red.Locks().Stats()
 			red.Elections().Stats()
 			red.Semaphores().Stats()
-			red.Stocks().Stats()
 			red.RedPackets().Stats()
 			red.Hub().Stats()
 		}))
@@ -268,7 +267,7 @@ func TestObserver_LooksAtItsClient_WaitsForNothing(t *testing.T) {
 		<-gone.Done()
 		require.NoError(t, err1(red.Counters().Counter("c", rcounter.CounterOptions{}).Incr(ctx)))
 		require.NoError(t, err1(red.RedPackets().Packet("p").Grab(ctx, "ann")))
-		require.NoError(t, err1(red.Stocks().Stock("st").Claim(ctx, "ann")))
+		require.ErrorIs(t, err1(red.Sales().Sale("sale").Buy(ctx, stock.Order{User: "ann"})), stock.ErrNoStock)
 		for _, event := range []string{
 			"rlock acquiring", "rlock waiting", "rlock woken", "rlock acquired", "rlock not acquired", "rlock releasing",
 			"rlock released", "rlock renewed", "rlock ended", "election acquired",
@@ -299,6 +298,9 @@ func connected(t *testing.T, server *redistest.Server, o redlatch.Options) *redl
 	t.Helper()
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
+	}
+	if o.Sales == nil {
+		o.Sales = withBooks
 	}
 	red, err := redlatch.Open(t.Context(), server.Option(), o)
 	require.NoError(t, err)

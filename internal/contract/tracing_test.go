@@ -17,7 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -110,8 +110,8 @@ func spanned(t *testing.T, s *redistest.Server, notes *spans, see func(ctx conte
 			return ctx
 		}
 	}
-	o.Stocks = func(o *stock.Options) {
-		o.MaxCalls = 1
+	o.Sales = func(o *stock.Options) {
+		withBooks(o)
 		o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
 			see(ctx, string(e.Kind), "")
 			return ctx
@@ -169,7 +169,7 @@ func TestSpan_EveryCall_IsOfItsCallersContext(t *testing.T) {
 				"acquired in Lock.TryLock of Reentrant", "not acquired in Lock.TryLock in vain",
 				"released in Hold.Unlock of Reentrant", "acquired in Lock.TryLock of Multi",
 				"permits acquired in Semaphore.TryAcquire", "permits released in Permit.Release",
-				"claimed in Stock.Claim", "claimed in Stock.ClaimAny",
+				"claimed in Sale.Buy", "claimed in Sale.Buy by anyone",
 			} {
 				_, ok := told.Load(event)
 				require.True(t, ok, "%s: %v", event, &told)
@@ -178,21 +178,21 @@ func TestSpan_EveryCall_IsOfItsCallersContext(t *testing.T) {
 	})
 }
 
-// One call has one parent: of claims that share a call, that of the one that came first.
-func TestSpan_CallOfSeveralClaims_IsOfOneOfThem(t *testing.T) {
+// One call has one parent: of orders that share a call, that of the one that came first.
+func TestSpan_CallOfSeveralOrders_IsOfOneOfThem(t *testing.T) {
 	t.Parallel()
 	notes := &spans{}
 	sale := spanned(t, redistest.Start(t), notes, func(context.Context, string, string) {}, "", 0).
-		Stocks().Stock("st")
-	require.NoError(t, err1(sale.Open(t.Context(), stock.Spec{Limit: 200, OpenFor: time.Minute, Retain: time.Minute})))
+		Sales().Sale("sale")
+	require.NoError(t, sale.Open(t.Context(), stock.Spec{Limit: 200, OpenFor: time.Minute, Retain: time.Minute}))
 	notes.take()
 	var wg sync.WaitGroup
 	spans := map[string]bool{}
 	for i := range 200 {
-		span := fmt.Sprint("claim ", i)
+		span := fmt.Sprint("order ", i)
 		spans[span] = true
 		wg.Go(func() {
-			if _, err := sale.Claim(context.WithValue(t.Context(), spanKey{}, span), span); err != nil {
+			if _, err := sale.Buy(context.WithValue(t.Context(), spanKey{}, span), stock.Order{User: span}); err != nil {
 				t.Error(err)
 			}
 		})

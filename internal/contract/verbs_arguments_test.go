@@ -3,6 +3,7 @@ package contract_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 	"github.com/redlatch/redlatch/rsemaphore/counting"
@@ -146,137 +147,116 @@ func badOfPermits(t *testing.T, red *redlatch.Client) map[string]map[error]refus
 	}
 }
 
-func badOfStocks(t *testing.T, red *redlatch.Client) map[string]map[error]refusals {
-	ctx, s, g := t.Context(), red.Stocks().Stock("s"), red.Stocks().Group("sale")
+func badOfSales(t *testing.T, red *redlatch.Client) map[string]map[error]refusals {
+	ctx, s := t.Context(), red.Sales().Sale("s")
 	options, names := refusals{}, refusals{}
-	line := func(n int64, name string) stock.Line { return stock.Line{Stock: name, N: n} }
-	cart := func(lines ...stock.Line) error {
-		return err1(g.Reserve(ctx, "u", stock.CartRequest{ID: "id", Lines: lines}, time.Minute))
-	}
-	nothing := func(context.Context, []stock.Entry) error { return nil }
 	for says, spec := range map[string]stock.Spec{
-		"Limit is 0":                          {},
-		"Limit is -1":                         {Limit: -1, OpenFor: time.Hour},
-		"must be between 1 and 9007199254740": {Limit: 1 << 53, OpenFor: time.Hour},
-		"Limit is 9007199254740992":           {Limit: 1 << 53, OpenFor: time.Hour},
-		"PerUser is 9007199254740992":         {Limit: 1, PerUser: 1 << 53, OpenFor: time.Hour},
-		"PerUser is -1":                       {Limit: 1, PerUser: -1, OpenFor: time.Hour},
-		"StartIn is -1s":                      {Limit: 1, StartIn: -time.Second, OpenFor: time.Hour},
-		"OpenFor is 0s":                       {Limit: 1},
-		"OpenFor is -1h0m0s":                  {Limit: 1, OpenFor: -time.Hour},
-		"OpenFor is 1µs":                      {Limit: 1, OpenFor: time.Microsecond},
-		"Retain is -1s":                       {Limit: 1, OpenFor: time.Hour, Retain: -time.Second},
-		"Retain is 1µs":                       {Limit: 1, OpenFor: time.Hour, Retain: time.Microsecond},
-		"StartIn is 2562047h":                 {Limit: 1, StartIn: 1<<63 - 1, OpenFor: time.Hour},
-		"OpenFor is 2562047h":                 {Limit: 1, OpenFor: 1<<63 - 1},
-		"Retain is 2562047h":                  {Limit: 1, OpenFor: time.Hour, Retain: 1<<63 - 1},
-		"StartIn + OpenFor + Retain":          {Limit: 1, StartIn: lifetime, OpenFor: lifetime},
-		"OpenFor + Retain is ":                {Limit: 1, StartIn: lifetime / 2, OpenFor: lifetime / 2},
+		`Item "" is {0 1}`:           {OpenFor: time.Hour},
+		`Item "" is {-1 1}`:          {Limit: -1, OpenFor: time.Hour},
+		`Item "" is {90071992547409`: {Limit: maxInt53 + 1, OpenFor: time.Hour},
+		`Item "" is {1 90071992547`:  {Limit: 1, PerUser: maxInt53 + 1, OpenFor: time.Hour},
+		`Item "" is {1 -1}`:          {Limit: 1, PerUser: -1, OpenFor: time.Hour},
+		`Item "a" is {0 1}`:          {Items: map[string]stock.Item{"a": {}}, OpenFor: time.Hour},
+		"Limit is 5, must be 0":      {Limit: 5, Items: map[string]stock.Item{"a": {Limit: 1}}, OpenFor: time.Hour},
+		"Items is 1025":              {Items: manyItems(1025), OpenFor: time.Hour},
+		"StartIn is -1s":             {Limit: 1, StartIn: -time.Second, OpenFor: time.Hour},
+		"StartIn is 2562047h":        {Limit: 1, StartIn: 1<<63 - 1, OpenFor: time.Hour},
+		"OpenFor is 0s":              {Limit: 1},
+		"OpenFor is -1h0m0s":         {Limit: 1, OpenFor: -time.Hour},
+		"OpenFor is 1µs":             {Limit: 1, OpenFor: time.Microsecond},
+		"OpenFor is 2562047h":        {Limit: 1, OpenFor: 1<<63 - 1},
+		"Retain is -1s":              {Limit: 1, OpenFor: time.Hour, Retain: -time.Second},
+		"Retain is 1µs":              {Limit: 1, OpenFor: time.Hour, Retain: time.Microsecond},
+		"Retain is 2562047h":         {Limit: 1, OpenFor: time.Hour, Retain: 1<<63 - 1},
+		"Remember is 59s":            {Limit: 1, OpenFor: time.Hour, Remember: 59 * time.Second},
+		"Remember is 2562047h":       {Limit: 1, OpenFor: time.Hour, Remember: 1<<63 - 1},
+		"StartIn + OpenFor + Retain": {Limit: 1, StartIn: lifetime, OpenFor: lifetime},
+		"OpenFor + Retain is ":       {Limit: 1, StartIn: lifetime / 2, OpenFor: lifetime / 2},
 	} {
-		options.add(says, err1(s.Open(ctx, spec)), err1(s.OpenOrJoin(ctx, spec)))
+		spec.Ledger = true
+		options.add(says, s.Open(ctx, spec), err1(s.Restore(ctx, spec)))
 	}
-	var many []stock.Line
-	for i := range 17 {
-		many = append(many, line(1, strconv.Itoa(i)))
+	options.add("Ledger is false", err1(s.Restore(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour})))
+
+	order := func(o stock.Order) []error { return []error{err1(s.Buy(ctx, o)), err1(s.Reserve(ctx, o, time.Minute))} }
+	byID := func(id string) []error {
+		return []error{err1(s.Status(ctx, id)), err1(s.Extend(ctx, id, time.Minute)), err1(s.Pay(ctx, id)),
+			err1(s.Cancel(ctx, id)), err1(s.Return(ctx, id))}
 	}
-	options.calls(t, "is 17, must be 1 to 16", cartActs(g, "id", many))
-	options.calls(t, "each of another stock", cartActs(g, "id", []stock.Line{line(1, "b"), line(1, "a"), line(1, "b")}))
-	options.add(`line "a": invalid option: N is 0`, cart(line(0, "a")))
-	options.add("lines is 0", cart())
+	// lines are all that have lines; least is what they may have at least: units that were paid for, or stay, may be none.
+	lines := func(least int64, lines ...stock.Line) []error {
+		all := order(stock.Order{ID: "id", Lines: lines})
+		if least == 0 {
+			all = nil
+		}
+		return append(all, err1(s.Pay(ctx, "id", lines...)), err1(s.Return(ctx, "id", lines...)))
+	}
 	for says, text := range badTexts {
 		if text == "" {
-			names.calls(t, "id is empty", cartActs(g, text, []stock.Line{line(1, "a")}))
-			names.add("claimant is empty", err1(g.Reserve(ctx, "",
-				stock.CartRequest{ID: "id", Lines: []stock.Line{line(1, "a")}}, time.Minute)))
-		} else { // as a claimant or request, none is the other
-			names.add(says, err1(s.Lookup(ctx, stock.Units{Claimant: text})), err1(s.Lookup(ctx, stock.Units{Request: text})),
-				err1(s.Return(ctx, stock.Units{Claimant: text, Ordinal: 1})), err1(s.Return(ctx, stock.Units{Request: text})),
-				err1(s.Return(ctx, stock.Units{Request: text, Keep: 1})))
+			names.add("has no ID, no User and no Anyone", order(stock.Order{})...)
+			names.add("id is empty", byID("")...)
+			continue
 		}
-		for _, upTo := range []bool{false, true} {
-			names.add(says, err1(s.Claim(ctx, "u", stock.Request{ID: text, N: 1, UpTo: upTo})),
-				err1(s.Reserve(ctx, "u", stock.Request{ID: text, N: 1, UpTo: upTo}, time.Minute)))
-		}
-		names.add(says, err1(s.Claim(ctx, text)), err1(s.Claim(ctx, text, stock.Request{ID: "r", N: 1})),
-			err1(s.Reserve(ctx, text, stock.Request{ID: "h", N: 1}, time.Minute)), errOf(s.Holders(ctx, text)),
-			err1(s.Confirm(ctx, text)), err1(s.Confirm(ctx, text, stock.Paid(1))), err1(s.Extend(ctx, text, time.Minute)),
-			err1(s.Cancel(ctx, text)))
+		names.add(says, slices.Concat(order(stock.Order{ID: text}), order(stock.Order{ID: "id", User: text}), byID(text),
+			lines(1, stock.Line{Item: text, N: 1}))...)
+		items := map[string]stock.Item{text: {Limit: 1}}
+		names.add(says, s.Open(ctx, stock.Spec{Items: items, OpenFor: time.Hour}), s.Change(ctx, stock.Change{Items: items}))
 	}
-	names.add("claimant", err1(s.Return(ctx, stock.Units{})))
-	for _, n := range []int64{0, -1, maxInt53 + 1} {
+	for _, sign := range ",;|+" {
+		names.add(fmt.Sprintf("the item \"a%c\"", sign), lines(1, stock.Line{Item: "a" + string(sign), N: 1})...)
+	}
+	names.add(`the id "~x" begins with "~"`, order(stock.Order{ID: "~x"})...)
+	names.add(`the id "~x.1.0" is none of Anyone`, byID("~x.1.0")...)
+	names.add("an order of Anyone has an ID or a User", err1(s.Buy(ctx, stock.Order{Anyone: true, User: "ann"})))
+
+	options.add("Lines is 0", order(stock.Order{ID: "id", Lines: []stock.Line{}})...)
+	options.add("Lines is 17", lines(1, manyLines(17)...)...)
+	options.add(`Lines is "a" twice`, lines(1, stock.Line{Item: "a", N: 1}, stock.Line{Item: "b", N: 1},
+		stock.Line{Item: "a", N: 1})...)
+	options.add("Lines is 2, must be one for Anyone", err1(s.Buy(ctx, stock.Order{Anyone: true, Lines: manyLines(2)})))
+	options.add("Anyone is true", err1(s.Reserve(ctx, stock.Order{Anyone: true}, time.Minute)))
+	options.add("Line.N is 0", order(stock.Order{ID: "id", Lines: []stock.Line{{}}})...)
+	options.add("keep is ", err1(s.Return(ctx, "~x.1.1", manyLines(2)...)))
+	for _, n := range []int64{-1, maxInt53 + 1} {
 		is := fmt.Sprintf(" is %d", n)
-		options.add("n"+is, err1(s.ClaimAny(ctx, n)))
-		for _, upTo := range []bool{false, true} {
-			options.add("N"+is, err1(s.Claim(ctx, "u", stock.Request{ID: "r", N: n, UpTo: upTo})),
-				err1(s.Reserve(ctx, "u", stock.Request{ID: "h", N: n, UpTo: upTo}, time.Minute)))
-		}
-		options.add("paid"+is, err1(s.Confirm(ctx, "h", stock.Paid(n))))
-		options.add("N"+is, err1(s.Return(ctx, stock.Units{Request: "a", Ordinal: 5, N: n})))
-		options.add("Ordinal"+is, err1(s.Return(ctx, stock.Units{Claimant: "u", Ordinal: n})))
-		if n != 0 {
-			options.add("Ordinal"+is, err1(s.Return(ctx, stock.Units{Request: "a", Ordinal: n, N: 1})))
-			options.add("Keep"+is, err1(s.Return(ctx, stock.Units{Request: "h", Keep: n})))
-			options.add("Limit"+is, s.Change(ctx, stock.Change{Limit: n}))
-			options.add("PerUser"+is, s.Change(ctx, stock.Change{PerUser: n}))
-		}
+		options.add("Line.N"+is, lines(1, stock.Line{N: n})...)
+		options.add(`Items["a"].Limit`+is, s.Change(ctx, stock.Change{Items: map[string]stock.Item{"a": {Limit: n}}}))
+		options.add(`Items["a"].PerUser`+is, s.Change(ctx, stock.Change{Items: map[string]stock.Item{"a": {PerUser: n}}}))
 	}
-	for says, u := range map[string]stock.Units{
-		"Claimant": {Claimant: "u", Request: "r"},
-		"Keep is ": {Claimant: "u", Ordinal: 1, Keep: 1},
-		"Keep":     {Request: "a", Ordinal: 1, N: 1, Keep: 1},
-		"N is 2":   {Claimant: "u", Ordinal: 1, N: 2},
-		"Ordinal":  {Request: "a", Ordinal: 0, N: 1},
-	} {
-		options.add(says, err1(s.Return(ctx, u)))
-	}
-	for _, u := range []stock.Units{{Claimant: "u", Ordinal: 1}, {Request: "r", Keep: 1}, {Request: "r", N: 1}} {
-		options.add("units", err1(s.Lookup(ctx, u)))
-	}
-	options.add("request is 2", err1(s.Claim(ctx, "u", stock.Request{ID: "r", N: 1}, stock.Request{ID: "q", N: 1})))
-	options.add("paid is 2", err1(s.Confirm(ctx, "h", 1, 2)))
-	options.add("change", s.Change(ctx, stock.Change{}))
-	options.add("Resume", s.Change(ctx, stock.Change{Pause: true, Resume: true}))
 	for _, ttl := range []time.Duration{0, -time.Second, time.Microsecond, lifetime + 1} {
-		options.add("ttl is "+ttl.String(), err1(s.Reserve(ctx, "u", stock.Request{ID: "h", N: 1}, ttl)),
-			err1(s.Reserve(ctx, "u", stock.Request{ID: "h", N: 1, UpTo: true}, ttl)), err1(s.Extend(ctx, "h", ttl)),
-			err1(g.Reserve(ctx, "u", stock.CartRequest{ID: "id", Lines: []stock.Line{line(1, "a")}}, ttl)))
+		options.add("ttl is "+ttl.String(), err1(s.Reserve(ctx, stock.Order{User: "ann"}, ttl)), err1(s.Extend(ctx, "id", ttl)))
 	}
+	options.add("change is empty", s.Change(ctx, stock.Change{}))
 	for _, in := range []time.Duration{-1, lifetime + 1} {
-		options.add("EndIn is "+in.String(), s.Change(ctx, stock.Change{EndIn: stock.In(in)}))
-		options.add("StartIn is "+in.String(), s.Change(ctx, stock.Change{StartIn: stock.In(in)}))
+		options.add("EndIn is "+in.String(), s.Change(ctx, stock.Change{EndIn: &in}))
+		options.add("StartIn is "+in.String(), s.Change(ctx, stock.Change{StartIn: &in}))
 	}
+	none := func(context.Context, []stock.Entry) error { return nil }
 	for _, n := range []int{0, -1, 10_000 + 1} {
-		options.add(fmt.Sprint("n is ", n), err1(s.Ledger(ctx, n, nothing)))
+		options.add(fmt.Sprint("n is ", n), err1(s.Ledger(ctx, n, none)), s.KeepLedger(ctx, time.Second, n, none))
 	}
-	options.add("fn", err1(s.Ledger(ctx, 1, nil)), s.KeepLedger(ctx, time.Second, 1, nil))
-	options.add("every is 0s", s.KeepLedger(ctx, 0, 1, nothing), firstError(s.Events(ctx, 0)))
-	options.add("every is 1µs", s.KeepReaped(ctx, time.Microsecond))
-	options.add("winners", err1(s.Restore(ctx, nil)))
-	entry := stock.Entry{Epoch: 1, Serial: 1, Kind: stock.KindGrant}
-	for field, e := range map[string]stock.Entry{
-		"Serial is 0":   {Epoch: 1, Kind: stock.KindGrant},
-		"Epoch is -1":   {Epoch: -1, Serial: 1, Kind: stock.KindGrant},
-		`Kind is ""`:    {Epoch: 1, Serial: 1},
-		`Kind is "odd"`: {Epoch: 1, Serial: 1, Kind: "odd"},
-	} {
-		err := s.Publish(ctx, []stock.Entry{entry, e})
-		options.add(field, err)
-		options.add("entry 1", err)
+	options.add("fn is nil", err1(s.Ledger(ctx, 1, nil)), s.KeepLedger(ctx, time.Second, 1, nil))
+	options.add("every is 0s", s.KeepLedger(ctx, 0, 1, none))
+	for says, trust := range map[string]time.Duration{"SoldOutTrust is 1ms": time.Millisecond,
+		"SoldOutTrust is 884760h": 101 * 365 * 24 * time.Hour} {
+		options.add(says, err1(stock.New(red.Hub(), stock.Options{SoldOutTrust: trust})))
 	}
-	options.add("entries is 10001", s.Publish(ctx, make([]stock.Entry, 10_001)))
-	entry.Claimant = "\xff"
-	names.add("claimant", s.Publish(ctx, []stock.Entry{entry}))
-	entry.Claimant, entry.Request = "", "\x00"
-	names.add("request", s.Publish(ctx, []stock.Entry{entry}))
-	for says, o := range map[string]stock.Options{
-		"MaxCalls is -1":          {MaxCalls: -1},
-		"BatchWindow is -1s":      {BatchWindow: -time.Second},
-		"SoldOutTrust is 1ms":     {SoldOutTrust: time.Millisecond},
-		"SoldOutTrust is 884760h": {SoldOutTrust: 101 * 365 * 24 * time.Hour},
-	} {
-		options.add(says, err1(stock.New(red.Hub(), o)))
+	return map[string]map[error]refusals{"sale": {errs.ErrInvalidOption: options, errs.ErrInvalidName: names}}
+}
+
+func manyItems(n int) map[string]stock.Item {
+	all := map[string]stock.Item{}
+	for i := range n {
+		all[strconv.Itoa(i)] = stock.Item{Limit: 1}
 	}
-	return map[string]map[error]refusals{"stock": {errs.ErrInvalidOption: options, errs.ErrInvalidName: names}}
+	return all
+}
+
+func manyLines(n int) (all []stock.Line) {
+	for i := range n {
+		all = append(all, stock.Line{Item: strconv.Itoa(i), N: 1})
+	}
+	return all
 }
 
 func badOfCounts(t *testing.T, red, other *redlatch.Client) map[string]map[error]refusals {

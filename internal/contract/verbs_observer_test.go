@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
@@ -148,7 +148,7 @@ func TestObserver_CountsAndSales_AreToldOnce(t *testing.T) {
 			return ctx
 		}
 	}
-	o.Stocks = func(o *stock.Options) {
+	o.Sales = func(o *stock.Options) {
 		o.KeyPrefix = "shop:"
 		o.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
 			seen.note(t, ctx, e.Took, "%s: %v, %d, %v", e.Name, e.Outcome, e.N, e.Err)
@@ -192,23 +192,21 @@ func TestObserver_CountsAndSales_AreToldOnce(t *testing.T) {
 	is("p: not open, 0, <nil>", "p: granted, 70, <nil>", "p: replayed, 70, <nil>", "p: sold out, 0, <nil>",
 		`p: , 0, redpacket: corrupt: "rc:{p}:p" counts 1 records or shares, and 0 are there`)
 
-	s := red.Stocks().Stock("s")
-	require.NoError(t, err1(s.Open(ctx, stock.Spec{Limit: 9, PerUser: 5, OpenFor: time.Hour})))
-	for _, claim := range []func() error{
-		func() error { return err1(s.Claim(ctx, "ann")) }, func() error { return err1(s.Claim(ctx, "ann")) },
-		func() error { return err1(s.Claim(ctx, "bob", stock.Request{ID: "r", N: 2})) },
-		func() error { return err1(s.ClaimAny(ctx, 1)) },
-		func() error { return err1(s.Reserve(ctx, "bob", stock.Request{ID: "h", N: 2}, time.Hour)) },
-		func() error { return err1(s.ClaimAny(ctx, 2)) },
-		func() error { return err1(s.Reserve(ctx, "cid", stock.Request{ID: "more", N: 2}, time.Hour)) },
-	} {
-		require.NoError(t, claim())
+	s, two := red.Sales().Sale("s"), []stock.Line{{N: 2}}
+	require.NoError(t, s.Open(ctx, stock.Spec{Limit: 9, PerUser: 5, OpenFor: time.Hour}))
+	for _, order := range []stock.Order{{User: "ann"}, {User: "ann"}, {ID: "1", User: "bob", Lines: two}, {Anyone: true}} {
+		require.NoError(t, err1(s.Buy(ctx, order)))
 	}
-	require.ErrorIs(t, err1(s.Claim(ctx, "cid", stock.Request{ID: "r", N: 2})), errs.ErrMismatch)
-	require.Error(t, err1(s.Claim(ctx, ""))) // refused, and not a claim
-	is("s: granted, 1, <nil>", "s: replayed, 1, <nil>", "s: granted, 2, <nil>", "s: granted, 1, <nil>",
-		"s: granted, 2, <nil>", "s: granted, 2, <nil>", "s: sold out, 0, <nil>",
-		`s: , 0, stock: id used before with other arguments: on "rc:{shop:s}"`)
+	for _, order := range []stock.Order{{ID: "2", User: "bob", Lines: two}, {ID: "3", Lines: []stock.Line{{N: 4}}},
+		{ID: "4", UpTo: true, Lines: []stock.Line{{N: 9}}}} {
+		require.NoError(t, err1(s.Reserve(ctx, order, time.Hour)))
+	}
+	require.ErrorIs(t, err1(s.Buy(ctx, stock.Order{ID: "1", User: "cid", Lines: two})), errs.ErrMismatch)
+	require.NoError(t, err1(s.Pay(ctx, "2")))         // is no event
+	require.Error(t, err1(s.Buy(ctx, stock.Order{}))) // refused, and not sent
+	is("s: sold, 1, <nil>", "s: sold, 1, <nil>", "s: sold, 2, <nil>", "s: sold, 1, <nil>",
+		"s: reserved, 2, <nil>", "s: sold out, 0, <nil>", "s: reserved, 3, <nil>",
+		`s: , 0, stock: id used before with other arguments: on "rc:{shop:s}:sale"`)
 
 	limit := func(name string, rate int64) *ratelimit.Limiter {
 		return red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: rate, Per: time.Hour})

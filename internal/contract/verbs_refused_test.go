@@ -15,7 +15,6 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
-	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // unsent fails if refuse sends anything, or leaves anything on the server.
@@ -95,24 +94,13 @@ func TestVerb_BadName_IsRefusedUnsent(t *testing.T) {
 		for _, u := range countUses(prefixed, "") {
 			requireRefused(ctx, t, u, "a prefix alone", errs.ErrInvalidName)
 		}
-		// A stock and a packet have keys of one tag.
+		// A sale and a packet have keys of one tag.
 		for says, u := range map[string]use{
-			`"a{b}"`:      {"stock", openedActs(red.Stocks().Stock("a{b}"))},
-			`"shop{1}:a"`: {"stock", openedActs(prefixed.Stocks().Stock("a"))},
+			`"a{b}"`:      {"sale", openedActs(red.Sales().Sale("a{b}"))},
+			`"shop{1}:a"`: {"sale", openedActs(prefixed.Sales().Sale("a"))},
 			`"c{d}"`:      {"packet", packetActs(red.RedPackets().Packet("c{d}"))},
 		} {
 			requireRefused(ctx, t, u, "braces", errs.ErrInvalidName, says)
-		}
-		for what, tag := range badNames {
-			if what == "empty braces first" || what == "not UTF-8" {
-				continue
-			}
-			group, beside := red.Stocks().Group(tag), red.Stocks().Group("sale")
-			for _, acts := range [][]act{stockActs(group.Stock("a")), stockActs(beside.Stock(tag)),
-				cartActs(group, "id", []stock.Line{{Stock: "a", N: 1}, {Stock: "b", N: 1}}),
-				cartActs(beside, "id", []stock.Line{{Stock: "a", N: 1}, {Stock: tag, N: 1}})} {
-				requireRefused(ctx, t, use{"stock", acts}, what, errs.ErrInvalidName)
-			}
 		}
 	})
 	_, err := redlatch.Open(ctx, server.Option(), redlatch.Options{KeyPrefix: "redlatch_queue:{x}"})
@@ -120,8 +108,7 @@ func TestVerb_BadName_IsRefusedUnsent(t *testing.T) {
 }
 
 // loops go on until their context ends, and return its cause as it is.
-var loops = []string{"Shards.Observe", "Stock.KeepReaped", "Stock.KeepLedger", "Stock.Events",
-	"Packet.KeepLedger"}
+var loops = []string{"Shards.Observe", "Sale.KeepLedger", "Packet.KeepLedger"}
 
 func TestVerb_ContextEnded_NamesTheCause(t *testing.T) {
 	t.Parallel()
@@ -176,7 +163,7 @@ func TestVerb_BadArgument_IsNamedUnsent(t *testing.T) {
 	red, other := open(t, server, redlatch.Options{}), open(t, server, redlatch.Options{})
 	unsent(t, server, func() {
 		for _, tables := range []map[string]map[error]refusals{
-			badOfLocks(t, red), badOfPermits(t, red), badOfStocks(t, red), badOfCounts(t, red, other),
+			badOfLocks(t, red), badOfPermits(t, red), badOfSales(t, red), badOfCounts(t, red, other),
 		} {
 			for _, primitive := range slices.Sorted(maps.Keys(tables)) {
 				for is, table := range tables[primitive] {
@@ -205,15 +192,12 @@ var spoils = map[string][][]string{
 	"barrier":  {{"SET", "{x}:barrier", "x"}},
 	"counter":  {{"RPUSH", "x", "v"}},
 	"packet":   {{"SET", "rc:{x}:p", "v"}},
-	"stock":    {{"SET", "rc:{x}", "v"}},
-
-	"stock of a group": {{"SET", "rc:{g}{x}", "v"}},
+	"sale":     {{"SET", "rc:{x}:sale", "v"}},
 }
 
 // whatever are verbs that do not read what is under the key.
 var whatever = []string{"Election.Leader", "Election.Observe", "Semaphore.ExtendIDs", "Semaphore.InspectIDs",
-	"CountingSemaphore.TrySetPermits", "CountDownLatch.TrySetCount", "CountDownLatch.Delete", "Stock.Ledger",
-	"Stock.Publish"}
+	"CountingSemaphore.TrySetPermits", "CountDownLatch.TrySetCount", "CountDownLatch.Delete"}
 
 func TestVerb_KeyOfAnotherType_IsErrWrongType(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 
 // verbColumns are the primitives, in the order of the columns of the second table of docs/safety/contract.md.
 var verbColumns = []string{"reentrant", "non-reentrant", "fenced", "fair", "read", "write", "plain", "spin", "multi",
-	"quorum", "semaphore", "weighted", "counting", "latch", "barrier", "election", "shards", "counter", "stock", "packet",
+	"quorum", "semaphore", "weighted", "counting", "latch", "barrier", "election", "shards", "counter", "sale", "packet",
 	"limiter"}
 
 // primitiveOf is whose verb it is: "Lock.Lock of Fair" is fair's.
@@ -43,10 +43,8 @@ func primitiveOf(verb string) string {
 		return "barrier"
 	case "Limiter", "Reservation", "Client":
 		return "limiter"
-	case "Group":
-		return "stock"
 	}
-	return strings.ToLower(typ) // Counter, Packet, Stock; Hub has no column
+	return strings.ToLower(typ) // Counter, Packet, Sale; Hub has no column
 }
 
 // verbPromise is a promise of all verbs: the test that shows it, and whose verbs that calls.
@@ -72,14 +70,13 @@ func verbPromises(t *testing.T) []verbPromise {
 	waits, gives := waiting(red, lasting, none), releases(t, open(t, redistest.Embedded(t), redlatch.Options{}))
 	var used, spoilt []string
 	for _, u := range usesOf(t.Context(), red, "x") {
-		primitive, _, _ := strings.Cut(u.primitive, " of")
-		used = append(used, primitive)
+		used = append(used, u.primitive)
 		if spoils[u.primitive] != nil || packageOf(u.primitive) == "rlock" {
-			spoilt = append(spoilt, primitive)
+			spoilt = append(spoilt, u.primitive)
 		}
 	}
 	var argued, hostile []string
-	for _, tables := range []map[string]map[error]refusals{badOfLocks(t, red), badOfPermits(t, red), badOfStocks(t, red),
+	for _, tables := range []map[string]map[error]refusals{badOfLocks(t, red), badOfPermits(t, red), badOfSales(t, red),
 		badOfCounts(t, red, red)} {
 		argued = slices.AppendSeq(argued, maps.Keys(tables))
 	}

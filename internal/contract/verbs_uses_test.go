@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -33,7 +33,7 @@ func packageOf(primitive string) string {
 		return "rsemaphore"
 	case "counter":
 		return "rcounter"
-	case "stock", "stock of a group":
+	case "sale":
 		return "stock"
 	case "packet":
 		return "redpacket"
@@ -139,37 +139,14 @@ func countUses(red *redlatch.Client, name string) []use {
 		{"counter", counterActs(red.Counters().Counter(name, rcounter.CounterOptions{}))},
 		{"limiter", limits},
 		{"packet", packets},
-		{"stock", openedActs(red.Stocks().Stock(name))},
-		{"stock of a group", openedActs(red.Stocks().Group("g").Stock(name))},
+		{"sale", openedActs(red.Sales().Sale(name))},
 	}
 }
 
-// openedActs are stockActs of a stock that is opened first, and those that go on.
-func openedActs(x *stock.Stock) []act {
-	return slices.Concat([]act{does("Stock.Open", func(ctx context.Context) error { return err1(x.Open(ctx, saleSpec)) })},
-		stockActs(x), []act{
-			waitsFor("Stock.KeepReaped", func(ctx context.Context) error { return x.KeepReaped(ctx, time.Second) }),
-			waitsFor("Stock.Events", func(ctx context.Context) error { return firstError(x.Events(ctx, time.Minute)) }),
-			waitsFor("Stock.KeepLedger", func(ctx context.Context) error {
-				return x.KeepLedger(ctx, time.Second, 9, func(context.Context, []stock.Entry) error { return nil })
-			}),
-		})
-}
-
-// cartActs are the acts of a cart of a group, whose stocks have these names.
-func cartActs(g *stock.Group, id string, lines []stock.Line) []act {
-	var names []string
-	for _, l := range lines {
-		names = append(names, l.Stock)
-	}
-	return []act{
-		does("Group.Reserve", func(ctx context.Context) error {
-			return err1(g.Reserve(ctx, "u", stock.CartRequest{ID: id, Lines: lines}, time.Minute))
-		}),
-		does("Group.Confirm", func(ctx context.Context) error { return err1(g.Confirm(ctx, id, lines...)) }),
-		does("Group.Extend", func(ctx context.Context) error { return err1(g.Extend(ctx, id, time.Minute, names...)) }),
-		does("Group.Lookup", func(ctx context.Context) error { return err1(g.Lookup(ctx, id, names...)) }),
-		does("Group.Cancel", func(ctx context.Context) error { return err1(g.Cancel(ctx, id, names...)) }),
-		does("Group.Return", func(ctx context.Context) error { return err1(g.Return(ctx, id, names...)) }),
-	}
+// openedActs are saleActs of a sale that is opened first, and the one that goes on.
+func openedActs(x *stock.Sale) []act {
+	return slices.Concat([]act{does("Sale.Open", func(ctx context.Context) error { return x.Open(ctx, saleSpec) })},
+		saleActs(x), []act{waitsFor("Sale.KeepLedger", func(ctx context.Context) error {
+			return x.KeepLedger(ctx, time.Second, 9, func(context.Context, []stock.Entry) error { return nil })
+		})})
 }
