@@ -17,14 +17,15 @@ import (
 type Stand struct {
 	// Phase is "pending", "open", "paused", "ended" or "suspended".
 	Phase string
-	Items map[string]itemStand
+	// Items have what Open and Change have set, the units that are sold and reserved, and the last ordinal that was given.
+	Items map[string]struct{ Limit, PerUser, Sold, Reserved, Seq int64 }
 	// Reservations are orders that are reserved, Unmoved entries that no database has.
 	Reservations, Unmoved           int64
 	Epoch                           int64
 	UntilStart, UntilEnd, UntilGone time.Duration
 }
 
-// itemStand is what there is of one item. Seq is the last ordinal that was given.
+// itemStand is what there is of one item, as Stand.Items have it.
 type itemStand = struct{ Limit, PerUser, Sold, Reserved, Seq int64 }
 
 var inspectScript = script.Load("inspect", files, "inspect").Reads() // for its caller
