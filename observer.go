@@ -26,12 +26,12 @@ type Observer = errs.Observer
 //   - Package, Kind, Name: always. Package is "rlock", "election", "rsemaphore", "rcounter", "stock", "redpacket",
 //     "ratelimit" or "pubsub". Name is the object's name as the caller gave it: for a hub the channel, and for
 //     EventLost the node of a Cluster.
-//   - N (int64): permits, units or cents; for EventTakenOver of a lock, holds.
-//   - Outcome (string): the answer, a stock.Outcome, a redpacket.Outcome, or ratelimit.OutcomeAllowed or
-//     OutcomeRefused; for EventDegraded the ratelimit.Policy.
+//   - N (int64): permits, units or cents; for EventTakenOver of a lock, holds; for EventShared, requests.
+//   - Outcome (string): the answer. Of a sale a stock.State, or the Answer.Why of an order that was Refused; otherwise
+//     a redpacket.Outcome, ratelimit.OutcomeAllowed or OutcomeRefused; for EventDegraded the ratelimit.Policy.
 //   - Took, Held (time.Duration): how long the call took, and how long the hold or permit was held.
 //   - ByMessage (bool): a message woke the waiter, not its timer.
-//   - Again (bool): the channel had been confirmed before, and was down meanwhile.
+//   - Again (bool): the channel had been confirmed before, and was down meanwhile; or a sale had the order before.
 //   - Err (error): the error of the call, or why a hold ended or work failed; nil is success.
 //   - Acquisition (context.Context): has the values of the context that the Observer returned for the acquisition which
 //     is released now. The context may have ended.
@@ -78,27 +78,29 @@ const (
 	EventTakenOver = errs.EventTakenOver
 )
 
-// Events of counters, stocks, red packets and limiters. Calls that are refused before anything is sent
+// Events of counters, sales, red packets and limiters. Calls that are refused before anything is sent
 // are not events.
 const (
 	// EventWritten: the server answered a call that writes a counter (Add, Incr, Decr, AddOnce, Set or CompareAndSet), or
 	// did not write (Took, Err).
 	EventWritten = errs.EventWritten
-	// EventClaimed: the server answered a Claim, ClaimAny or Reserve of a stock, or a Grab of a red packet, or the call
-	// failed (Outcome, N, Took, Err). N is how many units were won, or the cents of the user's share.
+	// EventClaimed: the server answered a Buy or Reserve of a sale, or a Grab of a red packet, or the call failed
+	// (Outcome, N, Took, Again, Err). N is how many units the order has, or the cents of the user's share.
 	EventClaimed = errs.EventClaimed
-	// EventAnsweredLocally: the process answered a claim of a stock by itself, because the stock is sold out (Outcome).
+	// EventAnsweredLocally: the process answered a Buy or Reserve by itself, because the sale is sold out (Outcome).
 	// EventClaimed does not come then.
 	EventAnsweredLocally = errs.EventAnsweredLocally
+	// EventShared: a call to a sale begins that requests of this process share, because others were under way (N). Other
+	// packages count such calls in their Stats.
+	EventShared = errs.EventShared
 	// EventAdmitted: an Allow, AllowAtMost or AllowAll was answered, by the server, by this process or by a policy, or was
 	// not (Outcome, N, Took, Err). N is how many units may pass. An AllowAll has one event for each limit.
 	EventAdmitted = errs.EventAdmitted
 	// EventDegraded: the server does not answer, and from now on LimiterOptions.WhenDown does in its place; or the server
 	// answers again, and Err is nil (Outcome, Err). There is one for the first request and one for the last, not for each.
 	EventDegraded = errs.EventDegraded
-	// EventBackgroundFailed: work in the background failed (Err, which is never nil). Units of a stock or a limiter whose
-	// callers had left could not be returned, and stay sold or taken. KeepReaped and KeepLedger report every failure
-	// after which they go on.
+	// EventBackgroundFailed: work in the background failed (Err, which is never nil). Units of a sale or a limiter whose
+	// callers had left could not be returned, and stay sold or taken. KeepLedger reports a failure after which it goes on.
 	EventBackgroundFailed = errs.EventBackgroundFailed
 )
 

@@ -74,7 +74,12 @@ func (o *Options) Check() error {
 }
 
 // Tally counts the calls that requests could join, and the requests in these calls. Several Batchers may share a Tally.
-type Tally struct{ calls, requests atomic.Int64 }
+type Tally struct {
+	// Shared, if it is set, is called before each of these calls, with the call's context.
+	Shared func(ctx context.Context, requests int)
+
+	calls, requests atomic.Int64
+}
 
 // Counts returns the numbers of calls and requests so far.
 func (t *Tally) Counts() (calls, requests int64) { return t.calls.Load(), t.requests.Load() }
@@ -481,6 +486,9 @@ func (l *Batcher[Q, A]) send(shared *batch[Q, A]) {
 	if len(wanted) > 0 {
 		l.Tally.calls.Add(1)
 		l.Tally.requests.Add(int64(len(wanted)))
+		if l.Tally.Shared != nil {
+			l.Tally.Shared(ctx, len(wanted))
+		}
 		l.run(ctx, wanted)
 	}
 

@@ -57,10 +57,11 @@ type Event struct {
 	// Name is the object's name, as the caller gave it. For a hub, Name is the channel. For EventLost, Name is the address
 	// of the connection's node in a Cluster, and "" elsewhere.
 	Name string
-	// N is how many permits, units or cents the event is about, or how many holds were taken over. Other events of locks
-	// and events of counters have 0.
+	// N is how many permits, units or cents the event is about, how many holds were taken over, or how many requests share
+	// a call. Other events of locks and events of counters have 0.
 	N int64
-	// Outcome is the answer in words: a stock.Outcome, a redpacket.Outcome, or ratelimit.OutcomeAllowed or OutcomeRefused.
+	// Outcome is the answer in words: a stock.State, or why an order was Refused; a redpacket.Outcome;
+	// ratelimit.OutcomeAllowed or OutcomeRefused.
 	// Outcome is "" if Err is set. For EventDegraded, Outcome is the ratelimit.Policy.
 	Outcome string
 	// Took is how long the call took.
@@ -69,7 +70,7 @@ type Event struct {
 	Held time.Duration
 	// ByMessage: a message woke the waiter, not its timer.
 	ByMessage bool
-	// Again: the channel had been confirmed before, and was down meanwhile.
+	// Again: the channel had been confirmed before, and was down meanwhile; or the order was there before.
 	Again bool
 	// Err is the error of the call, or why a hold ended or work failed; nil is success.
 	Err error
@@ -97,6 +98,7 @@ const (
 	EventWritten          EventKind = "written"
 	EventClaimed          EventKind = "claimed"
 	EventAnsweredLocally  EventKind = "answered locally"
+	EventShared           EventKind = "shared"
 	EventAdmitted         EventKind = "admitted"
 	EventDegraded         EventKind = "degraded"
 	EventBackgroundFailed EventKind = "background failed"

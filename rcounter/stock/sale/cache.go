@@ -167,7 +167,7 @@ func (s *Sale) obtain(ctx context.Context, o Order, ask func(context.Context) (A
 	m.observe(a, turns)
 	if s.c.calls.Observer != nil {
 		s.c.calls.Tell(ctx, errs.Event{Kind: errs.EventClaimed, Name: s.name, Outcome: outcome(a), N: a.units(),
-			Took: time.Since(began), Err: edged(err)})
+			Took: time.Since(began), Again: a.Again, Err: edged(err)})
 	}
 	return a, err
 }

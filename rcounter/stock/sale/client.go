@@ -52,7 +52,6 @@ type Client struct {
 	calls *session.Session
 	batch batch.Options // of Buy
 	acts  batch.Options // of all else
-	tally batch.Tally
 	trust time.Duration // Options.SoldOutTrust
 	books func(string) Book
 	sales batch.WeakMap[processState] // by the first key
