@@ -82,7 +82,7 @@ func ExampleTelemetry_Observe() {
 	services.Must(err)
 	defer locks.Close(ctx)
 	t.WatchLocks(locks)
-	// Semaphores, stocks, red packets, counters and limiters are made and watched in the same way.
+	// Semaphores, red packets, counters and limiters are made and watched in the same way. Sales are not watched.
 	fmt.Println(locks.Reentrant("l").Do(ctx, func(context.Context) error { return nil }))
 	// Output: <nil>
 }

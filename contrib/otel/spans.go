@@ -25,7 +25,7 @@ type spans struct {
 // key is the context key of an *acquisition, or of a *release, of one spans.
 type key struct{ of *spans }
 
-// observe takes in an event, of whatever package: those of counters, stocks, red packets, limiters and hubs have no
+// observe takes in an event, of whatever package: those of counters, sales, red packets, limiters and hubs have no
 // spans.
 func (s *spans) observe(ctx context.Context, e redlatch.Event) context.Context {
 	switch e.Kind {

@@ -16,7 +16,6 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -88,6 +87,7 @@ func (t *Telemetry) Instrument(o redlatch.Options) redlatch.Options {
 // does.
 func (t *Telemetry) Observe(ctx context.Context, e redlatch.Event) context.Context {
 	t.observers.Observe(ctx, e)
+	t.watched.Observe(e)
 	return t.spans.observe(ctx, e)
 }
 
@@ -97,13 +97,12 @@ func (t *Telemetry) Watch(red *redlatch.Client) {
 	t.WatchHub(red.Hub())
 	t.WatchLocks(red.Locks())
 	t.WatchSemaphores(red.Semaphores())
-	t.WatchStocks(red.Stocks())
 	t.WatchRedPackets(red.RedPackets())
 	t.WatchCounters(red.Counters())
 	t.WatchLimiters(red.Limiters())
 }
 
-// WatchLocks is Watch for a program that uses the packages alone, and so are the next six.
+// WatchLocks is Watch for a program that uses the packages alone, and so are the next five.
 func (t *Telemetry) WatchLocks(l *rlock.Client) {
 	t.watched.AddLocks(l)
 	t.mu.Lock()
@@ -118,9 +117,6 @@ func (t *Telemetry) WatchSemaphores(s *rsemaphore.Client) {
 	defer t.mu.Unlock()
 	t.semaphores = append(t.semaphores, s)
 }
-
-// WatchStocks is Watch for one client.
-func (t *Telemetry) WatchStocks(s *stock.Client) { t.watched.AddStocks(s) }
 
 // WatchRedPackets is Watch for one client.
 func (t *Telemetry) WatchRedPackets(p *redpacket.Client) { t.watched.AddRedPackets(p) }

@@ -19,7 +19,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -129,22 +129,27 @@ func TestCollector_ClaimsAndWrites_AreCounted(t *testing.T) {
 	t.Parallel()
 	c, red := open(t)
 	ctx := t.Context()
-	sale := red.Stocks().Stock("sale:1")
-	_, err := sale.Open(ctx, stock.Spec{Limit: 2, PerUser: 2, OpenFor: time.Hour})
+	sale := red.Sales().Sale("sale:1")
+	require.NoError(t, sale.Open(ctx, stock.Spec{Limit: 2, OpenFor: time.Hour}))
+	for _, who := range []string{"ann", "ann"} {
+		_, err := sale.Buy(ctx, stock.Order{User: who})
+		require.NoError(t, err)
+	}
+	_, err := sale.Reserve(ctx, stock.Order{User: "bob"}, time.Minute)
 	require.NoError(t, err)
-	for _, who := range []string{"ann", "ann", "bob"} {
-		_, err := sale.Claim(ctx, who, stock.Request{ID: "request of " + who, N: 1})
-		require.NoError(t, err)
-	}
 	for range 3 {
-		_, err := sale.ClaimAny(ctx, 1) // the server says that it is sold out, once
+		_, err := sale.Buy(ctx, stock.Order{Anyone: true}) // the server says that it is sold out, once
 		require.NoError(t, err)
 	}
-	require.EqualValues(t, 2, value(t, c, "redlatch_claims_total", "class=sale", "kind=stock", "outcome=granted"))
+	require.EqualValues(t, 1, value(t, c, "redlatch_claims_total", "class=sale", "kind=stock", "outcome=sold"))
+	require.EqualValues(t, 1, value(t, c, "redlatch_claims_total", "class=sale", "kind=stock", "outcome=reserved"))
 	require.EqualValues(t, 1, value(t, c, "redlatch_claims_total", "class=sale", "kind=stock", "outcome=replayed"))
 	require.EqualValues(t, 2, value(t, c, "redlatch_claimed_units_total", "class=sale", "kind=stock"))
 	require.EqualValues(t, 3, value(t, c, "redlatch_claims_total", "class=sale", "kind=stock", "outcome=sold_out")+
 		value(t, c, "redlatch_local_answers_total", "class=sale", "outcome=sold_out"))
+	c.Observe(ctx, redlatch.Event{Package: "stock", Kind: redlatch.EventShared, Name: "sale:1", N: 7})
+	require.EqualValues(t, 1, value(t, c, "redlatch_shared_calls_total", "kind=stock"))
+	require.EqualValues(t, 7, value(t, c, "redlatch_shared_requests_total", "kind=stock"))
 
 	packet := red.RedPackets().Packet("gift")
 	_, err = packet.Send(ctx, redpacket.Spec{Total: 70, Shares: 1, OpenFor: time.Hour})
@@ -212,8 +217,8 @@ func everything() *redlatchprom.Collector {
 			{Kind: redlatch.EventWoken, Name: "s"},
 		},
 		"stock": {
-			{Kind: redlatch.EventClaimed, Name: "st", Outcome: string(stock.Granted), N: 1, Took: 1},
-			{Kind: redlatch.EventAnsweredLocally, Name: "st", Outcome: string(stock.SoldOut)},
+			{Kind: redlatch.EventClaimed, Name: "st", Outcome: string(stock.Sold), N: 1, Took: 1},
+			{Kind: redlatch.EventAnsweredLocally, Name: "st", Outcome: stock.SoldOut},
 			{Kind: redlatch.EventBackgroundFailed, Name: "st", Err: err},
 		},
 		"redpacket": {{Kind: redlatch.EventClaimed, Name: "p", Outcome: string(redpacket.Granted), N: 1, Took: 1}},

@@ -56,7 +56,7 @@ func ExampleCollector_Observe() {
 	services.Must(err)
 	defer locks.Close(ctx)
 	c.WatchLocks(locks)
-	// Semaphores, stocks, red packets, counters and limiters are made and watched in the same way.
+	// Semaphores, red packets, counters and limiters are made and watched in the same way. Sales are not watched.
 	fmt.Println(prometheus.Register(c))
 	// Output: <nil>
 }

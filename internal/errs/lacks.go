@@ -26,7 +26,7 @@ const (
 var suffers = [allLacks]struct{ command, effect string }{
 	LackTracking: {"CLIENT TRACKING",
 		"a hold whose key was deleted is noticed at its next renewal, and neither counters " +
-			"nor sold-out stocks are cached"},
+			"nor sold-out sales are cached"},
 	LackEvalsha:   {"EVALSHA", "every call sends the whole text of its script"},
 	LackSubscribe: {"SUBSCRIBE", "waiters poll every PollCap, without a place in the queue, and Hub.Subscribe fails"},
 	LackNumsub:    {"PUBSUB NUMSUB", "a release may hand over to a waiter that is gone, and Redisson's waiters come last"},

@@ -51,13 +51,13 @@ var (
 	AwaitTime = took("await",
 		"How long calls of Await of latches and barriers took, by result: reached, or an error.", "class", "result")
 	Claims = count("claims", "{claim}",
-		"Claims that the server answered, by outcome: granted, replayed, sold_out and others, or an error.", "kind", "class",
-		"outcome")
-	ClaimedUnits = count("claimed_units", "{unit}", "Units of stocks, or cents of red packets, that were granted.",
-		"kind", "class")
+		"Orders and claims that the server answered, by outcome: sold, granted, replayed, sold_out and others, or an error.",
+		"kind", "class", "outcome")
+	ClaimedUnits = count("claimed_units", "{unit}",
+		"Units that were sold or reserved, or cents of red packets that were granted.", "kind", "class")
 	ClaimTime    = took("claim", "How long claims took for which the server was asked.", "kind", "class")
 	LocalAnswers = count("local_answers", "{claim}",
-		"Claims that the process answered without the server, because the stock is sold out, by outcome.", "class", "outcome")
+		"Orders that the process answered without the server, because the sale is sold out, by outcome.", "class", "outcome")
 	Writes = count("writes", "{write}", "Writes of counters, by result: written, or an error.", "class",
 		"result")
 	WriteTime  = took("write", "How long writes of counters took.", "class")

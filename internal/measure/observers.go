@@ -9,7 +9,8 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 // The kinds.
@@ -121,16 +122,24 @@ func (o *Observers) ofHolders(ctx context.Context, kind, class string, e redlatc
 	}
 }
 
-// ofCounts counts events of counters, stocks, red packets and limiters.
+// replayed is the outcome of an order that the sale had before, and of a share that the user had.
+const replayed = "replayed"
+
+// ofCounts counts events of counters, sales, red packets and limiters.
 func (o *Observers) ofCounts(ctx context.Context, kind, class string, e redlatch.Event) {
 	switch e.Kind {
 	case redlatch.EventWritten:
 		o.sink.Add(ctx, Writes, 1, class, Result(e.Err, "written"))
 		o.sink.Record(ctx, WriteTime, e.Took.Seconds(), class)
 	case redlatch.EventClaimed:
-		o.sink.Add(ctx, Claims, 1, kind, class, Result(e.Err, labelValue(e.Outcome)))
+		outcome := labelValue(e.Outcome)
+		if e.Again {
+			outcome = replayed
+		}
+		o.sink.Add(ctx, Claims, 1, kind, class, Result(e.Err, outcome))
 		o.sink.Record(ctx, ClaimTime, e.Took.Seconds(), kind, class)
-		if e.Err == nil && e.Outcome == string(stock.Granted) { // redpacket.Granted is the same word
+		switch outcome {
+		case string(redpacket.Granted), string(stock.Sold), string(stock.Reserved):
 			o.sink.Add(ctx, ClaimedUnits, float64(e.N), kind, class)
 		}
 	case redlatch.EventAnsweredLocally:

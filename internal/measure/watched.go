@@ -2,6 +2,7 @@ package measure
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -9,7 +10,6 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -19,6 +19,16 @@ type Watched struct {
 	mu    sync.Mutex
 	stats map[string][]func() rlock.Stats // by kind
 	hubs  []*pubsub.Hub
+
+	saleCalls, saleRequests atomic.Int64 // shared: sales have events in place of Stats
+}
+
+// Observe takes in what Each adds to the Stats.
+func (w *Watched) Observe(e redlatch.Event) {
+	if e.Kind == redlatch.EventShared {
+		w.saleCalls.Add(1)
+		w.saleRequests.Add(e.N)
+	}
 }
 
 // Add adds every client that has Stats to tell, and the hub.
@@ -26,22 +36,18 @@ func (w *Watched) Add(red *redlatch.Client) {
 	w.AddHub(red.Hub())
 	w.AddLocks(red.Locks())
 	w.AddSemaphores(red.Semaphores())
-	w.AddStocks(red.Stocks())
 	w.AddRedPackets(red.RedPackets())
 	w.AddCounters(red.Counters())
 	w.AddLimiters(red.Limiters())
 }
 
-// AddLocks adds one client, and so do the next five.
+// AddLocks adds one client, and so do the next four.
 func (w *Watched) AddLocks(l *rlock.Client) { w.add(Lock, l.Stats) }
 
 // AddSemaphores adds one client.
 func (w *Watched) AddSemaphores(s *rsemaphore.Client) {
 	w.add(Semaphore, func() rlock.Stats { return rlock.Stats(s.Stats()) })
 }
-
-// AddStocks adds one client.
-func (w *Watched) AddStocks(s *stock.Client) { w.add(Stock, shared(s.Stats)) }
 
 // AddRedPackets adds one client.
 func (w *Watched) AddRedPackets(p *redpacket.Client) { w.add(RedPacket, shared(p.Stats)) }
@@ -53,9 +59,9 @@ func (w *Watched) AddCounters(c *rcounter.Client) { w.add(CounterOf, shared(c.St
 func (w *Watched) AddLimiters(l *ratelimit.Client) { w.add(Limiter, shared(l.Stats)) }
 
 // shared returns the Stats of a client that only shares calls.
-func shared[S stock.Stats | redpacket.Stats | rcounter.Stats | ratelimit.Stats](stats func() S) func() rlock.Stats {
+func shared[S redpacket.Stats | rcounter.Stats | ratelimit.Stats](stats func() S) func() rlock.Stats {
 	return func() rlock.Stats {
-		s := stock.Stats(stats())
+		s := redpacket.Stats(stats())
 		return rlock.Stats{SharedCalls: s.SharedCalls, SharedRequests: s.SharedRequests}
 	}
 }
@@ -80,7 +86,7 @@ func (w *Watched) AddHub(h *pubsub.Hub) {
 func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, kind := range []string{Lock, Semaphore, Stock, RedPacket, CounterOf, Limiter} {
+	for _, kind := range []string{Lock, Semaphore, RedPacket, CounterOf, Limiter} {
 		var all rlock.Stats
 		for _, stats := range w.stats[kind] {
 			s := stats()
@@ -100,6 +106,8 @@ func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 		f(SharedCalls, all.SharedCalls, kind)
 		f(SharedRequests, all.SharedRequests, kind)
 	}
+	f(SharedCalls, w.saleCalls.Load(), Stock)
+	f(SharedRequests, w.saleRequests.Load(), Stock)
 	var hubs pubsub.Stats
 	lacks := map[string]int64{}
 	for _, h := range w.hubs {

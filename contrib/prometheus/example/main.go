@@ -22,7 +22,7 @@ import (
 	"github.com/redlatch/redlatch"
 	redlatchprom "github.com/redlatch/redlatch/contrib/prometheus"
 	"github.com/redlatch/redlatch/rcounter"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/redlatchdebug"
 )
 
@@ -60,9 +60,9 @@ func main() {
 	})
 	again(6, 100*time.Millisecond, func() error { return red.Semaphores().Semaphore("exports", 3).Do(ctx, 1, work) })
 	again(9, 100*time.Millisecond, func() error {
-		sale := red.Stocks().Stock(fmt.Sprint("sale:", time.Now().Unix()/10))
-		_, _ = sale.OpenOrJoin(ctx, stock.Spec{Limit: 200, OpenFor: time.Minute, Retain: time.Minute})
-		_, err := sale.Claim(ctx, fmt.Sprint("buyer ", rand.N(500)))
+		sale := red.Sales().Sale(fmt.Sprint("sale:", time.Now().Unix()/10))
+		_ = sale.Open(ctx, stock.Spec{Limit: 200, OpenFor: time.Minute, Retain: time.Minute})
+		_, err := sale.Buy(ctx, stock.Order{User: fmt.Sprint("buyer ", rand.N(500))})
 		return err
 	})
 	again(1, 100*time.Millisecond, func() error {
