@@ -55,8 +55,9 @@ const (
 // lost are entries that the server had written after a failover over numbers that the book has for others. The sale
 // does not know these orders any more.
 //
-// Errors: ErrInvalidOption without a book; ErrNoStock if the server lost meanwhile what Restore had written: run it
-// again; ErrLater if another Restore began; the book's, unchanged.
+// Errors: ErrInvalidOption without a book; redlatch.ErrCorrupt if the book lacks entries that Ledger has handed out;
+// ErrNoStock if the server lost meanwhile what Restore had written: run it again; ErrLater if another Restore began;
+// the book's, unchanged.
 func (s *Sale) Restore(ctx context.Context, spec Spec) (lost []Entry, err error) {
 	defer edge(&err)
 	items, refused := spec.items()
@@ -275,6 +276,10 @@ func (r *restorer) put(ctx context.Context, f *fold) error {
 	is, now, err := r.s.inspect(ctx)
 	if err != nil {
 		return err
+	}
+	if moved := is.number("moved"); moved > r.last {
+		return fmt.Errorf("%w: the book of %q ends with entry %d, and movers were given %d", errs.ErrCorrupt, r.s.name, r.last,
+			moved)
 	}
 	t := f.tables(now, is.number("remember"))
 	for table, pairs := range map[string][]string{"orders": t.orders, "reservations": t.reservations} {

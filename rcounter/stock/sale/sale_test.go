@@ -346,6 +346,33 @@ func TestRestore_AfterAFailover_TellsWhatIsLost(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A copy of the book that is older than what movers were given would sell units twice.
+func TestRestore_BookLacksEntriesThatWereMoved_IsRefused(t *testing.T) {
+	t.Parallel()
+	raw := redistest.Embedded(t).Client(t)
+	b := &book{}
+	o := exact
+	o.Books = func(string) sale.Book { return b }
+	s := opened(t, on(t, raw, o), "s", spec(5))
+	for _, user := range []string{"ann", "bob"} {
+		_, err := s.Buy(ctx, sale.Order{User: user})
+		require.NoError(t, err)
+	}
+	_, err := s.Ledger(ctx, 10, b.Move)
+	require.NoError(t, err)
+	all := b.entries
+	b.entries = all[:1]
+	_, err = s.Restore(ctx, spec(5))
+	require.ErrorIs(t, err, errs.ErrCorrupt)
+	require.ErrorContains(t, err, `the book of "s" ends with entry 1, and movers were given 2`)
+	b.entries = all
+	_, err = s.Restore(ctx, spec(5))
+	require.NoError(t, err)
+	a, err := s.Status(ctx, "bob")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, a.Lines[0].Ordinal)
+}
+
 // A mover has read entries before the sale was restored, and hands them to the book afterwards.
 func TestRestore_MoverOfTheOldOpening_IsRefused(t *testing.T) {
 	t.Parallel()
