@@ -1,9 +1,14 @@
-// Package ledger reads the ledgers that stocks and red packets keep on the server, hands the entries out, and removes
-// what was taken. Their scripts write them: see ledger.lua in internal/script/lua.
+// Package ledger reads the ledgers that sales and red packets keep on the server, hands the entries out, and removes
+// the entries that were taken. The scripts of sales and red packets write them.
+//
+// A ledger is a stream. The first entry has the id 1-0, the next 2-0. The hash of the object has the fields ledger (1:
+// it keeps one), serial (the number of the last entry) and moved (how many entries were removed). So the stream has
+// serial - moved entries, and any other number means that entries are lost.
 package ledger
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -19,20 +24,17 @@ import (
 // MaxBatch is the largest batch that Move takes.
 const MaxBatch = 10_000
 
-// Book is the ledger of one object. Its entries are decoded as E.
-type Book[E any] struct {
+// Ledger is the ledger of one object. Its entries are decoded as E.
+type Ledger[E any] struct {
 	Calls   *session.Session
 	Refused error    // why nothing can be asked, or nil
-	Key     string   // the stream
+	Keys    []string // the hash of the object, and the stream
 	Fields  []string // of an entry, in their order
-	Call    func(sc *script.Script, args ...string) script.Call
-	Read    *script.Script // of n and Session.Mark: {{0, 0, 0}, entries}, or {{…}, {}} with what Verdict understands
-	Moved   *script.Script // {0, n, 0}: n entries were removed
-	Verdict func(v []int64) error
 	Entry   func(*Line) (E, error)
-	// hears of every error after which Keep goes on, and of nil
-	Bears func(ctx context.Context, err error, failing *bool)
-	Edge  func(error) error // gives an error the name of the package
+	Verdict func(head [3]int64) error       // turns the front of a reply of read.lua into an error
+	Before  func(ctx context.Context) error // if set, runs before each reading
+	Failed  func(ctx context.Context, err error)
+	Edge    func(error) error // gives an error the name of the package
 }
 
 // Line is an entry as the server has it.
@@ -67,136 +69,137 @@ func Decode[E any](x rueidis.XRangeEntry, entry func(*Line) (E, error)) (e E, se
 }
 
 // Move hands the first entries, at most n, to fn, and removes them once fn has returned nil. The error is fn's,
-// unchanged, or one of its own.
-func (b *Book[E]) Move(ctx context.Context, n int,
+// unchanged, or one of the package's own.
+func (l *Ledger[E]) Move(ctx context.Context, n int,
 	fn func(ctx context.Context, entries []E) error) (moved int, err error) {
-	var theirs error
-	defer func() {
-		if theirs == nil {
-			err = b.Edge(err)
-		}
-	}()
-	if err := b.Calls.Usable(b.Refused); err != nil {
-		return 0, err
-	}
-	if n < 1 || n > MaxBatch {
-		return 0, errs.InvalidOption("n", n, fmt.Sprintf("between 1 and %d", MaxBatch))
-	}
-	if fn == nil {
-		return 0, errs.InvalidOption("fn", "nil", "a function")
-	}
-	list, err := b.read(ctx, n)
-	if err != nil || len(list) == 0 {
-		return 0, err
-	}
-	entries, err := b.decode(list)
-	if err != nil {
-		return 0, err
-	}
-	if theirs = fn(ctx, entries); theirs != nil {
+	moved, theirs, err := l.move(ctx, n, fn)
+	if theirs != nil {
 		return 0, theirs
 	}
-	if err := b.remove(ctx, list[len(list)-1]); err != nil {
-		return 0, err
-	}
-	return len(entries), nil
+	return moved, l.Edge(err)
 }
 
 // Keep runs Move until ctx ends: at once again while there are entries, and at the interval every while there are none.
-// It returns ctx's error, fn's, or an error that asking again does not cure.
-func (b *Book[E]) Keep(ctx context.Context, every time.Duration, n int,
+// The result is ctx's error, fn's, or an error that asking again does not cure. Failed is called with the first of
+// several other errors in a row.
+func (l *Ledger[E]) Keep(ctx context.Context, every time.Duration, n int,
 	fn func(ctx context.Context, entries []E) error) error {
 	if every < time.Millisecond {
-		return b.Edge(errs.InvalidOption("every", every, "at least 1ms"))
+		return l.Edge(errs.InvalidOption("every", every, "at least 1ms"))
 	}
-	if fn == nil {
-		return b.Edge(errs.InvalidOption("fn", "nil", "a function"))
-	}
-	var refused error
-	failing := false
-	for {
-		moved, err := b.Move(ctx, n, func(ctx context.Context, entries []E) error {
-			refused = fn(ctx, entries)
-			return refused
-		})
+	for failing := false; ; {
+		moved, theirs, err := l.move(ctx, n, fn)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case refused != nil:
-			return refused
-		case err != nil && !script.NotAnswered(err) && !errors.Is(err, errs.ErrNotReplicated):
-			return err
+		case theirs != nil:
+			return theirs
+		case err != nil && !errs.Retryable(err):
+			return l.Edge(err)
+		case err != nil && !failing:
+			l.Failed(ctx, err)
 		}
-		b.Bears(ctx, err, &failing)
-		if moved > 0 {
-			continue
-		}
-		if !script.Pause(ctx, every) {
+		failing = err != nil
+		if moved == 0 && !script.Pause(ctx, every) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-func (b *Book[E]) decode(list []rueidis.XRangeEntry) ([]E, error) {
+// move is Move; theirs is fn's error.
+func (l *Ledger[E]) move(ctx context.Context, n int,
+	fn func(ctx context.Context, entries []E) error) (moved int, theirs, err error) {
+	if err := l.Calls.Usable(l.Refused); err != nil {
+		return 0, nil, err
+	}
+	if n < 1 || n > MaxBatch {
+		return 0, nil, errs.InvalidOption("n", n, fmt.Sprintf("between 1 and %d", MaxBatch))
+	}
+	if fn == nil {
+		return 0, nil, errs.InvalidOption("fn", "nil", "a function")
+	}
+	if l.Before != nil {
+		if err := l.Before(ctx); err != nil {
+			return 0, nil, err
+		}
+	}
+	list, err := l.read(ctx, n)
+	if err != nil || len(list) == 0 {
+		return 0, nil, err
+	}
+	entries, err := l.decode(list)
+	if err != nil {
+		return 0, nil, err
+	}
+	if theirs := fn(ctx, entries); theirs != nil {
+		return 0, theirs, nil
+	}
+	if err := l.remove(ctx, list[len(list)-1]); err != nil {
+		return 0, nil, err
+	}
+	return len(entries), nil, nil
+}
+
+func (l *Ledger[E]) decode(list []rueidis.XRangeEntry) ([]E, error) {
 	entries := make([]E, len(list))
 	last := int64(0)
 	for i, x := range list {
-		e, serial, err := Decode(x, b.Entry)
+		e, serial, err := Decode(x, l.Entry)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %q has entry %s: %w", errs.ErrCorrupt, b.Key, x.ID, err)
+			return nil, fmt.Errorf("%w: %q has entry %s: %w", errs.ErrCorrupt, l.Keys[1], x.ID, err)
 		}
 		if i > 0 && serial != last+1 {
-			return nil, fmt.Errorf("%w: %q has entry %s after %s", errs.ErrCorrupt, b.Key, x.ID, list[i-1].ID)
+			return nil, fmt.Errorf("%w: %q has entry %s after %s", errs.ErrCorrupt, l.Keys[1], x.ID, list[i-1].ID)
 		}
 		entries[i], last = e, serial
 	}
 	return entries, nil
 }
 
-// malformed is the error of a reply that no script of ours gives.
-func (b *Book[E]) malformed() error { return fmt.Errorf("unexpected reply to ledger on %q", b.Key) }
+//go:embed lua
+var files embed.FS
+
+var (
+	readScript  = script.Load("ledger", files, "read")
+	movedScript = script.Load("moved", files, "moved")
+)
 
 // read reads the first entries. If replicas are to confirm what happens, they have these entries: a failover would
 // forget the others, and give their numbers to other entries, when a database has them already.
-func (b *Book[E]) read(ctx context.Context, n int) ([]rueidis.XRangeEntry, error) {
-	m, unconfirmed := b.Calls.Do(ctx, b.Calls.Confirmed(b.Call(b.Read, strconv.Itoa(n), b.Calls.Mark())))
+func (l *Ledger[E]) read(ctx context.Context, n int) ([]rueidis.XRangeEntry, error) {
+	m, unconfirmed := l.Calls.Do(ctx, l.Calls.Confirmed(script.Call{Script: readScript, Keys: l.Keys,
+		Args: []string{strconv.Itoa(n), l.Calls.Mark()}}))
 	if unconfirmed != nil && !script.IsUnreplicated(unconfirmed) {
 		return nil, unconfirmed
 	}
+	malformed := fmt.Errorf("unexpected reply to ledger on %q", l.Keys[1])
 	parts, err := m.ToArray()
 	if err != nil || len(parts) != 2 {
-		return nil, b.malformed()
+		return nil, malformed
 	}
-	v, err := parts[0].AsIntSlice()
-	if err != nil || len(v) != 3 {
-		return nil, b.malformed()
+	head, err := parts[0].AsIntSlice()
+	if err != nil || len(head) != 3 {
+		return nil, malformed
 	}
-	if err := b.Verdict(v); err != nil {
+	if err := l.Verdict([3]int64(head)); err != nil {
 		return nil, err
 	}
 	list, err := parts[1].AsXRange()
 	switch {
 	case err != nil:
-		return nil, b.malformed()
+		return nil, malformed
 	case len(list) > 0 && unconfirmed != nil:
 		return nil, unconfirmed
 	}
 	return list, nil
 }
 
-// remove removes the entries up to last, if that is still the one that was read.
-func (b *Book[E]) remove(ctx context.Context, last rueidis.XRangeEntry) error {
+// remove removes the entries up to last, if that is still the entry that was read.
+func (l *Ledger[E]) remove(ctx context.Context, last rueidis.XRangeEntry) error {
 	args := []string{last.ID}
-	for _, field := range b.Fields {
+	for _, field := range l.Fields {
 		args = append(args, last.FieldValues[field])
 	}
-	m, err := b.Calls.Do(ctx, b.Call(b.Moved, args...))
-	if err != nil {
-		return err
-	}
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) < 3 {
-		return b.malformed()
-	}
-	return b.Verdict(v)
+	_, err := l.Calls.Do(ctx, script.Call{Script: movedScript, Keys: l.Keys, Args: args})
+	return err
 }

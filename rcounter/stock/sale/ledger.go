@@ -2,14 +2,11 @@ package sale
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/ledger"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Entry is a line of the ledger: everything that happens to units, and every decision that nothing is sold. So a
@@ -55,35 +52,23 @@ func (s *Sale) KeepLedger(ctx context.Context, every time.Duration, n int,
 	return s.ledger().Keep(ctx, every, n, fn)
 }
 
-var (
-	ledgerScript = script.Load("ledger", files, "ledger")
-	movedScript  = script.Load("moved", files, "moved")
-)
-
 // entryFields are the fields of an entry on the server, in their order: see log in sale.lua.
 var entryFields = []string{"k", "d", "u", "i", "a", "n", "o", "t", "w", "at", "e"}
 
-func (s *Sale) ledger() *ledger.Book[Entry] {
-	b := &ledger.Book[Entry]{Calls: s.c.calls, Refused: s.refused, Fields: entryFields, Call: s.call, Read: ledgerScript,
-		Moved: movedScript, Entry: entry, Edge: edged, Verdict: func(v []int64) error {
-			err := s.verdict([3]int64(v))
-			if errors.Is(err, ErrLater) { // Keep goes on then
-				err = fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
-			}
+func (s *Sale) ledger() *ledger.Ledger[Entry] {
+	l := &ledger.Ledger[Entry]{Calls: s.c.calls, Refused: s.refused, Fields: entryFields, Entry: entry, Verdict: s.verdict,
+		Edge: edged,
+		Before: func(ctx context.Context) error { // it ends what is over
+			_, err := s.whole(ctx)
 			return err
 		},
-		Bears: func(ctx context.Context, err error, failing *bool) {
-			if err == nil || ctx.Err() != nil {
-				*failing = false
-			} else if !*failing { // the first of several in a row
-				*failing = true
-				s.c.failed(ctx, "a ledger could not be moved; it goes on", s.name, err)
-			}
+		Failed: func(ctx context.Context, err error) {
+			s.c.failed(ctx, "a ledger could not be moved; it goes on", s.name, err)
 		}}
 	if s.refused == nil { // otherwise there are no keys
-		b.Key = s.keys[4]
+		l.Keys = []string{s.keys[0], s.keys[4]}
 	}
-	return b
+	return l
 }
 
 func entry(l *ledger.Line) (Entry, error) {

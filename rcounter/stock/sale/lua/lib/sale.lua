@@ -129,7 +129,7 @@ local function order(id)
 end
 
 -- log notes an entry of the ledger: kind, id, user, item, asked, n, first ordinal (0: none), until (server ms, 0: none), why the
--- order is closed, at (server us), epoch. Its kinds are in entry.go. All entries have all fields, in this order: see moved.lua.
+-- order is closed, at (server us), epoch. Its kinds are in entry.go. All entries have all fields, in this order: see moved.lua in internal/ledger.
 local function log(kind, id, r, l, n, ordinal, why)
   if s.keeps ~= 1 then return end
   local till = (kind == 'reserved' or kind == 'extended') and r.deadline or 0
