@@ -5,10 +5,10 @@
 //	go -C docs/examples run ./flashsale -redis 127.0.0.1:6379
 //
 // It takes 20 s. Meanwhile kill any worker with kill -9: the program prints their process ids. Another worker starts,
-// and is asked again for each user whose answer is missing. A Stock gives a repeated claim the same answer, so asking
-// again is the whole recovery: no unit is sold twice, no user has two, and none is lost.
+// and is asked again for each user whose answer is missing. A repeated order gets the same answer, so asking again is
+// the whole recovery: no unit is sold twice, no user has two, and none is lost.
 //
-// Only open and work use redlatch. The rest plays the crowd, keeps the workers running and draws the progress. At the
+// Only open and work use redlatch. The rest plays the crowd, keeps the workers running and prints the progress. At the
 // end the program compares the answers with the server's count, and ends with status 1 if they differ. A sale whose
 // units are paid for is in the example shop.
 package main
@@ -17,6 +17,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"maps"
@@ -30,14 +31,14 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/docs/examples/internal/stage"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 const (
 	users, units = 10_000, 5_000
 	perSecond    = 500 // users who come
 	workers      = 4
-	window       = 32               // claims that a worker has been sent and not answered, at most
+	window       = 32               // users that a worker has been sent and not answered, at most
 	silence      = 10 * time.Second // after which a worker counts as dead
 	maxDeaths    = 10               // of a worker, without an answer in between
 )
@@ -55,15 +56,14 @@ func main() {
 	}
 }
 
-// open connects to the stock, and opens it if no other process has.
-func open(ctx context.Context, option rueidis.ClientOption, name string) (*redlatch.Client, *stock.Stock, error) {
+// open connects to the sale, and opens it if no other process has.
+func open(ctx context.Context, option rueidis.ClientOption, name string) (*redlatch.Client, *stock.Sale, error) {
 	red, err := redlatch.Open(ctx, option, redlatch.Options{RetryTimeout: silence})
 	if err != nil {
 		return nil, nil, err
 	}
-	sale := red.Stocks().Stock(name)
-	_, err = sale.OpenOrJoin(ctx, stock.Spec{Limit: units, OpenFor: time.Hour, Retain: time.Hour})
-	return red, sale, err
+	sale := red.Sales().Sale(name)
+	return red, sale, sale.Open(ctx, stock.Spec{Limit: units, OpenFor: time.Hour, Retain: time.Hour})
 }
 
 // work is a worker process. It reads users, and prints which unit each of them has: 0 if all are sold.
@@ -74,17 +74,19 @@ func work(option rueidis.ClientOption, name string) error {
 		return err
 	}
 	defer red.Close(ctx)
-	var claims sync.WaitGroup
-	defer claims.Wait()
+	var orders sync.WaitGroup
+	defer orders.Wait()
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		user := in.Text()
-		claims.Go(func() {
-			grant, err := sale.Claim(ctx, user)
+		orders.Go(func() {
+			a, err := sale.Buy(ctx, stock.Order{User: user})
 			switch {
-			case err != nil || !grant.Won() && grant.Outcome != stock.SoldOut:
-				log.Fatal("flashsale: worker: ", cmp.Or(err, fmt.Errorf("the sale is %v", grant.Outcome)))
+			case a.Won():
+				fmt.Println(user, a.Lines[0].Ordinal)
+			case a.Why == stock.SoldOut:
+				fmt.Println(user, 0)
 			default:
-				fmt.Println(user, grant.Ordinal)
+				log.Fatal("flashsale: worker: ", cmp.Or(err, errors.New(a.Why)))
 			}
 		})
 	}
@@ -98,21 +100,18 @@ type sale struct {
 	crowd  chan string // users, as they come
 	failed chan error
 
-	mu      sync.Mutex
-	has     map[string]int64 // the answers: the unit of each user, 0 for none
-	sold    map[int64]string // and the user of each unit
-	twice   []string         // units that were sold twice
-	took    []time.Duration  // how long the answers took
-	pids    []int            // of all workers that were started
-	drawn   bool             // the last line on the screen is a progress bar
-	drawnAt time.Time
+	mu   sync.Mutex
+	has  map[string]int64 // the answers: the unit of each user, 0 for none
+	sold map[int64]string // and the user of each unit
+	took []time.Duration  // how long the answers took
+	pids []int            // of all workers that were started
 }
 
 // sell runs the sale.
 func sell(option rueidis.ClientOption) error {
 	ctx := context.Background()
 	s := &sale{name: fmt.Sprintf("flashsale-%d", time.Now().UnixNano()), crowd: make(chan string), has: map[string]int64{},
-		failed: make(chan error, workers), sold: map[int64]string{}, drawnAt: time.Now()}
+		failed: make(chan error, workers), sold: map[int64]string{}}
 	red, shelf, err := open(ctx, option, s.name)
 	if err != nil {
 		return err
@@ -127,21 +126,20 @@ func sell(option rueidis.ClientOption) error {
 	go s.arrive()
 	over := make(chan struct{})
 	go func() { running.Wait(); close(over) }()
-	progress := time.NewTicker(100 * time.Millisecond)
+	progress := time.NewTicker(2 * time.Second)
 	defer progress.Stop()
 	for {
 		select {
 		case <-progress.C:
-			s.draw()
+			s.progress()
 		case err := <-s.failed:
 			return err
 		case <-over:
-			s.draw()
 			now, err := shelf.Inspect(ctx)
 			if err != nil {
 				return err
 			}
-			return s.check(now.Sold)
+			return s.check(now.Items[""].Sold)
 		}
 	}
 }
@@ -173,7 +171,7 @@ func (s *sale) keepWorker(n int) {
 			s.failed <- fmt.Errorf("worker %d died %d times without an answer", n, deaths)
 			return
 		}
-		s.say("worker %d (pid %d) has died: %v", n, p.Process.Pid, p.ProcessState)
+		fmt.Printf("worker %d (pid %d) has died: %v\n", n, p.Process.Pid, p.ProcessState)
 	}
 }
 
@@ -228,9 +226,6 @@ func (s *sale) enter(line string, asked map[string]time.Time) {
 	delete(asked, user)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if other, ok := s.sold[unit]; ok {
-		s.twice = append(s.twice, fmt.Sprintf("unit %d of %s and %s", unit, other, user))
-	}
 	if s.has[user] = unit; unit != 0 {
 		s.sold[unit] = user
 	}
@@ -245,53 +240,19 @@ func (s *sale) started(n, pid, again int) {
 	s.mu.Unlock()
 	switch {
 	case len(all) == workers:
-		s.say("%d workers sell %s units to %s users: pids %s; try kill -9 %d", workers, group(units), group(users),
+		fmt.Printf("%d workers sell %s units to %s users: pids %s; try kill -9 %d\n", workers, group(units), group(users),
 			strings.Trim(fmt.Sprint(all), "[]"), pid)
 	case len(all) > workers:
-		s.say("worker %d is pid %d now, and is asked again for %d users", n, pid, again)
+		fmt.Printf("worker %d is pid %d now, and is asked again for %d users\n", n, pid, again)
 	}
 }
 
-// say prints a line above the progress.
-func (s *sale) say(format string, args ...any) {
+// progress prints how far the sale is.
+func (s *sale) progress() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.drawn {
-		fmt.Print("\r\x1b[K")
-	}
-	s.drawn = false
-	fmt.Printf(format+"\n", args...)
-}
-
-// terminal reports whether the output goes to one.
-func terminal() bool {
-	info, err := os.Stdout.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
-}
-
-// draw shows the progress: on a terminal as a bar that is drawn over itself, elsewhere as a line every five seconds.
-func (s *sale) draw() {
-	s.mu.Lock()
-	done, sold, seconds := len(s.has), len(s.sold), time.Since(s.begun).Seconds()
-	last := done == users
-	bar := strings.Repeat("█", 30*done/users) + strings.Repeat("░", 30-30*done/users)
-	line := fmt.Sprintf("%s %3d %%  %6s of %s users  %5s of %s units sold  %3.0f/s  %4.1f s", bar, 100*done/users,
-		group(done), group(users), group(sold), group(units), float64(done)/seconds, seconds)
-	if !terminal() {
-		due := last || time.Since(s.drawnAt) >= 5*time.Second
-		s.mu.Unlock()
-		if due {
-			s.drawnAt = time.Now()
-			s.say("%s", line)
-		}
-		return
-	}
-	defer s.mu.Unlock()
-	// Without wrapping: a line that is wider than the window could not be drawn over.
-	fmt.Printf("\r\x1b[?7l%s\x1b[K\x1b[?7h", line)
-	if s.drawn = !last; last {
-		fmt.Println()
-	}
+	fmt.Printf("%4.1f s: %6s users answered, %5s units sold\n", time.Since(s.begun).Seconds(), group(len(s.has)),
+		group(len(s.sold)))
 }
 
 // check compares the answers with each other, and with the server's own count.
@@ -300,13 +261,17 @@ func (s *sale) check(server int64) error {
 	ms := func(percent int) float64 { return s.took[(len(s.took)-1)*percent/100].Seconds() * 1000 }
 	fmt.Printf("%s users answered by %d workers, of which %d died; half within %.1f ms, 99 in 100 within %.1f ms\n",
 		group(len(s.has)), len(s.pids), len(s.pids)-workers, ms(50), ms(99))
+	winners := 0
+	for _, unit := range s.has {
+		winners += int(min(unit, 1))
+	}
 	last := slices.Max(slices.Collect(maps.Keys(s.sold)))
-	if len(s.has) != users || len(s.sold) != units || last != units || server != units || len(s.twice) > 0 {
-		return fmt.Errorf("not exact: %d users have the units up to %d, the server has sold %d, and twice: %v",
-			len(s.sold), last, server, s.twice)
+	if len(s.has) != users || winners != units || len(s.sold) != units || last != units || server != units {
+		return fmt.Errorf("not exact: %d users have %d different units up to %d, and the server has sold %d", winners,
+			len(s.sold), last, server)
 	}
 	fmt.Printf("exact: %s users have the units 1 to %s, one each; %s users have none; the server has sold %s\n",
-		group(len(s.sold)), group(units), group(users-units), group(int(server)))
+		group(winners), group(units), group(users-units), group(int(server)))
 	return nil
 }
 
