@@ -108,7 +108,7 @@ func TestPages_GoCode_IsThatOfTests(t *testing.T) {
 	require.NoError(t, err)
 	for _, file := range tests {
 		switch name := strings.TrimSuffix(filepath.Base(file), "_test.go"); name {
-		case "doc", "killed", "lost", "migration": // of no page, of several, or as Examples
+		case "doc", "killed", "migration": // of no page, of several, or as Examples
 		default:
 			sources[strings.ReplaceAll(name, "_", "-")+".md"] = file
 		}

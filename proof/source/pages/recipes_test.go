@@ -3,7 +3,6 @@ package pages_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
@@ -134,62 +132,6 @@ func Cached(ctx context.Context, red *redlatch.Client, key string,
 		return redis.Do(ctx, redis.B().Set().Key(key).Value(value).Ex(10*time.Minute).Build()).Error()
 	})
 	return value, err
-}
-
-var errNotSold = errors.New("not sold, and nothing is paid")
-
-// Order reserves a unit for an order, charges the customer, and sells the unit. Call it again with the same order until
-// it returns nil or errNotSold: after any other error, after a crash, and whenever the bank reports a payment. tried
-// says that it may have been called for this order before.
-//
-// pay charges the order once, however often it is called; if the order was paid before, it returns nil. refund returns
-// the payment, once, and makes the bank refuse the order from then on: pay fails, and a payment in flight is returned
-// when it arrives.
-func Order(ctx context.Context, red *redlatch.Client, order, user string, tried bool,
-	pay, refund func(context.Context) error) error {
-	sale := red.Stocks().Stock("sale")
-	unit, err := sale.Reserve(ctx, user, stock.Request{ID: order, N: 1}, 10*time.Minute)
-	switch {
-	case err != nil:
-		return err
-	case unit.Won() && unit.Ordinal > 0:
-		return nil // sold by an earlier call
-	case unit.Won() || unit.Outcome == stock.Expired: // held; or over, and perhaps paid by a call that crashed
-		patience := time.Minute
-		if unit.Won() {
-			patience = max(patience, time.Until(unit.Until)-time.Minute)
-		}
-		paying, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		err = pay(paying)
-	case unit.Outcome.Final(): // cancelled or returned
-		err = errNotSold // perhaps the earlier call crashed before its refund
-	case unit.Outcome != stock.SoldOut && unit.Outcome != stock.UserLimit && unit.Outcome != stock.Ended:
-		return fmt.Errorf("the sale is %v", unit.Outcome) // call again: not open is perhaps lost, and the order may be sold
-	case tried:
-		err = errNotSold // perhaps an earlier call has paid and crashed, and Redis has lost its reservation
-	default: // nothing was reserved for this order, and so nothing was paid
-		return fmt.Errorf("%w: %v", errNotSold, unit.Outcome)
-	}
-	ctx = context.WithoutCancel(ctx) // from here on money has moved, perhaps also if pay failed
-	if err != nil {                  // then nothing is to be sold, unless another call has sold it
-		if _, err := sale.Cancel(ctx, order); err != nil {
-			return err
-		}
-	}
-	unit, undecided := sale.Confirm(ctx, order)
-	switch {
-	case undecided != nil:
-		return undecided
-	case unit.Won():
-		return nil
-	case !unit.Outcome.Final():
-		return fmt.Errorf("the sale is %v", unit.Outcome) // call again
-	}
-	if undone := refund(ctx); undone != nil {
-		return undone
-	}
-	return errors.Join(errNotSold, err)
 }
 
 func TestHourly_SeveralMachines_RunsOnOne(t *testing.T) {
