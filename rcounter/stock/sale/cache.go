@@ -69,9 +69,9 @@ func (m *soldOutCache) isSoldOut(ctx context.Context, item string) (epoch int64,
 	if now >= f.there.Load() || f.dials.Load() != calls.Runner.Dials() {
 		return 0, false, until
 	}
-	ctx, done := context.WithDeadline(ctx, calls.At(now).Add(calls.CallTimeout))
-	defer done()
-	r := calls.Hub.Client().DoCache(ctx, f.get, m.c.trust)
+	bounded := &lateDeadline{Context: ctx, at: calls.At(now).Add(calls.CallTimeout)}
+	defer bounded.release()
+	r := calls.Hub.Client().DoCache(bounded, f.get, m.c.trust)
 	if epoch = flaggedEpoch(r); !r.IsCacheHit() || epoch <= 0 {
 		f.there.Store(0)
 	}
@@ -79,6 +79,31 @@ func (m *soldOutCache) isSoldOut(ctx context.Context, item string) (epoch int64,
 		until = calls.At(now).Add(calls.Bound())
 	}
 	return epoch, epoch > 0, until
+}
+
+// lateDeadline is a context that ends at an instant. Its timer is made when it is first asked: a hit of the cache asks
+// nothing, and would cost twice as much with a timer.
+type lateDeadline struct {
+	context.Context // the caller's
+	at              time.Time
+
+	once  sync.Once
+	until context.Context
+	done  context.CancelFunc
+}
+
+func (d *lateDeadline) made() context.Context {
+	d.once.Do(func() { d.until, d.done = context.WithDeadline(d.Context, d.at) })
+	return d.until
+}
+
+func (d *lateDeadline) Deadline() (at time.Time, ok bool) { return d.made().Deadline() }
+func (d *lateDeadline) Done() <-chan struct{}             { return d.made().Done() }
+func (d *lateDeadline) Err() error                        { return d.made().Err() }
+
+func (d *lateDeadline) release() {
+	d.once.Do(func() { d.until, d.done = d.Context, func() {} })
+	d.done()
 }
 
 // flaggedEpoch is the epoch in a flag, or 0.
@@ -96,12 +121,11 @@ func flaggedEpoch(r rueidis.RedisResult) int64 {
 // When this process returns a unit it must sell it at once, before the news of it comes back from the server: an answer
 // that was asked for before forget says nothing about the time after it, and neither does an older flag in the cache.
 func (m *soldOutCache) observe(a Answer, turns int64) {
-	calls := m.c.calls
-	now := calls.Now()
 	if m.c.trust < 0 || a.Why != SoldOut || len(a.Lines) != 1 || a.Lines[0].N != 0 {
 		return
 	}
-	f := m.of(a.Lines[0].Item)
+	calls, f := m.c.calls, m.of(a.Lines[0].Item)
+	now := calls.Now()
 	if now < f.there.Load() || now < f.next.Load() || !f.looking.CompareAndSwap(false, true) {
 		return
 	}
