@@ -84,71 +84,51 @@ var states = map[byte]struct {
 	'C': {Closed, Cancelled}, 'E': {Closed, Expired}, 'G': {Closed, Returned}, 'F': {Closed, Forbidden},
 }
 
-// record is an order as the server has it: see parse in sale.lua.
-type record struct {
-	state    byte
-	deadline int64
-	lines    []recordLine
-	user     string
+// moment is when the server, at its ms now, answered a request that was sent at sent; epoch is the opening.
+type moment struct {
+	epoch, now int64
+	sent       time.Time
 }
 
-type recordLine struct {
-	Line
-	asked int64
-}
-
-// parseRecord reads the record of an order.
-func parseRecord(id, text string) (r record, ok bool) {
-	if text == "" {
-		return r, false
+// parseRecord reads the record of the order id, see parse in sale.lua, as the answer to a call. Lines without units
+// stay, so that the lines of an answer are those of the order; but a closed order has no lines.
+func parseRecord(id, text string, at *moment) (a Answer, ok bool) {
+	ok = true
+	number := func(text string) int64 {
+		n, err := strconv.ParseInt(text, 10, 64)
+		ok = ok && err == nil
+		return n
 	}
-	if text[0] >= '0' && text[0] <= '9' {
-		ordinal, err := strconv.ParseInt(text, 10, 64)
-		return record{state: 'S', user: id, lines: []recordLine{{Line{N: 1, Ordinal: ordinal}, 1}}}, err == nil
+	a = Answer{ID: id, Epoch: at.epoch}
+	if text != "" && text[0] >= '0' && text[0] <= '9' {
+		a.User, a.State, a.Lines = id, Sold, []Line{{N: 1, Ordinal: number(text)}}
+		return a, ok
 	}
 	head, rest, ok1 := strings.Cut(text, ";")
 	of, user, ok2 := strings.Cut(rest, ";")
-	if !ok1 || !ok2 || head == "" || states[head[0]].State == "" {
-		return r, false
+	if !ok1 || !ok2 || head == "" {
+		return Answer{}, false
 	}
-	r.state, r.user = head[0], user
-	var wrong error
-	number := func(text string) int64 {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			wrong = err
+	is := states[head[0]]
+	a.User, a.State, a.Why = user, is.State, is.why
+	if a.State == Reserved {
+		a.Until = at.sent.Add(time.Duration(number(head[1:])-at.now) * time.Millisecond)
+	}
+	if of != "" { // of a forbidden id
+		a.Lines = make([]Line, 0, 1+strings.Count(of, "|"))
+	}
+	for line, more := "", of != ""; more; {
+		line, of, more = strings.Cut(of, "|")
+		var f [4]string // item, asked, n, ordinal
+		for i := range f {
+			f[i], line, ok1 = strings.Cut(line, ",")
+			ok = ok && ok1 == (i < len(f)-1)
 		}
-		return n
+		number(f[1])
+		a.Lines = append(a.Lines, Line{Item: f[0], N: number(f[2]), Ordinal: number(f[3])})
 	}
-	if r.state == 'R' {
-		r.deadline = number(head[1:])
-	}
-	for _, line := range strings.Split(of, "|") {
-		f := strings.Split(line, ",")
-		switch {
-		case line == "" && of == "": // of a forbidden id
-		case len(f) != 4:
-			return r, false
-		default:
-			r.lines = append(r.lines, recordLine{Line{f[0], number(f[2]), number(f[3])}, number(f[1])})
-		}
-	}
-	return r, wrong == nil
-}
-
-// answer is the record as the answer to a call that the server ran at now, and that was sent at sent. Lines without
-// units stay, so that the lines of an answer are those of the order; but a closed order has no lines.
-func (r *record) answer(id string, now int64, sent time.Time) Answer {
-	is := states[r.state]
-	a := Answer{ID: id, User: r.user, State: is.State, Why: is.why}
 	if a.State == Closed {
-		return a
+		a.Lines = nil
 	}
-	for _, l := range r.lines {
-		a.Lines = append(a.Lines, l.Line)
-	}
-	if r.state == 'R' {
-		a.Until = sent.Add(time.Duration(r.deadline-now) * time.Millisecond)
-	}
-	return a
+	return a, ok && a.State != ""
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,10 +24,13 @@ type part struct {
 }
 
 func (p part) id() string {
-	text := append(make([]byte, 0, len(p.order)+24), p.order...)
-	text = strconv.AppendInt(append(text, '.'), p.first, 10)
+	var buffer [64]byte // enough for the ids that the library makes
+	text := strconv.AppendInt(append(append(buffer[:0], p.order...), '.'), p.first, 10)
 	return string(strconv.AppendInt(append(text, '.'), p.n, 10))
 }
+
+// giveBack is the act that gives a part back.
+func (p part) giveBack() act { return act{verb: actGiveBack, id: p.order, first: p.first, n: p.n} }
 
 // parsePart reads an id that the library has made.
 func parsePart(id string) (p part, err error) {
@@ -43,90 +47,105 @@ func parsePart(id string) (p part, err error) {
 	return p, fmt.Errorf("%w: the id %.64q is none of Anyone", errs.ErrInvalidName, id)
 }
 
+// units are what an order of Anyone asks for.
+type units struct {
+	item string
+	n    int64
+}
+
+// anyoneOrder is the order on the server of all that ask for an item in one call.
+type anyoneOrder struct {
+	units  // the sum
+	answer Answer
+	err    error
+}
+
+// share is what one of them has of it: n units from the ordinal first on.
+type share struct {
+	of       *anyoneOrder
+	first, n int64
+}
+
 // buyAnyone buys the units of an order of Anyone.
 func (s *Sale) buyAnyone(ctx context.Context, o Order) (Answer, error) {
 	want := o.Lines[0]
-	a, err := s.processState().anyone.Do(ctx, want)
-	if err != nil || !a.Won() || a.Lines[0].N == want.N || o.UpTo {
-		return a, err
+	got, err := s.processState().anyone.Do(ctx, units{want.Item, want.N})
+	if got.of == nil { // it was not sent
+		return Answer{}, err
 	}
-	s.handBack(ctx, a.ID) // fewer than wanted
-	return Answer{State: Refused, Why: SoldOut, Lines: a.Lines, Epoch: a.Epoch}, nil
+	a := got.of.answer
+	switch id := (part{a.ID, got.first, got.n}); {
+	case err != nil:
+	case !a.Won():
+		a.Lines = slices.Clone(a.Lines) // others have the same
+	case got.n == want.N || o.UpTo && got.n > 0:
+		a.ID, a.Lines = id.id(), []Line{{Item: want.Item, N: got.n, Ordinal: got.first}}
+	default: // fewer than wanted
+		if got.n > 0 {
+			s.handBack(ctx, id.giveBack())
+		}
+		a = Answer{State: Refused, Why: SoldOut, Lines: []Line{{Item: want.Item, N: got.n}}, Epoch: a.Epoch}
+	}
+	return a, err
 }
 
 // runAnyone makes one call for several orders of Anyone: one order for each item, and its units go to the requests in
 // the order of asking.
-func (s *Sale) runAnyone(ctx context.Context, requests []*batch.Request[Line, Answer]) {
-	var acts []act
-	sums := map[string]int64{} // by item
+func (s *Sale) runAnyone(ctx context.Context, requests []*batch.Request[units, share]) {
+	var orders []*anyoneOrder
+	byItem := map[string]*anyoneOrder{}
 	for _, r := range requests {
-		sums[r.Ask.Item] = min(sums[r.Ask.Item]+r.Ask.N, maxUnits) // of two numbers up to 2^53
+		o := byItem[r.Ask.item]
+		if o == nil {
+			o = &anyoneOrder{units: units{item: r.Ask.item}}
+			byItem[o.item], orders = o, append(orders, o)
+		}
+		o.n = min(o.n+r.Ask.n, maxUnits) // of two numbers up to 2^53
+		r.Answer.of = o
 	}
-	at := map[string]int{}
-	for item, sum := range sums {
-		at[item] = len(acts)
-		o := Order{ID: anyonePrefix + session.RecordID(), Lines: []Line{{Item: item, N: sum}}, UpTo: true}
-		acts = append(acts, o.act(actBuy, 0))
+	acts := make([]act, len(orders))
+	for i, o := range orders {
+		sum := Order{ID: anyonePrefix + session.RecordID(), Lines: []Line{{Item: o.item, N: o.n}}, UpTo: true}
+		acts[i] = sum.act(actBuy, 0)
 	}
 	all, err := s.act(ctx, acts, nil)
-	sold, errsOf := make([]Answer, len(acts)), make([]error, len(acts))
-	for i, a := range acts {
+	for i, o := range orders {
 		var d decided
 		isLost := errors.Is(err, errs.ErrUnknownOutcome)
-		if errsOf[i] = err; all != nil {
+		if o.err = err; all != nil {
 			d = all[i]
 			if isLost = err != nil && d.needsReplicas(); !isLost {
-				errsOf[i] = nil // a refusal needs no replica
+				o.err = nil // a refusal needs no replica
 			}
 		}
 		if isLost {
-			s.handBack(ctx, a.id)
+			s.handBack(ctx, act{verb: actReturn, id: acts[i].id, forbids: true})
 		}
-		sold[i], errsOf[i] = s.answered(a.id, []Line{{Item: itemOf(a.of)}}, d, errsOf[i])
+		o.answer, o.err = s.answered(acts[i].id, []Line{{Item: o.item}}, d, o.err)
 	}
-	lines := make([]Line, len(requests)) // one for each answer
-	for k, r := range requests {
-		i := at[r.Ask.Item]
-		r.Answer, r.Err = sold[i], errsOf[i]
-		if r.Err != nil || !r.Answer.Won() {
-			continue
+	for _, r := range requests {
+		o := r.Answer.of
+		if r.Err = o.err; o.err == nil && o.answer.Won() {
+			rest := &o.answer.Lines[0]
+			r.Answer.first, r.Answer.n = rest.Ordinal, min(r.Ask.n, rest.N)
+			rest.Ordinal, rest.N = rest.Ordinal+r.Answer.n, rest.N-r.Answer.n
 		}
-		rest := &sold[i].Lines[0]
-		n := min(r.Ask.N, rest.N)
-		if n == 0 { // nothing of it is left for this one
-			r.Answer = Answer{State: Refused, Why: SoldOut, Lines: []Line{{Item: r.Ask.Item}}, Epoch: r.Answer.Epoch}
-			continue
-		}
-		r.Answer.ID = part{acts[i].id, rest.Ordinal, n}.id()
-		lines[k] = Line{Item: r.Ask.Item, N: n, Ordinal: rest.Ordinal}
-		r.Answer.Lines = lines[k : k+1 : k+1]
-		rest.Ordinal, rest.N = rest.Ordinal+n, rest.N-n
 	}
-}
-
-// itemOf is the item of a single line as acts.lua reads it.
-func itemOf(of string) string {
-	item, _, _ := strings.Cut(strings.TrimPrefix(of, "+"), ",")
-	return item
 }
 
 // takeBack gives the units back of callers that left before the answer.
-func (s *Sale) takeBack(left []*batch.Request[Line, Answer]) {
+func (s *Sale) takeBack(left []*batch.Request[units, share]) {
 	for _, r := range left {
-		if r.Answer.Won() {
-			s.handBack(r.Ctx, r.Answer.ID)
+		if r.Answer.n > 0 {
+			s.handBack(r.Ctx, part{r.Answer.of.answer.ID, r.Answer.first, r.Answer.n}.giveBack())
 		}
 	}
 }
 
 // handBack gives units back in the background: a part of an order of Anyone, or a whole order whose call may still run.
 // Such an order is forbidden then. Only the values of ctx are used.
-func (s *Sale) handBack(ctx context.Context, id string) {
+func (s *Sale) handBack(ctx context.Context, a act) {
 	ctx = context.WithoutCancel(ctx)
-	a := act{verb: actReturn, id: id, forbids: true}
-	if p, err := parsePart(id); err == nil {
-		a = act{verb: actGiveBack, id: p.order, first: p.first, n: p.n}
-	}
 	s.c.calls.Finish(func() {
 		err := s.c.calls.GiveBack(ctx, func(ctx context.Context) error {
 			all, err := s.act(ctx, []act{a}, nil)
@@ -160,7 +179,7 @@ func (s *Sale) byPart(ctx context.Context, a act) (Answer, error) {
 			}
 		}
 		if kept < p.n {
-			ask = act{verb: actGiveBack, id: p.order, first: p.first + kept, n: p.n - kept}
+			ask = part{p.order, p.first + kept, p.n - kept}.giveBack()
 		}
 	}
 	d, err := s.do(ctx, ask)

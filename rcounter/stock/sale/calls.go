@@ -15,7 +15,7 @@ import (
 type processState struct {
 	buys   batch.Batcher[string, decided] // by user
 	acts   batch.Batcher[act, decided]
-	anyone batch.Batcher[Line, Answer]
+	anyone batch.Batcher[units, share]
 	cache  soldOutCache
 	tally  batch.Tally
 }
@@ -33,10 +33,10 @@ func (s *Sale) processState() *processState {
 const (
 	// shareActsFrom is how many acts must be under way before they share calls. With fewer, a call by itself is as fast.
 	shareActsFrom = 8
-	// At most maxActCalls shared calls are under way: with more, the same acts are spread over smaller calls. Two keep a
-	// server busy that is near, and one more does for each tripPerCall that a call takes.
-	maxActCalls = 4
+	// Two shared calls keep a server busy that is near, and one more does for each tripPerCall that a call takes. With
+	// more, the same orders are spread over smaller calls. Of acts at most maxActCalls are under way.
 	tripPerCall = 500 * time.Microsecond
+	maxActCalls = 4
 )
 
 func newProcessState(of *Sale) *processState {
@@ -46,12 +46,13 @@ func newProcessState(of *Sale) *processState {
 	p.tally.Shared = func(ctx context.Context, requests int) {
 		c.calls.Tell(ctx, errs.Event{Kind: errs.EventShared, Name: s.name, N: int64(requests)})
 	}
+	useful := func() int { return 2 + int(c.calls.Runner.Clock.Trip(s.keys[0])/tripPerCall) }
 	p.buys = batch.Batcher[string, decided]{Options: &c.batch, Tally: &p.tally, What: "buy", Key: s.keys[0],
-		Run: s.runBuys}
+		Run: s.runBuys, Calls: useful}
 	p.acts = batch.Batcher[act, decided]{Options: &c.acts, Tally: &p.tally, What: "act", Key: s.keys[0], Run: s.runActs,
-		Calls: func() int { return 2 + int(c.calls.Runner.Clock.Trip(s.keys[0])/tripPerCall) }}
-	p.anyone = batch.Batcher[Line, Answer]{Options: &c.batch, Tally: &p.tally, What: "buy", Key: s.keys[0],
-		Run: s.runAnyone, Abandoned: s.takeBack}
+		Calls: useful}
+	p.anyone = batch.Batcher[units, share]{Options: &c.batch, Tally: &p.tally, What: "buy", Key: s.keys[0],
+		Run: s.runAnyone, Abandoned: s.takeBack, Calls: useful}
 	return p
 }
 
@@ -100,14 +101,12 @@ func (a *act) args(to []string, notAfter string) []string {
 	return to
 }
 
-// decided is how the server answered an act: see act.lua.
+// decided is how the server answered an act: see act.lua. at is of the call.
 type decided struct {
 	code  int64
 	text  string
 	again bool
-
-	epoch, now int64
-	sent       time.Time
+	at    *moment
 }
 
 // needsReplicas reports whether replicas must confirm the answer. A failover forgets no decision with a refusal.
@@ -119,6 +118,7 @@ func (r *reply) decode(n int, sent time.Time) (all []decided, ok bool) {
 		return nil, false
 	}
 	all = make([]decided, n)
+	at := &moment{epoch: r.head[1], now: r.head[2], sent: sent}
 	for i := range all {
 		code, err1 := r.rest[3*i].AsInt64()
 		text, err2 := r.rest[3*i+1].ToString()
@@ -126,7 +126,7 @@ func (r *reply) decode(n int, sent time.Time) (all []decided, ok bool) {
 		if err1 != nil || err2 != nil || err3 != nil {
 			return nil, false
 		}
-		all[i] = decided{code: code, text: text, again: again == 1, epoch: r.head[1], now: r.head[2], sent: sent}
+		all[i] = decided{code: code, text: text, again: again == 1, at: at}
 	}
 	return all, true
 }
@@ -160,35 +160,33 @@ func runShared[Q comparable](ctx context.Context, requests []*batch.Request[Q, d
 	defer stop()
 	for len(requests) > 0 {
 		asks, untils := make([]Q, 0, len(requests)), make([]time.Time, 0, len(requests))
-		seats := make(map[string]int, len(requests))
+		places := make(map[string]int, len(requests)) // in asks, by id
 		var seated, rest []*batch.Request[Q, decided]
+		at := make([]int, 0, len(requests)) // the place of each that is seated
 		for _, r := range requests {
-			at, taken := seats[id(r.Ask)]
+			place, taken := places[id(r.Ask)]
 			switch {
 			case !taken:
-				at = len(asks)
-				asks, untils, seats[id(r.Ask)] = append(asks, r.Ask), append(untils, r.Until), at
-			case asks[at] != r.Ask:
+				place = len(asks)
+				asks, untils, places[id(r.Ask)] = append(asks, r.Ask), append(untils, r.Until), place
+			case asks[place] != r.Ask:
 				rest = append(rest, r)
 				continue
-			case r.Until.After(untils[at]): // the one that waits longest still wants it
-				untils[at] = r.Until
+			case r.Until.After(untils[place]): // the one that waits longest still wants it
+				untils[place] = r.Until
 			}
-			seated = append(seated, r)
+			seated, at = append(seated, r), append(at, place)
 		}
 		answers, err := call(ctx, asks, untils)
-		first := make([]bool, len(asks))
-		for _, r := range seated {
-			at := seats[id(r.Ask)]
+		for i, r := range seated {
 			switch {
-			case answers == nil || err != nil && answers[at].needsReplicas():
+			case answers == nil || err != nil && answers[at[i]].needsReplicas():
 				r.Err = err
-			case answers[at].code == codeMore:
+			case answers[at[i]].code == codeMore:
 				rest = append(rest, r)
 			default:
-				r.Answer = answers[at]
-				r.Answer.again = r.Answer.again || first[at]
-				first[at] = true
+				r.Answer = answers[at[i]]
+				answers[at[i]].again = true // of equal requests, one has made the order
 			}
 		}
 		requests = rest
@@ -206,6 +204,7 @@ func (s *Sale) buy(ctx context.Context, users []string) ([]decided, error) {
 	if err := s.verdict(r.head); err != nil {
 		return nil, err
 	}
+	s.c.calls.Runner.Clock.Learn(s.keys[0], r.head[2], sent, time.Now())
 	all, ok := r.decode(len(users), sent)
 	if !ok {
 		return nil, malformed("buy", s.keys[0])

@@ -11,10 +11,19 @@ type fold struct {
 	items  map[string]*itemStand // Sold, Reserved and Seq
 }
 
-// foldedOrder is an order as the server has it. ended is when it lapsed or was closed, server ms; 0: it is not.
+// foldedOrder is an order as the server has it: see parse in sale.lua. ended is when it lapsed or was closed, server
+// ms; 0: it is not.
 type foldedOrder struct {
-	record
-	ended int64
+	state    byte
+	deadline int64
+	lines    []foldedLine
+	user     string
+	ended    int64
+}
+
+type foldedLine struct {
+	Line
+	asked int64
 }
 
 func newFold() *fold { return &fold{orders: map[string]*foldedOrder{}, items: map[string]*itemStand{}} }
@@ -30,7 +39,7 @@ func (f *fold) add(e Entry) {
 	o, at := f.orders[e.ID], serverMS(e.At)
 	isNew := e.Kind == "reserved" || e.Kind == "sold" || e.Kind == "void" && e.Why == Forbidden
 	if o == nil || isNew && o.ended > 0 { // an id that was forgotten is a new one
-		o = &foldedOrder{record: record{state: 'S', user: e.User}}
+		o = &foldedOrder{state: 'S', user: e.User}
 		f.orders[e.ID] = o
 	}
 	switch e.Kind {
@@ -84,17 +93,17 @@ func (f *fold) item(name string) *itemStand {
 }
 
 // line is the line of an entry, made if it is the first of its item.
-func (o *foldedOrder) line(e Entry) *recordLine {
+func (o *foldedOrder) line(e Entry) *foldedLine {
 	for i := range o.lines {
 		if o.lines[i].Item == e.Item {
 			return &o.lines[i]
 		}
 	}
-	o.lines = append(o.lines, recordLine{Line{Item: e.Item}, e.Asked})
+	o.lines = append(o.lines, foldedLine{Line{Item: e.Item}, e.Asked})
 	return &o.lines[len(o.lines)-1]
 }
 
-func (o *foldedOrder) sell(l *recordLine, item *itemStand, e Entry) {
+func (o *foldedOrder) sell(l *foldedLine, item *itemStand, e Entry) {
 	o.state, o.deadline, o.ended = 'S', 0, 0
 	l.N, l.Ordinal = e.N, e.Ordinal
 	item.Sold, item.Seq = item.Sold+e.N, max(item.Seq, e.Ordinal+e.N-1)
@@ -110,7 +119,7 @@ func (o *foldedOrder) takeBack(e Entry) {
 		rest := l.Ordinal + l.N - e.Ordinal - e.N
 		l.N = e.Ordinal - l.Ordinal
 		if rest > 0 {
-			o.lines = append(o.lines, recordLine{Line{e.Item, rest, e.Ordinal + e.N}, 0})
+			o.lines = append(o.lines, foldedLine{Line{e.Item, rest, e.Ordinal + e.N}, 0})
 		}
 		return
 	}

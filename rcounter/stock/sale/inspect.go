@@ -150,12 +150,6 @@ func (s *Sale) holders(ctx context.Context, each func(Answer) bool) error {
 	return err
 }
 
-// moment is when the server, at its ms now, answered a request that was sent at sent; epoch is the opening.
-type moment struct {
-	epoch, now int64
-	sent       time.Time
-}
-
 // whole asks for a sale that lacks nothing and is not suspended.
 func (s *Sale) whole(ctx context.Context) (at moment, err error) {
 	at.sent = time.Now()
@@ -172,15 +166,14 @@ func (s *Sale) holder(id, text string, at moment, each func(Answer) bool) (more 
 	if strings.HasPrefix(id, "\x00") { // a count
 		return true, nil
 	}
-	r, ok := parseRecord(id, text)
+	a, ok := parseRecord(id, text, &at)
 	if !ok {
 		return false, s.verdict([3]int64{codeCorrupt, -1})
 	}
-	a := r.answer(id, at.now, at.sent)
-	a.Again, a.Epoch = true, at.epoch
 	if !a.Won() {
 		return true, nil
 	}
+	a.Again = true
 	if !strings.HasPrefix(id, anyonePrefix) {
 		return each(a), nil
 	}

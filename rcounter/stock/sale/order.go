@@ -3,6 +3,7 @@ package sale
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -130,13 +131,13 @@ func (o *Order) act(verb string, ttl time.Duration) act {
 
 // encodeLines writes lines as acts.lua reads them.
 func encodeLines(lines []Line) string {
-	var text []byte
+	text := make([]byte, 0, 24)
 	for i, l := range lines {
 		if i > 0 {
 			text = append(text, '|')
 		}
 		text = append(append(text, l.Item...), ',')
-		text = append(text, decimal(l.N)...)
+		text = strconv.AppendInt(text, l.N, 10)
 	}
 	return string(text)
 }

@@ -145,19 +145,18 @@ func (s *Sale) answered(id string, asked []Line, d decided, err error) (Answer, 
 		}
 		return a, err
 	}
-	a := Answer{ID: id, Epoch: d.epoch}
+	a := Answer{ID: id, Epoch: d.at.epoch}
 	switch d.code {
 	case codeOK:
 		if d.text == "" {
 			return a, nil
 		}
-		r, ok := parseRecord(id, d.text)
+		is, ok := parseRecord(id, d.text, d.at)
 		if !ok {
 			return Answer{}, s.verdict([3]int64{codeCorrupt, -1})
 		}
-		a = r.answer(id, d.now, d.sent)
-		a.Again, a.Epoch = d.again, d.epoch
-		return a, nil
+		is.Again = d.again
+		return is, nil
 	case codeSoldOut, codeUserLimit, codeEnded:
 		a.State, a.Why = Refused, refusedWhy[d.code]
 		a.Lines = leftOf(asked, d.text)
@@ -167,7 +166,7 @@ func (s *Sale) answered(id string, asked []Line, d decided, err error) (Answer, 
 	case codeNotYet:
 		a = Answer{Why: NotStarted}
 		if ms, err := strconv.ParseInt(d.text, 10, 64); err == nil {
-			a.Until = d.sent.Add(script.Duration(ms))
+			a.Until = d.at.sent.Add(script.Duration(ms))
 		}
 		return a, s.verdict([3]int64{d.code})
 	case codeCorrupt, codeNone, codeSuspended, codeLedger:
@@ -178,13 +177,13 @@ func (s *Sale) answered(id string, asked []Line, d decided, err error) (Answer, 
 
 var refusedWhy = map[int64]string{codeSoldOut: SoldOut, codeUserLimit: UserLimit, codeEnded: Ended}
 
-// leftOf is what is left of each line that was asked for, as act.lua says it.
+// leftOf is what is left of each line that was asked for, as act.lua says it. Of a sale that has ended it says nothing.
 func leftOf(asked []Line, text string) []Line {
-	left, said := slices.Clone(asked), strings.Split(text, ",")
+	left := slices.Clone(asked)
 	for i := range left {
-		if left[i].N = 0; i < len(said) {
-			left[i].N, _ = strconv.ParseInt(said[i], 10, 64) // of a sale that has ended it says nothing
-		}
+		var n string
+		n, text, _ = strings.Cut(text, ",")
+		left[i].N, _ = strconv.ParseInt(n, 10, 64)
 	}
 	return left
 }
