@@ -4,9 +4,9 @@
 -- KEYS     those of sale.lua
 -- ARGV[1]  '1' to write something even if nothing is decided: see decide in acts.lua
 -- ARGV[2]  the server's ms until which this call may act, 0 to ask for the server's time
--- ARGV[3…] the acts, 1 to 128, each with an id that no other act of the call has. last is the server's ms until which the act may run,
---          since its caller has given up then:
---          'B', id, last, user, lines       buy: sell at once. lines: 'item,n|item,n', with '+' in front if fewer will do
+-- ARGV[3…] the acts, 1 to 128, each with an id that no other act of the call has. last is the server's ms until which
+--          the act may run, since its caller has given up then:
+--          'B', id, last, user, lines       buy: sell at once. lines: 'item,n|item,n', with '+' if fewer will do
 --          'R', id, last, user, lines, ms   reserve for so long
 --          'E', id, last, ms                extend: reserve for so long from now
 --          'P', id, last, paid, forbids     pay: paid are the lines that were paid for, '' for all
@@ -16,33 +16,38 @@
 --          'S', id, last                    status: nothing
 --          forbids is '1' if an id that the sale does not know is closed, and '0' to hear that it does not
 --
--- Replies  {0, epoch, ms, code, text, again, code, text, again …}   ms is the server's time; three for each act. again is 0 if this run
---          changed the order. Codes:
+-- Replies  {0, epoch, ms, code, text, again, code, text, again …}   ms is the server's time; three for each act. again
+--          is 0 if this run changed the order. Codes:
 --            0   text is the record of the order as it is, see parse in sale.lua; '': the sale knows none
 --            3, 7   refused: sold out, the user's limit. text is what is left of each line: 'n,n'
 --            6   refused: the sale has ended
 --            5, 12  not yet: it has not started (text is in how many ms it does), it is paused. Nothing was changed
---            -2  the ordinals are used up   -3 the id has other lines or another user, or what was paid for is not of the order
---            -7  no such item   -9 the sale does not know the id: nothing was changed   -11 the act came too late   -12 call again: reservations are over
+--            -2  the ordinals are used up
+--            -3  the id has other lines or another user, or what was paid for is not of the order
+--            -7  no such item   -9 the sale does not know the id: nothing was changed
+--            -11 the act came too late   -12 call again: reservations are over
 --          {-1, said, found}    records are missing, or numbers that cannot be: nothing done
 --          {-6, 0, 0}           no sale
 --          {-10, 0, 0}          the sale is suspended: nothing done
 --          {-11, ms, 0}         the server's time was asked for, or the call is too late: nothing done
 --          {-13, said, found}   entries of the ledger are missing: nothing done
 --
--- Safe to run twice: the record is the answer, and the second run finds it. What was refused is not recorded; the second run may
--- grant it, and the order is still wanted. No id is twice in a call, or the second run would answer the first act by what the second did.
+-- Safe to run twice: the record is the answer, and the second run finds it. What was refused is not recorded; the
+-- second run may grant it, and the order is still wanted. No id is twice in a call, or the second run would answer the
+-- first act by what the second did.
 --
--- Safe however late: a copy that comes after the time that it names does nothing. So it cannot meet an id that was forgotten.
+-- Safe however late: a copy that comes after the time that it names does nothing. So it cannot meet an id that was
+-- forgotten.
 --
--- What comes first does in a straight line the common case: to buy and to reserve by new orders of one line of the item '', and to pay and
--- cancel such orders while they are reserved, in a sale that is open, lacks nothing, has more units than are wanted, and in which no
--- reservation is over. It writes the same as save in sale.lua, and in that order, but counts entries at once: each act makes or removes a
--- record or a reservation. Before it has written it can leave all to the rest.
+-- What comes first does in a straight line the common case: to buy and to reserve by new orders of one line of the item
+-- '', and to pay and cancel such orders while they are reserved, in a sale that is open, lacks nothing, has more units
+-- than are wanted, and in which no reservation is over. It writes the same as save in sale.lua, and in that order, but
+-- counts entries at once: each act makes or removes a record or a reservation. Before it has written it can leave all
+-- to the rest.
 repeat
   local text, f, number, ask = string.format, '%.0f', tonumber, ARGV
-  local m = redis.call('HMGET', KEYS[1], 'state', 'start', 'end', 'epoch', 'fields', 'reservations', 'own', 'counted', 'ledger', 'limit:',
-    'sold:', 'reserved:', 'seq:', 'per:', 'gone', 'remember', 'serial', 'moved')
+  local m = redis.call('HMGET', KEYS[1], 'state', 'start', 'end', 'epoch', 'fields', 'reservations', 'own', 'counted',
+    'ledger', 'limit:', 'sold:', 'reserved:', 'seq:', 'per:', 'gone', 'remember', 'serial', 'moved')
   if m[1] ~= '1' then break end
   local none = 0 / 0 -- compares with nothing
   for i = 2, 18 do m[i] = number(m[i]) or none end
@@ -75,7 +80,8 @@ repeat
   if has_other_id and (own == 1 or has_own_name) then break end
   local sold, reserved, seq, recorded, waiting = m[11], m[12], m[13], m[5], m[6]
   local before = m[10] - sold - reserved
-  if not (now <= ask[2] + 0 and now <= m[15] and sold >= 0 and reserved >= 0 and sold <= seq and m[14] >= 1 and m[4] > 0 and m[16] >= 0
+  if not (now <= ask[2] + 0 and now <= m[15] and sold >= 0 and reserved >= 0 and sold <= seq and m[14] >= 1
+      and m[4] > 0 and m[16] >= 0
       and (wants == 0 and before >= 0 or wants > 0 and before > wants and now >= m[2] and now < m[3])
       and redis.call('HLEN', KEYS[2]) == recorded and redis.call('ZCARD', KEYS[3]) == waiting
       and (waiting == 0 or redis.call('ZCOUNT', KEYS[3], '-inf', text('(%.0f', now)) == 0)) then break end
@@ -102,7 +108,8 @@ repeat
       if verb == 'P' then
         local ordinal = text(f, seq + 1)
         sold, seq = sold + units, seq + units
-        answer = id == user and asked == '1' and units == '1' and ordinal or 'S;,' .. asked .. ',' .. units .. ',' .. ordinal .. ';' .. user
+        answer = id == user and asked == '1' and units == '1' and ordinal
+          or 'S;,' .. asked .. ',' .. units .. ',' .. ordinal .. ';' .. user
         entries[i] = {'paid', units, ordinal, user, asked, '0'}
       else
         if user ~= '' and user ~= id then
@@ -141,7 +148,8 @@ repeat
         else
           local ordinal = text(f, seq + 1)
           sold, seq = sold + units, seq + units
-          answer = id == user and units == '1' and ordinal or 'S;,' .. units .. ',' .. units .. ',' .. ordinal .. ';' .. user
+          answer = id == user and units == '1' and ordinal
+            or 'S;,' .. units .. ',' .. units .. ',' .. ordinal .. ';' .. user
           entries[i] = {'sold', units, ordinal, user, units, '0'}
         end
       end
@@ -172,8 +180,8 @@ repeat
       local e = entries[i]
       if e then
         serial = serial + 1
-        redis.call('XADD', KEYS[5], text(f, serial) .. '-0', 'k', e[1], 'd', ask[places[i] + 1], 'u', e[4], 'i', '', 'a', e[5], 'n', e[2],
-          'o', e[3], 't', e[6], 'w', '', 'at', micros, 'e', epoch)
+        redis.call('XADD', KEYS[5], text(f, serial) .. '-0', 'k', e[1], 'd', ask[places[i] + 1], 'u', e[4], 'i', '',
+          'a', e[5], 'n', e[2], 'o', e[3], 't', e[6], 'w', '', 'at', micros, 'e', epoch)
       end
     end
     if found_entries == 0 then redis.call('PEXPIRE', KEYS[5], lasting) end

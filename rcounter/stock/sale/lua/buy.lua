@@ -9,17 +9,19 @@
 --
 -- Safe to run twice: the second run finds the records of the first.
 --
--- What comes first does it in a straight line in a sale that is open, lacks nothing, and has no reservation, no count and no ledger.
--- Before it has written it can leave all to the rest.
+-- What comes first does it in a straight line in a sale that is open, lacks nothing, and has no reservation, no count
+-- and no ledger. Before it has written it can leave all to the rest.
 repeat
   local text, f, ask, none = string.format, '%.0f', ARGV, 0 / 0
-  local m = redis.call('HMGET', KEYS[1], 'sold:', 'seq:', 'fields', 'limit:', 'reserved:', 'reservations', 'state', 'counted', 'ledger',
-    'start', 'end', 'epoch', 'own', 'gone')
+  local m = redis.call('HMGET', KEYS[1], 'sold:', 'seq:', 'fields', 'limit:', 'reserved:', 'reservations', 'state',
+    'counted', 'ledger', 'start', 'end', 'epoch', 'own', 'gone')
   if m[7] ~= '1' or m[6] ~= '0' or m[8] ~= '0' or m[9] ~= '0' then break end
   local sold, seq, recorded = tonumber(m[1]) or none, tonumber(m[2]) or none, tonumber(m[3]) or none
-  local left, epoch, time = (tonumber(m[4]) or none) - sold - (tonumber(m[5]) or none), tonumber(m[12]) or none, redis.call('TIME')
+  local left, epoch = (tonumber(m[4]) or none) - sold - (tonumber(m[5]) or none), tonumber(m[12]) or none
+  local time = redis.call('TIME')
   local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-  if not (left >= 0 and sold >= 0 and sold <= seq and epoch > 0 and seq < 9007199254740000 and now >= (tonumber(m[10]) or none) and now < (tonumber(m[11]) or none)
+  if not (left >= 0 and sold >= 0 and sold <= seq and epoch > 0 and seq < 9007199254740000
+      and now >= (tonumber(m[10]) or none) and now < (tonumber(m[11]) or none)
       and redis.call('HLEN', KEYS[2]) == recorded) then break end
   if not ask[3] and left > 1 and m[13] == '1' then -- one user, the most frequent call
     local record = redis.call('HGET', KEYS[2], ask[2])
@@ -53,7 +55,8 @@ repeat
   end
   if not decided then break end
   if k > 0 then
-    redis.call('HSET', KEYS[1], 'sold:', text(f, sold + k / 2), 'seq:', set[k], 'fields', text(f, recorded + k / 2), 'own', '1')
+    redis.call('HSET', KEYS[1], 'sold:', text(f, sold + k / 2), 'seq:', set[k], 'fields', text(f, recorded + k / 2),
+      'own', '1')
     redis.call('HSET', KEYS[2], unpack(set))
     if recorded == 0 then redis.call('PEXPIRE', KEYS[2], text(f, m[14] - now + 3600000)) end -- LATER, see ends.lua
   elseif finds and ask[1] == '1' then

@@ -5,10 +5,11 @@
 -- ARGV[1]  id of this call
 -- ARGV[2]  the revision that this call means to change, '' to ask for it
 -- ARGV[3]  the server's ms until which this call may act, 0 to ask
--- ARGV[4…] what, item, value: 'limit' and 'per' of an item; 'start' and 'end' in so many ms from now, the retention after the end is as
---          long as before; 'paused', '1' or '0'; 'ended', '1': for good
+-- ARGV[4…] what, item, value: 'limit' and 'per' of an item; 'start' and 'end' in so many ms from now, the retention
+--          after the end is as long as before; 'paused', '1' or '0'; 'ended', '1': for good
 --
--- Replies  {0, revision, 1, ms, left}   it is so, by this call. ms is the server's time, left the ms to the removal of all keys
+-- Replies  {0, revision, 1, ms, left}   it is so, by this call. ms is the server's time, left the ms to the removal of
+--          all keys
 --          {0, revision, 0, ms, left}   the revision asked for, or another than meant: nothing changed
 --          {-1, said, found} {-6, 0, 0} {-10, 0, 0} {-13, said, found}   see begin in sale.lua
 --          {-5, taken, 0}               more units of an item are sold and reserved than that: nothing changed
@@ -16,12 +17,14 @@
 --          {-11, ms, 0}                 the call is too late: nothing changed
 --          {-12, 0, 0}                  call again: reservations are over
 --
--- Safe to run twice: the revision counts the changes, and the hash names the call that made the last one. A copy that comes after another
--- call's change changes nothing, and neither does one that meets another opening, whose revisions begin at its epoch. A copy that
--- comes after its caller's patience changes nothing: a late 'end' would move the end, since it counts from when it runs.
+-- Safe to run twice: the revision counts the changes, and the hash names the call that made the last one. A copy that
+-- comes after another call's change changes nothing, and neither does one that meets another opening, whose revisions
+-- begin at its epoch. A copy that comes after its caller's patience changes nothing: a late 'end' would move the end,
+-- since it counts from when it runs.
 --
--- The keys get their new end before the hash says so: if the run is broken off in between, they outlive what the hash says, and the next call
--- removes them. The flags go with every change, or a process would answer SoldOut while the sale is paused or over.
+-- The keys get their new end before the hash says so: if the run is broken off in between, they outlive what the hash
+-- says, and the next call removes them. The flags go with every change, or a process would answer SoldOut while the
+-- sale is paused or over.
 local wrong = begin()
 if wrong then return wrong end
 mend_ends()

@@ -8,8 +8,8 @@
 --          {0, 0, 0, epoch}   the epoch asked for, or another than meant, as the hash has it: nothing changed
 --          {-6, 0, 0}         there is none
 --
--- Safe to run twice: the second run finds none. Safe however late: a copy that comes after the name was opened again names another
--- opening.
+-- Safe to run twice: the second run finds none. Safe however late: a copy that comes after the name was opened again
+-- names another opening.
 local epoch = redis.call('HGET', KEYS[1], 'epoch') or '0'
 if redis.call('EXISTS', unpack(KEYS)) == 0 then return {-6, 0, 0} end
 if ARGV[1] ~= epoch then return {0, 0, 0, epoch} end

@@ -7,7 +7,8 @@
 --          {-1, said, found} {-6, 0, 0} {-13, said, found}   see begin in sale.lua
 --          {-12, 0, 0}                      call again: more is over
 --
--- Safe to run twice: it ends what is over, and the second run finds that ended. Of a suspended sale it tells what the hash says.
+-- Safe to run twice: it ends what is over, and the second run finds that ended. Of a suspended sale it tells what the
+-- hash says.
 local wrong = begin()
 if wrong and wrong[1] ~= -10 then return wrong end
 if not wrong then

@@ -15,11 +15,12 @@
 --          {-11, ms, 0}          there is none, and it was only asked for or is too late: nothing changed
 --          {-13, said, found}
 --
--- Safe to run twice: the second run finds the sale. Safe however late: the sale is opened, sells, and is lost with all that it had. Now
--- it looks like one that never was, and a copy that the network held back arrives. It names a time after which it opens nothing.
+-- Safe to run twice: the second run finds the sale. Safe however late: the sale is opened, sells, and is lost with all
+-- that it had. Now it looks like one that never was, and a copy that the network held back arrives. It names a time
+-- after which it opens nothing.
 --
--- All times in the hash are the server's own, in ms; the arguments are differences. The epoch is the server's time in us, so it
--- differs for every opening of a name. The revision of change.lua begins at the epoch.
+-- All times in the hash are the server's own, in ms; the arguments are differences. The epoch is the server's time in
+-- us, so it differs for every opening of a name. The revision of change.lua begins at the epoch.
 local wrong = begin()
 if not wrong then
   mend_ends()
@@ -31,13 +32,13 @@ remove() -- what is over and not yet removed
 local start = s.now + ARGV[2]
 local ending = start + ARGV[3]
 s.gone = ending + ARGV[4]
-redis.call('HSET', s.sale, 'state', 1, 'start', digits(start), 'end', digits(ending), 'gone', digits(s.gone), 'epoch', digits(s.micros),
-  'remember', ARGV[5], 'ledger', ARGV[6], 'spec', ARGV[7], 'revision', digits(s.micros), 'serial', 0, 'moved', 0, 'fields', 0, 'counted', 0,
-  'reservations', 0, 'own', 0)
+redis.call('HSET', s.sale, 'state', 1, 'start', digits(start), 'end', digits(ending), 'gone', digits(s.gone),
+  'epoch', digits(s.micros), 'remember', ARGV[5], 'ledger', ARGV[6], 'spec', ARGV[7], 'revision', digits(s.micros),
+  'serial', 0, 'moved', 0, 'fields', 0, 'counted', 0, 'reservations', 0, 'own', 0)
 for i = 8, #ARGV, 3 do
   local name = ARGV[i]
-  redis.call('HSET', s.sale, 'limit:' .. name, ARGV[i + 1], 'sold:' .. name, 0, 'reserved:' .. name, 0, 'seq:' .. name, 0, 'per:' .. name,
-    ARGV[i + 2])
+  redis.call('HSET', s.sale, 'limit:' .. name, ARGV[i + 1], 'sold:' .. name, 0, 'reserved:' .. name, 0,
+    'seq:' .. name, 0, 'per:' .. name, ARGV[i + 2])
 end
 redis.call('PEXPIRE', s.sale, ttl_until(s.gone, s.now))
 return {0, s.micros, s.now, ARGV[7]}

@@ -3,16 +3,18 @@
 --
 -- KEYS     those of sale.lua, and then what is made anew: [7] orders, [8] reservations, [9] endings
 -- ARGV[1]  the step   [2] the id of the round
---          'suspend'  the sale does nothing from here on, and a round before is over. [3] the round before, as it was read; [4] the
---                     server's ms until which this call may act, 0 to ask; [5…] the fields of the hash, if there is none
---          'put'      [3] 'orders' or 'reservations', [4…] (field, value) or (score, member); or 'endings', [4] how many there are
---                     before, [5…] entries. At most 1000 arguments
+--          'suspend'  the sale does nothing from here on, and a round before is over. [3] the round before, as it was
+--                     read; [4] the server's ms until which this call may act, 0 to ask; [5…] the fields of the hash,
+--                     if there is none
+--          'put'      [3] 'orders' or 'reservations', [4…] (field, value) or (score, member); or 'endings', [4] how
+--                     many there are before, [5…] entries. At most 1000 arguments
 --          'resume'   [3] how many fields of orders, [4] reservations, [5] endings; [6…] fields of the hash
 --
 -- Replies  {0, epoch, us}      done. epoch is that of the hash, us the server's time
 --          {-1, said, found}   'resume': another number is there, so something was lost meanwhile: nothing changed
 --          {-6, 0, 0}          'suspend': there is no hash, and no fields for it
---          {-10, 0, 0}         another round goes on, or 'suspend' names another round than that before: nothing changed
+--          {-10, 0, 0}         another round goes on, or 'suspend' names another round than that before: nothing
+--                              changed
 --          {-11, ms, 0, round}   'suspend' came too late, or only asked for the round before: nothing changed
 --
 -- Safe to run twice: a step writes values and not differences, and is refused unless its round is the last that began:
@@ -26,7 +28,8 @@
 --                                                                  put 2, …, resume 2: the sale sells
 --                             suspend 1: refused. Otherwise it would stop a sale that sells
 --
--- RPUSH is no value, so a put of endings names how many are there. What is put has a TTL of a day, in case that nobody goes on.
+-- RPUSH is no value, so a put of endings names how many are there. What is put has a TTL of a day, in case that nobody
+-- goes on.
 --
 -- 'resume' unlinks the old tables before RENAME, which would free them on the spot.
 local step, round = ARGV[1], ARGV[2]

@@ -1,10 +1,11 @@
 -- What is done to orders by their ids: each verb, and how a script does several.
 -- uses: clock, sale
 --
--- A verb gets the id, the record (false: none) and its arguments. It returns a code of decide, true if it changed the order, and
--- what is left of each line if it refused.
+-- A verb gets the id, the record (false: none) and its arguments. It returns a code of decide, true if it changed the
+-- order, and what is left of each line if it refused.
 
--- units_for is how many units of each line there are for an order, or nil, the code and what is left. part: fewer than wanted will do.
+-- units_for is how many units of each line there are for an order, or nil, the code and what is left. part: fewer than
+-- wanted will do.
 local function units_for(id, user, lines, part)
   local n, sum, why, left, refused = {}, 0, 3, {}, false
   for i, l in ipairs(lines) do
@@ -31,7 +32,8 @@ local function sell(id, r, l, n, kind)
   if n > 0 or kind == 'sold' then log(kind, id, r, l, n, l.ordinal) end -- of a new order, all lines are told
 end
 
--- wanted reads what an order asks for: 'item,n|item,n', with '+' in front if fewer will do. amounts is the same by item.
+-- wanted reads what an order asks for: 'item,n|item,n', with '+' in front if fewer will do. amounts is the same by
+-- item.
 local function wanted(user, of)
   local r = {state = '', deadline = 0, user = user}
   for name, n in of:gmatch('([^,|+]*),(%d+)') do r[#r + 1] = {item = name, asked = n + 0, n = 0, ordinal = 0} end
@@ -93,8 +95,8 @@ local function extend(id, r, ms)
   return 0, true
 end
 
--- void closes an order that has no units, or an id that the sale does not know. Money moves upon it, so it is written: otherwise a
--- bank calls twice, a unit comes back in between, and the first call has it refunded and the second sold.
+-- void closes an order that has no units, or an id that the sale does not know. Money moves upon it, so it is written:
+-- otherwise a bank calls twice, a unit comes back in between, and the first call has it refunded and the second sold.
 local function void(id, r, state, why)
   r, s.in_two_steps = r or {deadline = 0, user = ''}, true -- an unknown order has no lines
   log('void', id, r, nil, 0, 0, why)
@@ -122,8 +124,8 @@ local function pay_reserved(id, r, paid)
   return 0, true
 end
 
--- pay_lapsed sells what is left of what was paid for, or closes the order. It decides nothing while the sale may sell later: it is
--- paused, or its start was put off.
+-- pay_lapsed sells what is left of what was paid for, or closes the order. It decides nothing while the sale may sell
+-- later: it is paused, or its start was put off.
 local function pay_lapsed(id, r, paid)
   local why, wants, sum = refusal(), {user = r.user}, 0
   if why == 5 then return 5, nil, digits(s.start - s.now) end
@@ -146,7 +148,8 @@ local function pay_lapsed(id, r, paid)
   return 0, true
 end
 
--- unknown is for an id of which the sale knows nothing: it is forbidden, or, unless forbids is '1', the caller asks its book first.
+-- unknown is for an id of which the sale knows nothing: it is forbidden, or, unless forbids is '1', the caller asks its
+-- book first.
 local function unknown(id, forbids)
   if forbids ~= '1' then return -9 end
   return void(id, false, 'F', 'forbidden')
@@ -188,8 +191,8 @@ local function is_empty(r)
   return true
 end
 
--- give_back ends an order, sold or not. With keeps the first so many units of each line stay sold; that is for sold orders only. What
--- is kept, and not what comes back, makes it safe to repeat.
+-- give_back ends an order, sold or not. With keeps the first so many units of each line stay sold; that is for sold
+-- orders only. What is kept, and not what comes back, makes it safe to repeat.
 local function give_back(id, r, keeps, forbids)
   if not r or r.state ~= 'S' then
     if keeps ~= '' then return 0 end
@@ -208,8 +211,9 @@ local function give_back(id, r, keeps, forbids)
   return 0, true
 end
 
--- give_back_part takes a range of units back from an order of Anyone, as far as they are in its lines: others came back before. An id
--- that the sale does not know is forbidden: the call that would sell under it may be on its way (TestAnyone_GivenUp_NeverRuns).
+-- give_back_part takes a range of units back from an order of Anyone, as far as they are in its lines: others came back
+-- before. An id that the sale does not know is forbidden: the call that would sell under it may be on its way
+-- (TestAnyone_GivenUp_NeverRuns).
 local function give_back_part(id, r, ordinal, n)
   if not r then return unknown(id, '1') end
   if r.state ~= 'S' then return 0 end
@@ -242,12 +246,14 @@ local function act(verb, id, r, first, second, third)
   return 0
 end
 
--- decide does the acts in ask from the index 3 on, each with an id that no other has, and returns the reply of act.lua. ask[1] is '1' if
--- replicas confirm the answers: WAIT waits only for what its own connection has written, so a call that only finds a record writes
--- something that changes nothing. It comes after the record in the server's history, so a replica that has it has the record.
+-- decide does the acts in ask from the index 3 on, each with an id that no other has, and returns the reply of act.lua.
+-- ask[1] is '1' if replicas confirm the answers: WAIT waits only for what its own connection has written, so a call
+-- that only finds a record writes something that changes nothing. It comes after the record in the server's history, so
+-- a replica that has it has the record.
 --
--- Reservations that are over are ended first: that of the order, 32 others, and 256 before a refusal. If there are more, the code is
--- -12, and the caller asks again: otherwise 300 reservations are over, and a customer hears "sold out".
+-- Reservations that are over are ended first: that of the order, 32 others, and 256 before a refusal. If there are
+-- more, the code is -12, and the caller asks again: otherwise 300 reservations are over, and a customer hears "sold
+-- out".
 local function decide(ask)
   local wrong = begin()
   if wrong then return wrong end
