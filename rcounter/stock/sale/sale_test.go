@@ -259,6 +259,22 @@ func TestOpen_AnotherProcessTellsTheBookFirst_Joins(t *testing.T) {
 	require.Equal(t, stand.Epoch, b.epoch)
 }
 
+// A process asks the server, which has no sale; another opens the sale and tells the database; now the first asks it.
+func TestOpen_OpenedMeanwhile_Joins(t *testing.T) {
+	t.Parallel()
+	raw := redistest.Embedded(t).Client(t)
+	b, o := &book{}, exact
+	o.Books = func(string) sale.Book { return b }
+	b.fail = func() error {
+		if b.epoch == 0 {
+			opened(t, on(t, raw, exact), "s", spec(5))
+			b.epoch = rig.Number(t, raw, "HGET", "rc:{s}:sale", "epoch")
+		}
+		return nil
+	}
+	require.NoError(t, on(t, raw, o).Sale("s").Open(ctx, spec(5)))
+}
+
 // With MinReplicas 0 a failover forgets orders. A sold one is not refunded before the book was asked.
 func TestPay_OrderThatAFailoverForgot_IsNotRefunded(t *testing.T) {
 	t.Parallel()
@@ -521,6 +537,10 @@ func TestDecisions_Confirmed_ComeWithAWrite(t *testing.T) {
 			"cancel":  func(id string) (sale.Answer, error) { return s.Cancel(ctx, id) },
 			"return":  func(id string) (sale.Answer, error) { return s.Return(ctx, id) },
 			"status":  func(id string) (sale.Answer, error) { return s.Status(ctx, id) },
+			"ledger": func(string) (a sale.Answer, err error) {
+				_, err = s.Ledger(ctx, 1, (&book{}).Move)
+				return a, err
+			},
 		} {
 			id := state + " " + name
 			if state != "none" && state != "forbidden" {
@@ -579,6 +599,31 @@ func TestUserLimit_OwnName_CountsForOtherOrders(t *testing.T) {
 		sale.Deed{Verb: "R", ID: "x", User: "ann", Lines: []sale.Line{{N: 1}}, TTL: time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, []any{true, false}, []any{answers[0].Won(), answers[1].Won()})
+}
+
+// Until its deadline is over a unit is its owner's, and from the next millisecond on another's.
+func TestReservation_LastMillisecond_IsItsOwners(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	c, forward := on(t, srv.Client(t), exact), srv.Clock()
+	for _, name := range []string{"paid", "lapses"} {
+		s := opened(t, c, name, spec(1))
+		_, err := s.Reserve(ctx, sale.Order{ID: "first"}, time.Minute)
+		require.NoError(t, err)
+		forward(time.Minute)
+		a, err := s.Buy(ctx, sale.Order{User: "ann"})
+		require.NoError(t, err)
+		require.Equal(t, sale.SoldOut, a.Why)
+		if name == "lapses" {
+			forward(time.Millisecond)
+			a, err = s.Buy(ctx, sale.Order{User: "ann"})
+		} else {
+			a, err = s.Pay(ctx, "first", sale.Line{N: 1})
+		}
+		require.NoError(t, err)
+		require.Equal(t, sale.Sold, a.State, name)
+		require.Equal(t, name == "lapses", a.User == "ann")
+	}
 }
 
 // Hundreds of reservations are over: none of them keeps a customer from a unit.

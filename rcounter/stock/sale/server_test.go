@@ -349,6 +349,24 @@ func TestAnyone_CallersLeaveTheirBatch_LoseNoUnit(t *testing.T) {
 	})
 }
 
+// Calls of one id that want different things share no call: each is done.
+func TestCancel_BesideStatus_IsDone(t *testing.T) {
+	t.Parallel()
+	s := opened(t, on(t, redistest.Embedded(t).Client(t), exact), "s", spec(1000))
+	for i := range 4 {
+		id := fmt.Sprint("o", i)
+		_, err := s.Reserve(ctx, sale.Order{ID: id}, time.Hour)
+		require.NoError(t, err)
+		rig.Crowd(24, 1, func(caller, _ int) {
+			if caller%3 > 0 {
+				_, _ = s.Status(ctx, id)
+			} else if a, err := s.Cancel(ctx, id); err != nil || a.Why != sale.Cancelled {
+				t.Error(a, err)
+			}
+		})
+	}
+}
+
 // Equal calls at the same time: one of them made the order.
 func TestReserve_SameOrderAtOnce_IsMadeByOne(t *testing.T) {
 	t.Parallel()
