@@ -1,6 +1,7 @@
 package sale_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -11,6 +12,41 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
+// twoUnits are the lines of the order in these tables.
+var twoUnits = []sale.Line{{N: 2}}
+
+// orderStates make an order in each state.
+var orderStates = map[string]func(s *sale.Sale, id string) error{
+	"none":     func(*sale.Sale, string) error { return nil },
+	"reserved": func(s *sale.Sale, id string) error { return second(orderVerbs["reserve"](s, id)) },
+	"lapsed": func(s *sale.Sale, id string) error {
+		_, err := s.Reserve(ctx, sale.Order{ID: id, User: "ann", Lines: twoUnits}, time.Millisecond)
+		time.Sleep(3 * time.Millisecond)
+		return errors.Join(err, second(s.Status(ctx, id)))
+	},
+	"sold":   func(s *sale.Sale, id string) error { return second(orderVerbs["buy"](s, id)) },
+	"closed": func(s *sale.Sale, id string) error { return second(orderVerbs["cancel"](s, id)) },
+}
+
+func second(_ sale.Answer, err error) error { return err }
+
+// orderVerbs are the verbs of a shop.
+var orderVerbs = map[string]func(s *sale.Sale, id string) (sale.Answer, error){
+	"buy": func(s *sale.Sale, id string) (sale.Answer, error) {
+		return s.Buy(ctx, sale.Order{ID: id, User: "ann", Lines: twoUnits})
+	},
+	"reserve": func(s *sale.Sale, id string) (sale.Answer, error) {
+		return s.Reserve(ctx, sale.Order{ID: id, User: "ann", Lines: twoUnits}, time.Hour)
+	},
+	"extend": func(s *sale.Sale, id string) (sale.Answer, error) { return s.Extend(ctx, id, 2*time.Hour) },
+	"pay":    func(s *sale.Sale, id string) (sale.Answer, error) { return s.Pay(ctx, id) },
+	"part":   func(s *sale.Sale, id string) (sale.Answer, error) { return s.Pay(ctx, id, sale.Line{N: 1}) },
+	"cancel": func(s *sale.Sale, id string) (sale.Answer, error) { return s.Cancel(ctx, id) },
+	"return": func(s *sale.Sale, id string) (sale.Answer, error) { return s.Return(ctx, id) },
+	"keep":   func(s *sale.Sale, id string) (sale.Answer, error) { return s.Return(ctx, id, sale.Line{N: 1}) },
+	"status": func(s *sale.Sale, id string) (sale.Answer, error) { return s.Status(ctx, id) },
+}
+
 // Each verb on an order in each state: its answer, which the book has, is its answer after Restore too, whatever the
 // server has lost since. Before Restore a loss that the server can see is ErrNoStock, and refunds nothing.
 func TestVerbs_EachState_SurviveEachLoss(t *testing.T) {
@@ -20,34 +56,6 @@ func TestVerbs_EachState_SurviveEachLoss(t *testing.T) {
 	o := exact
 	o.Books = func(string) sale.Book { return b }
 	c := on(t, raw, o)
-	line := []sale.Line{{N: 2}}
-	states := map[string]func(s *sale.Sale, id string){
-		"none": func(*sale.Sale, string) {},
-		"reserved": func(s *sale.Sale, id string) {
-			must(t)(s.Reserve(ctx, sale.Order{ID: id, User: "ann", Lines: line}, time.Hour))
-		},
-		"lapsed": func(s *sale.Sale, id string) {
-			must(t)(s.Reserve(ctx, sale.Order{ID: id, User: "ann", Lines: line}, time.Millisecond))
-			time.Sleep(3 * time.Millisecond)
-			must(t)(s.Status(ctx, id))
-		},
-		"sold":   func(s *sale.Sale, id string) { must(t)(s.Buy(ctx, sale.Order{ID: id, User: "ann", Lines: line})) },
-		"closed": func(s *sale.Sale, id string) { must(t)(s.Cancel(ctx, id)) },
-	}
-	verbs := map[string]func(s *sale.Sale, id string) (sale.Answer, error){
-		"buy": func(s *sale.Sale, id string) (sale.Answer, error) {
-			return s.Buy(ctx, sale.Order{ID: id, User: "ann", Lines: line})
-		},
-		"reserve": func(s *sale.Sale, id string) (sale.Answer, error) {
-			return s.Reserve(ctx, sale.Order{ID: id, User: "ann", Lines: line}, time.Hour)
-		},
-		"extend": func(s *sale.Sale, id string) (sale.Answer, error) { return s.Extend(ctx, id, 2*time.Hour) },
-		"pay":    func(s *sale.Sale, id string) (sale.Answer, error) { return s.Pay(ctx, id) },
-		"part":   func(s *sale.Sale, id string) (sale.Answer, error) { return s.Pay(ctx, id, sale.Line{N: 1}) },
-		"cancel": func(s *sale.Sale, id string) (sale.Answer, error) { return s.Cancel(ctx, id) },
-		"return": func(s *sale.Sale, id string) (sale.Answer, error) { return s.Return(ctx, id) },
-		"keep":   func(s *sale.Sale, id string) (sale.Answer, error) { return s.Return(ctx, id, sale.Line{N: 1}) },
-	}
 	losses := map[string]func(s *sale.Sale, setBack func()) (seen bool){
 		"failover": func(_ *sale.Sale, setBack func()) bool { setBack(); return false },
 		"all": func(s *sale.Sale, _ func()) bool {
@@ -59,13 +67,13 @@ func TestVerbs_EachState_SurviveEachLoss(t *testing.T) {
 	}
 	is := spec(20)
 	is.PerUser = 9
-	for state, prepare := range states {
-		for name, verb := range verbs {
+	for state, prepare := range orderStates {
+		for name, verb := range orderVerbs {
 			for loss, lose := range losses {
 				what, id := state+" "+name+" "+loss, "o"
 				b = &book{}
 				s := opened(t, c, what, is)
-				prepare(s, id)
+				require.NoError(t, prepare(s, id))
 				setBack := snapshot(t, raw, s)
 				before, err := verb(s, id)
 				require.NoError(t, err, what)
@@ -74,7 +82,7 @@ func TestVerbs_EachState_SurviveEachLoss(t *testing.T) {
 				if lose(s, setBack) {
 					got, err := verb(s, id)
 					require.ErrorIs(t, err, sale.ErrNoStock, what)
-					require.Nil(t, got.Refund(line...), what)
+					require.Nil(t, got.Refund(twoUnits...), what)
 				}
 				_, err = s.Restore(ctx, is)
 				require.NoError(t, err, what)
@@ -85,17 +93,9 @@ func TestVerbs_EachState_SurviveEachLoss(t *testing.T) {
 					before.ID = id
 				}
 				require.Equal(t, before, after, what)
-				require.Equal(t, before.Refund(line...), after.Refund(line...), what)
+				require.Equal(t, before.Refund(twoUnits...), after.Refund(twoUnits...), what)
 				require.NoError(t, s.Delete(ctx))
 			}
 		}
-	}
-}
-
-// must is for calls that a test needs to succeed.
-func must(t *testing.T) func(sale.Answer, error) {
-	return func(_ sale.Answer, err error) {
-		t.Helper()
-		require.NoError(t, err)
 	}
 }
