@@ -102,3 +102,19 @@ func TestSale_KeyLostItsEnd_VerbsAnswerUntilTheRetentionIsOver(t *testing.T) {
 		})
 	}
 }
+
+// A process that has opened or joined a sale looks at it before its retention is over, although nobody calls it.
+func TestSale_KeyLostItsEnd_ItsProcessGivesItBack(t *testing.T) {
+	t.Parallel()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		raw := servers[0].Client(t)
+		is := sale.Spec{Limit: 2, OpenFor: time.Hour, Retain: time.Hour}
+		s := opened(t, on(t, raw, exact), "s", is)
+		_, err := s.Buy(ctx, sale.Order{User: "ann"})
+		require.NoError(t, err)
+		rig.Must(t, raw, "PERSIST", s.Keys()[1])
+		time.Sleep(2*time.Hour + time.Minute)
+		require.Empty(t, rig.Keys(t, raw))
+		require.NoError(t, s.Open(ctx, is))
+	})
+}

@@ -223,7 +223,10 @@ func (s *Sale) joined(r reply, wants string, spec Spec) error {
 	return nil
 }
 
-// removeAfter has the remaining keys of the sale removed when its retention is over.
+// removeAfter has the remaining keys of the sale removed when its retention is over. Before that, keys that have lost
+// their end get it back, or they would stay: see mend_ends in sale.lua.
 func (s *Sale) removeAfter(retention time.Duration) {
-	s.c.calls.RemoveAfter(retention, s.call(inspectScript))
+	for _, after := range []time.Duration{retention - retention/10, retention} {
+		s.c.calls.RemoveAfter(after, s.call(inspectScript))
+	}
 }
