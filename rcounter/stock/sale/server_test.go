@@ -326,6 +326,36 @@ func TestRestore_AnotherBegins_TheFirstHearsSo(t *testing.T) {
 	}
 }
 
+// The hash is lost, or its retention is over, while Restore writes: there is no sale, and Restore makes it when it runs
+// again.
+func TestRestore_HashLostMeanwhile_IsNoStock(t *testing.T) {
+	t.Parallel()
+	raw := redistest.Embedded(t).Client(t)
+	b, o := &book{}, exact
+	o.Books = func(string) sale.Book { return b }
+	w := &wire{Client: raw, copies: 1}
+	s := opened(t, on(t, w, o), "s", spec(5))
+	_, err := s.Reserve(ctx, sale.Order{ID: "held", User: "ann"}, time.Hour)
+	require.NoError(t, err)
+	for _, step := range []string{"put", "resume"} {
+		w.off = func(args []string) bool {
+			if len(args) > 12 && args[12] == step {
+				rig.Must(t, raw, "DEL", s.Keys()[0])
+			}
+			return false
+		}
+		_, err = s.Restore(ctx, spec(5))
+		require.ErrorIs(t, err, sale.ErrNoStock)
+		require.NotErrorIs(t, err, sale.ErrLater)
+		w.off = nil
+		_, err = s.Restore(ctx, spec(5))
+		require.NoError(t, err)
+		a, err := s.Status(ctx, "held")
+		require.NoError(t, err)
+		require.Equal(t, sale.Reserved, a.State)
+	}
+}
+
 // Callers that leave while their shared call is under way lose no unit: the library gives it back.
 func TestAnyone_CallersLeaveTheirBatch_LoseNoUnit(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@
 --
 -- Replies  {0, epoch, us}      done. epoch is that of the hash, us the server's time
 --          {-1, said, found}   'resume': another number is there, so something was lost meanwhile: nothing changed
---          {-6, 0, 0}          'suspend': there is no hash, and no fields for it
+--          {-6, 0, 0}          'suspend': there is no hash, and no fields for it. The other steps: the hash was lost
 --          {-10, 0, 0}         another round goes on, or 'suspend' names another round than that before: nothing
 --                              changed
 --          {-11, ms, 0, round}   'suspend' came too late, or only asked for the round before: nothing changed
@@ -53,6 +53,8 @@ if step == 'suspend' then
     redis.call('HSET', KEYS[1], 'state', 3, 'before', is[1] == '3' and is[2] or is[1], 'round', round)
     redis.call('UNLINK', KEYS[4], KEYS[7], KEYS[8], KEYS[9])
   end
+elseif not is[5] then
+  return {-6, 0, 0}
 elseif is[3] ~= round then
   return {-10, 0, 0}
 elseif is[1] ~= '3' then
