@@ -442,7 +442,8 @@ func TestSale_ImpossibleData_IsNoStock(t *testing.T) {
 		{"HSET", "0", "sold:", "-1"}, {"HSET", "0", "sold:", "99"}, {"HSET", "0", "seq:", "0"}, {"HSET", "0", "limit:", "x"},
 		{"HDEL", "0", "reserved:"}, {"HSET", "0", "epoch", "x"}, {"HSET", "0", "epoch", "-inf"}, {"HSET", "0", "remember", "x"}, {"HDEL", "0", "fields"},
 		{"HSET", "1", "held", "?"},
-		{"HSET", "1", "held", "R1;;"}, {"HSET", "1", "held", "S;,99999999999999999999,1,1;"}, {"HDEL", "0", "gone"},
+		{"HSET", "1", "held", "R1;;"}, {"HDEL", "0", "gone"},
+		{"HSET", "1", "held", "S;,99999999999999999999,1,1;"},
 	} {
 		s := opened(t, c, fmt.Sprint("s", i), spec(9))
 		_, err := s.Reserve(ctx, sale.Order{ID: "held"}, time.Hour)
@@ -465,6 +466,8 @@ func TestSale_ImpossibleData_IsNoStock(t *testing.T) {
 			require.Nil(t, a.Refund(sale.Line{N: 1}))
 		}
 		require.Equal(t, before, rig.Hash(t, raw, s.Keys()[1]), harm)
+		rig.Must(t, raw, "HSET", s.Keys()[0], "revision", "007")
+		require.ErrorIs(t, s.EndSale(ctx), sale.ErrNoStock, harm)
 		require.NoError(t, s.Delete(ctx), harm) // whatever the epoch is
 		require.NoError(t, s.Open(ctx, spec(9)), harm)
 	}

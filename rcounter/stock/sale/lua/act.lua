@@ -184,24 +184,24 @@ repeat
           'a', e[5], 'n', e[2], 'o', e[3], 't', e[6], 'w', '', 'at', micros, 'e', epoch)
       end
     end
-    if found_entries == 0 then redis.call('PEXPIRE', KEYS[5], lasting) end
     v[#v + 1], v[#v + 2] = 'serial', text(f, serial)
   end
+  local endings = 0
   if #ended > 0 then
     local last = text(f, now + m[16]) .. ';C;'
     for i = 1, #ended do ended[i] = last .. ended[i] end
-    if redis.call('RPUSH', KEYS[6], unpack(ended)) == #ended then redis.call('PEXPIRE', KEYS[6], lasting) end
+    endings = redis.call('RPUSH', KEYS[6], unpack(ended))
   end
   redis.call('HSET', KEYS[1], unpack(v))
   redis.call('HSET', KEYS[2], unpack(set))
-  if m[5] == 0 then redis.call('PEXPIRE', KEYS[2], lasting) end
   if #gone > 0 then redis.call('HDEL', KEYS[2], unpack(gone)) end
-  if reserves > 0 then
-    redis.call('ZADD', KEYS[3], unpack(reserve))
-    if m[6] == 0 then redis.call('PEXPIRE', KEYS[3], lasting) end
-  end
+  if reserves > 0 then redis.call('ZADD', KEYS[3], unpack(reserve)) end
   if unreserves > 0 then redis.call('ZREM', KEYS[3], unpack(unreserve)) end
   if free > 0 then redis.call('HSET', KEYS[1], 'reserved:', text(f, reserved)) end
+  if m[5] == 0 then redis.call('PEXPIRE', KEYS[2], lasting) end
+  if m[6] == 0 and reserves > 0 then redis.call('PEXPIRE', KEYS[3], lasting) end
+  if m[9] ~= 0 and found_entries == 0 then redis.call('PEXPIRE', KEYS[5], lasting) end
+  if endings > 0 and endings == #ended then redis.call('PEXPIRE', KEYS[6], lasting) end
   return out
 until true
 -- libraries

@@ -29,7 +29,8 @@ local wrong = begin()
 if wrong then return wrong end
 mend_ends()
 local m = redis.call('HMGET', s.sale, 'revision', 'changer')
-local is = tonumber(m[1] or '') or 0
+local is = read_integer(m[1])
+if not is then return {-1, -1, 0} end
 if m[2] == ARGV[1] then return {0, is, 1, s.now, s.gone - s.now} end
 if ARGV[2] ~= m[1] or ARGV[3] == '0' then return {0, is, 0, s.now, s.gone - s.now} end
 if expired(ARGV[3], s.now) then return {-11, s.now, 0} end

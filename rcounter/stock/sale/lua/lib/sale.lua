@@ -338,6 +338,8 @@ end
 --     removes a record or a reservation
 --   5 records, counts, reservations: the next script finds another number of them than the hash says (-1)
 --   6 if in_two_steps: numbers in which units that come back are free, and the entries are counted
+--   7 the ends of keys that are new. Before it is there, a key can have none. A user who may not set ends has decided all the same, and
+--     the next call of the operator sets them: see mend_ends
 local function save()
   if not next(s.touched) then return false end
   if s.in_two_steps then
@@ -347,11 +349,11 @@ local function save()
   end
   for i, entry in ipairs(s.entries) do redis.call('XADD', s.ledger, digits(s.serial + i) .. '-0', unpack(entry)) end
   s.serial = s.serial + #s.entries
-  if #s.entries > 0 then outlive(s.ledger, s.found[3]) end
+  local endings = 0
   if #s.ended > 0 then
     local last = digits(s.now + s.remember) .. ';'
     for i = 1, #s.ended do s.ended[i] = last .. s.ended[i] end
-    if redis.call('RPUSH', s.endings, unpack(s.ended)) == #s.ended then outlive(s.endings, 0) end
+    endings = redis.call('RPUSH', s.endings, unpack(s.ended))
   end
   local fields, none = {}, {}
   for id in pairs(s.touched) do
@@ -377,5 +379,7 @@ local function save()
   if s.in_two_steps then write_numbers(true) end
   outlive(s.orders, s.found[1])
   if #s.reserve > 0 then outlive(s.reservations, s.found[2]) end
+  if #s.entries > 0 then outlive(s.ledger, s.found[3]) end
+  if endings > 0 then outlive(s.endings, endings - #s.ended) end
   return true
 end
