@@ -82,11 +82,9 @@ var features = []feature{
 		scripts: "pexpire get set del unlink type zadd zrem zcount zrange zremrangebyscore time",
 	},
 	{
-		name: "stocks", keys: []string{"rc"}, channels: []string{"redlatch_stock"},
-		plain: pubsubCommands + " " + cached + " get hscan xrange",
-		scripts: "exists pttl pexpire set del unlink hget hset hdel hlen hmget hincrby zadd zrem zcard zcount zrange " +
-			"rpush lpop lrange lindex " +
-			"xadd xlen xrange xtrim time",
+		name: "stocks", keys: []string{"rc"}, plain: cached + " hget hscan xrange",
+		scripts: "exists pttl pexpire del unlink rename hget hgetall hset hdel hexists hlen hmget hincrby " +
+			"zadd zrem zcard zcount zrange rpush lpop lrange lindex llen xadd xlen xrange xtrim time",
 	},
 	{
 		name: "packets", keys: []string{"rc"}, plain: "xrange",

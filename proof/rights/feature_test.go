@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -55,8 +55,10 @@ func uses(hub *pubsub.Hub, prefix string, watchdog time.Duration) map[string]fun
 			useOfLimits(ctx, c)
 		},
 		"stocks": func(ctx context.Context) {
-			c := redistest.Got(stock.New(hub, stock.Options{KeyPrefix: prefix, CallTimeout: slow}))
-			useOfStocks(ctx, c)
+			book := &entries{}
+			c := redistest.Got(stock.New(hub, stock.Options{KeyPrefix: prefix, CallTimeout: slow,
+				Books: func(string) stock.Book { return book }}))
+			useOfSales(ctx, c, book)
 		},
 		"packets": func(ctx context.Context) {
 			c := redistest.Got(redpacket.New(hub, redpacket.Options{KeyPrefix: prefix, CallTimeout: slow}))

@@ -2,63 +2,137 @@ package rights_test
 
 import (
 	"context"
-	"errors"
+	"iter"
+	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
-// useOfStocks uses all of a stock.
-func useOfStocks(ctx context.Context, c *stock.Client) {
-	sale := c.Stock("sale")
-	redistest.Got(sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Minute, Retain: time.Minute}))
-	won := redistest.Got(sale.Claim(ctx, "ann"))
-	redistest.Got(sale.Lookup(ctx, stock.Units{Claimant: "ann"}))
-	if won.Won() {
-		redistest.Got(sale.Return(ctx, stock.Units{Claimant: "ann", Ordinal: won.Ordinal}))
+// entries are the book of one sale.
+type entries []stock.Entry
+
+func (b *entries) Opened(context.Context) (int64, error) { return 0, nil }
+
+func (b *entries) Move(_ context.Context, list []stock.Entry) error {
+	for _, e := range list {
+		if e.Serial == int64(len(*b))+1 {
+			*b = append(*b, e)
+		}
 	}
-	redistest.Got(sale.Inspect(ctx))
+	return nil
+}
+
+func (b *entries) Continue(context.Context, int64, int64) (int64, error) { return int64(len(*b)), nil }
+
+func (b *entries) Entries(context.Context) iter.Seq2[stock.Entry, error] {
+	return func(yield func(stock.Entry, error) bool) {
+		for _, e := range *b {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (b *entries) Order(context.Context, string) ([]stock.Entry, error) { return nil, nil }
+
+// useOfSales uses all of a sale. book is c's.
+func useOfSales(ctx context.Context, c *stock.Client, book *entries) {
+	spec := stock.Spec{Limit: 1, OpenFor: time.Hour, Retain: time.Minute}
+	sale, user := c.Sale("sale"), stock.Order{User: "ann"}
+	redistest.Must(sale.Open(ctx, spec))
+	redistest.Got(sale.Buy(ctx, user))
+	redistest.Got(sale.Buy(ctx, user))
+	redistest.Got(sale.Return(ctx, "ann"))
 	redistest.Must(sale.EndSale(ctx))
-	s := c.Stock("complete")
-	redistest.Got(s.Open(ctx,
-		stock.Spec{Limit: 3, PerUser: 3, OpenFor: time.Minute, Retain: time.Minute, Ledger: true}))
-	redistest.Got(s.Reserve(ctx, "ann", stock.Request{ID: "late", N: 1}, time.Millisecond))
-	redistest.Got(s.Reserve(ctx, "ann", stock.Request{ID: "paid", N: 1}, time.Minute))
-	redistest.Got(s.Confirm(ctx, "paid"))
+	redistest.Must(sale.Delete(ctx))
+
+	spec.Limit, spec.PerUser, spec.Ledger = 9, 9, true
+	s := c.Sale("complete")
+	redistest.Must(s.Open(ctx, spec))
+	reserve := func(id, user string, n int64, ttl time.Duration) {
+		redistest.Got(s.Reserve(ctx, stock.Order{ID: id, User: user, Lines: []stock.Line{{N: n}}}, ttl))
+	}
+	reserve("late", "ann", 1, time.Millisecond)
+	reserve("paid", "ann", 2, time.Hour)
+	reserve("cancelled", "bob", 1, time.Hour)
+	redistest.Got(s.Extend(ctx, "paid", 2*time.Hour))
+	redistest.Got(s.Pay(ctx, "paid", stock.Line{N: 1}))
+	redistest.Got(s.Cancel(ctx, "cancelled"))
+	redistest.Got(s.Cancel(ctx, "never made"))
 	time.Sleep(5 * time.Millisecond)
-	redistest.Got(s.Reap(ctx))
-	redistest.Got(s.Claim(ctx, "bob", stock.Request{ID: "order", N: 1}))
-	some := redistest.Got(s.ClaimAny(ctx, 1))
+	redistest.Got(s.Pay(ctx, "late"))
+	redistest.Got(s.Return(ctx, "late"))
+	redistest.Got(s.Buy(ctx, user))
+	rest := stock.Order{Anyone: true, UpTo: true, Lines: []stock.Line{{N: 9}}}
+	some := redistest.Got(s.Buy(ctx, rest))
 	for range 3 { // sold out: the process reads the flag from then on
-		redistest.Got(s.ClaimAny(ctx, 1))
+		redistest.Got(s.Buy(ctx, rest))
 		time.Sleep(5 * time.Millisecond)
 	}
-	redistest.Got(s.Return(ctx, stock.Units{Request: "order"}))
-	redistest.Got(s.Ledger(ctx, 100, func(_ context.Context, entries []stock.Entry) error {
-		for _, e := range s.Events(ctx, time.Minute) {
-			return errors.Join(e, s.Publish(ctx, entries))
+	redistest.Got(s.Return(ctx, some.ID, stock.Line{N: 1}))
+	redistest.Got(s.Status(ctx, "paid"))
+	redistest.Got(s.Inspect(ctx))
+	for _, err := range s.Holders(ctx) {
+		redistest.Must(err)
+	}
+	redistest.Got(s.Ledger(ctx, 3, book.Move))
+	later := 2 * time.Hour
+	redistest.Must(s.Change(ctx, stock.Change{Items: map[string]stock.Item{"": {Limit: 20}}, EndIn: &later}))
+	redistest.Got(s.Restore(ctx, spec))
+	redistest.Got(s.Buy(ctx, stock.Order{ID: "cart", User: "cid", Lines: []stock.Line{{N: 2}}}))
+}
+
+// A key cannot have its end before it is there. So the first order of a user without that right leaves keys without an
+// end, and is decided: the same order is answered the next time. The next call of the operator gives the keys their
+// ends; otherwise they would outlive the sale.
+func TestSale_RightToExpireMissing_OperatorGivesEnds(t *testing.T) {
+	t.Parallel()
+	for verb, do := range map[string]func(s *stock.Sale) error{
+		"Buy":     func(s *stock.Sale) error { return errOf(s.Buy(t.Context(), stock.Order{User: "ann"})) },
+		"Reserve": func(s *stock.Sale) error { return errOf(s.Reserve(t.Context(), stock.Order{User: "ann"}, time.Hour)) },
+		"Cancel":  func(s *stock.Sale) error { return errOf(s.Cancel(t.Context(), "ann")) },
+	} {
+		t.Run(verb, func(t *testing.T) {
+			s := redistest.Start(t)
+			admin := s.Client(t)
+			rig.Must(t, admin, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-pexpire")
+			client := func(o rueidis.ClientOption) *stock.Client {
+				c, err := rueidis.NewClient(o)
+				require.NoError(t, err)
+				t.Cleanup(c.Close)
+				sales, err := stock.New(rig.Hub(t, c), stock.Options{CallTimeout: 10 * time.Second})
+				require.NoError(t, err)
+				return sales
+			}
+			mayNot := s.Option()
+			mayNot.Username, mayNot.Password = "app", "any"
+			operator, app := client(s.Option()).Sale("s"), client(mayNot).Sale("s")
+			for _, ledger := range []bool{false, true} {
+				require.NoError(t, operator.Open(t.Context(), stock.Spec{Limit: 5, OpenFor: time.Hour, Ledger: ledger}))
+				require.ErrorIs(t, do(app), errs.ErrDenied)
+				require.Positive(t, endlessKeys(t, admin))
+				require.NoError(t, do(app))
+				require.NoError(t, errOf(operator.Inspect(t.Context())))
+				require.Zero(t, endlessKeys(t, admin))
+				require.NoError(t, operator.Delete(t.Context()))
+			}
+		})
+	}
+}
+
+func endlessKeys(t *testing.T, c rueidis.Client) (n int) {
+	for _, key := range rig.Keys(t, c) {
+		if rig.Number(t, c, "PTTL", key) == -1 {
+			n++
 		}
-		return nil
-	}))
-	g := c.Group("complete")
-	for _, name := range []string{"a", "b"} {
-		redistest.Got(g.Stock(name).Open(ctx,
-			stock.Spec{Limit: 3, OpenFor: time.Minute, Retain: time.Minute, Ledger: true}))
 	}
-	cart := []stock.Line{{Stock: "a", N: 1}, {Stock: "b", N: 1}}
-	redistest.Got(g.Reserve(ctx, "ann", stock.CartRequest{ID: "cart", Lines: cart}, time.Minute))
-	redistest.Got(g.Confirm(ctx, "cart", cart...))
-	redistest.Got(g.Lookup(ctx, "cart", "a", "b"))
-	redistest.Got(g.Cancel(ctx, "never", "a", "b"))
-	redistest.Must(s.Change(ctx, stock.Change{Limit: 5, PerUser: 5, StartIn: stock.In(0)}))
-	redistest.Got(s.Confirm(ctx, "late"))
-	redistest.Got(s.Lookup(ctx, stock.Units{Request: "late"}))
-	if some.N > 0 {
-		redistest.Got(s.Return(ctx, stock.Units{Request: some.Request, Ordinal: some.Ordinal, N: some.N}))
-	}
-	redistest.Must(s.Change(ctx, stock.Change{Pause: true}))
-	redistest.Must(s.Change(ctx, stock.Change{Resume: true}))
-	redistest.Must(s.Change(ctx, stock.Change{EndIn: stock.In(time.Minute)}))
-	redistest.Got(s.Restore(ctx, func(func(stock.Entry, error) bool) {}))
+	return n
 }
