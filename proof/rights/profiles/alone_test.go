@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/proof/rights/profiles"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -34,9 +34,9 @@ func TestMinReplicas_WaitRefused_FailsInEveryPackageAtOnce(t *testing.T) {
 	permits, err := rsemaphore.New(hub, rsemaphore.Options{MinReplicas: 1, Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(func() { permits.Close(context.Background()) })
-	stocks, err := stock.New(hub, stock.Options{MinReplicas: 1, Logger: quiet})
+	sales, err := stock.New(hub, stock.Options{MinReplicas: 1, Logger: quiet})
 	require.NoError(t, err)
-	t.Cleanup(func() { stocks.Close(context.Background()) })
+	t.Cleanup(func() { sales.Close(context.Background()) })
 	packets, err := redpacket.New(hub, redpacket.Options{MinReplicas: 1, Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(func() { packets.Close(context.Background()) })
@@ -58,10 +58,10 @@ func TestMinReplicas_WaitRefused_FailsInEveryPackageAtOnce(t *testing.T) {
 			return second(m.Lock(ctx))
 		},
 		"permit": func(ctx context.Context) error { return second(permits.Semaphore("permit", 1).Acquire(ctx, 1)) },
-		"stock": func(ctx context.Context) error {
-			s := stocks.Stock("s")
-			require.NoError(t, second(s.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Minute, Retain: time.Minute})))
-			return second(s.Claim(ctx, "ann"))
+		"sale": func(ctx context.Context) error {
+			s := sales.Sale("s")
+			require.NoError(t, s.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Minute, Retain: time.Minute}))
+			return second(s.Buy(ctx, stock.Order{User: "ann"}))
 		},
 		"packet": func(ctx context.Context) error {
 			return second(packets.Packet("p").Send(ctx,

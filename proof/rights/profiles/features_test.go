@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -93,7 +93,7 @@ var core = []feature{
 			return err
 		}, s.other.Semaphores().CountDownLatch("latch").Await)
 	}},
-	{name: "stock", try: sells},
+	{name: "sale", try: sells},
 	{name: "counter", try: func(ctx context.Context, s scene) {
 		k := s.red.Counters().Counter("counter", rcounter.CounterOptions{TTL: time.Minute})
 		redistest.Got(k.Incr(ctx))
@@ -176,15 +176,15 @@ func after(ctx context.Context, release, wait func(context.Context) error) {
 	redistest.Must(errors.Join(release(ctx), <-waited))
 }
 
-// sells sells a stock out by a reservation that is paid, and a claim.
+// sells sells a sale out by an order that is reserved and paid, and one of anyone.
 func sells(ctx context.Context, s scene) {
-	sale := s.red.Stocks().Stock("stock")
-	redistest.Got(sale.Open(ctx, stock.Spec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute, Ledger: true}))
-	redistest.Got(sale.Reserve(ctx, "ann", stock.Request{ID: "r", N: 1}, time.Minute))
-	redistest.Got(sale.Confirm(ctx, "r"))
-	for _, want := range []stock.Outcome{stock.Granted, stock.SoldOut, stock.SoldOut, stock.SoldOut} {
-		g := redistest.Got(s.other.Stocks().Stock("stock").ClaimAny(ctx, 1))
-		is(g.Outcome == want, "a claim is %v", g.Outcome)
+	sale := s.red.Sales().Sale("sale")
+	redistest.Must(sale.Open(ctx, stock.Spec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute, Ledger: true}))
+	redistest.Got(sale.Reserve(ctx, stock.Order{User: "ann"}, time.Minute))
+	redistest.Got(sale.Pay(ctx, "ann"))
+	for _, want := range []stock.State{stock.Sold, stock.Refused, stock.Refused, stock.Refused} {
+		a := redistest.Got(s.other.Sales().Sale("sale").Buy(ctx, stock.Order{Anyone: true}))
+		is(a.State == want, "an order is %v", a)
 		time.Sleep(time.Millisecond)
 	}
 }
