@@ -26,6 +26,7 @@ if not last then return {0, 0, 0} end
 for i = 2, #ARGV do
   if last[2][2 * i - 2] ~= ARGV[i] then return {0, 0, 0} end
 end
+local counts = redis.call('HGET', KEYS[1], 'ledger') == '1'
 local n = redis.call('XTRIM', KEYS[2], 'MINID', digits(ARGV[1]:match('^%d+') + 1))
-if redis.call('HGET', KEYS[1], 'ledger') == '1' then redis.call('HINCRBY', KEYS[1], 'moved', digits(n)) end
+if counts then redis.call('HINCRBY', KEYS[1], 'moved', digits(n)) end
 return {0, n, 0}
