@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -84,8 +85,11 @@ func (b *bench) compile(ctx context.Context, tree, pkg string, texts map[string]
 	if err := os.WriteFile(overlay, text, 0o644); err != nil {
 		return "", err
 	}
-	if own, is := strings.CutPrefix(pkg, "proof/"); is { // a module of its own
-		tree, pkg = filepath.Join(tree, "proof"), own
+	for dir := pkg; dir != "."; dir = path.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(tree, dir, "go.mod")); err == nil { // a module of its own
+			tree, pkg = filepath.Join(tree, dir), strings.TrimPrefix(strings.TrimPrefix(pkg, dir), "/")
+			break
+		}
 	}
 	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", program}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg)...)
