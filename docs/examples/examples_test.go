@@ -27,7 +27,8 @@ var stories = map[string]string{
 	"ratelimited-workers": `(?s)killed and has \d slots.*slots are back.*` +
 		`of \d+ calls 0 came when 5 were under way`,
 	"rpc-join": `(?s)held by billing and shop.*held by billing\n.*turned away.*is free\n.*have the order\n.*409 Conflict`,
-	"shop":     `(?s)pay +cid +refunded\n.*pay +cid +refunded\n.*the stock, the database and the bank agree`,
+	"shop": `(?s)/paid bob closed cancelled.*/paid cid sold.*/paid dan sold.*/refund ann sold.*` +
+		`the sale, the database and the bank agree`,
 }
 
 // build compiles all examples.

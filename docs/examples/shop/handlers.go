@@ -1,85 +1,70 @@
 // Command shop is a flash sale with payment, as a shop would run it. Customers reserve over HTTP, pay at a bank,
-// cancel, pay too late, and want their money back. Every sale is written into an order database (SQLite).
+// cancel, pay too late, twice or in part, and want their money back. Every sale is written into an order database.
 //
 //	go -C docs/examples run ./shop                      embedded Redis and SQLite, nothing else needed
 //	go -C docs/examples run ./shop -redis 127.0.0.1:6379
 //
-// It has three files:
+// It has four files:
 //
 //   - handlers.go: the HTTP handlers. A process of the shop has no state of its own, and may be killed between any two
 //     lines. Its caller then sends the same request to another one.
-//   - payment.go: what a payment has bought, and the money that goes back.
-//   - mover.go: the order database, which follows the stock's ledger, and from which a lost stock is restored.
+//   - mover.go: the order database, which follows the sale's ledger, and from which a lost sale is restored. It is
+//     SQLite; for PostgreSQL change the driver and the dialect, and no statement.
+//   - payment.go: what the shop needs of a bank, and a bank in memory.
+//   - main.go: a sale to four customers.
 //
-// The customer's client makes the id of an order before its first request. It is the id of the reservation, and of the
-// payment at the bank. So every request may be repeated, at any time, at any process: the stock and the bank know the
-// id, and give the answer that they gave.
+// The customer's browser makes the id of an order before its first request. So every request may be repeated, at any
+// time, at any process: the sale and the bank know the id, and give the answer that they gave.
 //
-//	killed                                     leaves                            mended by
-//	before it answers /reserve                 a unit that is perhaps held       the customer, who asks again; else its time ends
-//	after Confirm and before the answer        a unit sold                       the bank, which calls again: the same answer
-//	between that decision and the repayment    money that is not paid back yet   the bank, which calls again: the same decision
-//	between a returned unit and its repayment  money that is not paid back yet   the customer, who asks again
-//	a mover, before or after its commit        entries in the ledger             the next mover: an entry counts once
-//	Redis, with its data                       orders that it does not know      the operator, who restores: until then no
-//	                                                                             request is answered
+//	killed                                  leaves                        mended by
+//	before the answer to /reserve           units, perhaps reserved       the customer, who asks again; or the time ends
+//	after Pay or Return, before the refund  money that is not paid back   the bank or the customer, who calls again
+//	a mover, before or after its commit     entries in the ledger         the next mover: an entry counts once
+//	Redis, with its data                    orders that it does not know  the operator, by Restore, which may be killed
+//	                                                                      too; until then no request is answered
 //
 // shop_test.go kills the shop at each of these steps.
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"log"
+	"errors"
 	"net/http"
-	"net/http/httptest"
-	"os"
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/docs/examples/internal/stage"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
-
-// form is the body of every request, to the shop and to the bank.
-type form struct {
-	Order string `json:"order"`
-	User  string `json:"user,omitempty"`
-}
-
-// answer is the answer to every request on an order.
-type answer struct {
-	Order string `json:"order"`
-	State state  `json:"state"`
-	Unit  int64  `json:"unit,omitempty"`      // its number, once it is sold
-	PayIn int64  `json:"pay_in_ms,omitempty"` // how long it is held yet
-}
 
 // shop is a process of the shop.
 type shop struct {
-	sale *stock.Stock
-	hold time.Duration // how long a unit is held for its payment
-	bank string        // its URL
-	http *http.Client
+	sale *stock.Sale
+	bank bank
+	ttl  time.Duration // how long units are reserved for a payment
+}
+
+// request is the body of every request. The answer to it is the order.
+type request struct {
+	Order, User string
+	Lines       []stock.Line // to be reserved; or to be kept, of /refund
 }
 
 func (s *shop) handler() http.Handler {
 	mux := http.NewServeMux()
-	for path, serve := range map[string]func(context.Context, form) (answer, error){
-		"POST /reserve": s.reserve, "POST /cancel": s.cancel, "POST /pay": s.pay, "POST /refund": s.refund,
-		"POST /look": s.look,
+	for path, serve := range map[string]func(context.Context, request) (stock.Answer, error){
+		"POST /reserve": s.reserve, "POST /cancel": s.cancel, "POST /paid": s.paid, "POST /refund": s.refund,
+		"POST /status": s.status,
 	} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			var f form
-			if err := json.NewDecoder(r.Body).Decode(&f); err != nil || f.Order == "" {
+			var asked request
+			if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || asked.Order == "" {
 				http.Error(w, "want an order", http.StatusBadRequest)
 				return
 			}
-			a, err := serve(r.Context(), f)
-			if err != nil { // nothing is decided, or it is not known: the same request is to be sent again
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			a, err := serve(r.Context(), asked)
+			if err != nil {
+				http.Error(w, err.Error(), code(err))
 				return
 			}
 			_ = json.NewEncoder(w).Encode(a) // it fails if the caller is gone, who asks again
@@ -88,106 +73,58 @@ func (s *shop) handler() http.Handler {
 	return mux
 }
 
-// post sends a request until it is answered, or ctx ends.
-func post(ctx context.Context, client *http.Client, url string, f form) (a answer, err error) {
-	for {
-		a, again, err := send(ctx, client, url, f)
-		if !again {
-			return a, err
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return a, ctx.Err()
+func code(err error) int {
+	for _, refused := range []error{redlatch.ErrMismatch, redlatch.ErrInvalidName, redlatch.ErrInvalidOption} {
+		if errors.Is(err, refused) {
+			return http.StatusBadRequest // the order has other lines, or there are no such
 		}
 	}
+	return http.StatusServiceUnavailable // nothing is decided, or it is not known: send the same request again
 }
 
-// send sends a request. again: it was not answered, and is to be sent again as it is.
-func send(ctx context.Context, client *http.Client, url string, f form) (a answer, again bool, err error) {
-	body, err := json.Marshal(f)
-	if err != nil {
-		return a, false, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return a, false, err
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return a, true, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return a, res.StatusCode >= http.StatusInternalServerError, fmt.Errorf("%s: %s", url, res.Status)
-	}
-	err = json.NewDecoder(res.Body).Decode(&a)
-	return a, err != nil, err
+// reserve keeps the units of an order until they are paid. An order that has gone further says how far.
+func (s *shop) reserve(ctx context.Context, r request) (stock.Answer, error) {
+	return s.sale.Reserve(ctx, stock.Order{ID: r.Order, User: r.User, Lines: r.Lines}, s.ttl)
 }
 
-// main sells two units, each held for a second, to four customers.
-func main() {
-	option := stage.Redis()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	red, err := redlatch.Open(ctx, option, redlatch.Options{})
+// cancel is for what was not paid yet. A payment that is under way goes back by paid, when it comes. An id that nobody
+// has used is not remembered, because anybody may name one here.
+func (s *shop) cancel(ctx context.Context, r request) (stock.Answer, error) {
+	a, err := s.status(ctx, r)
+	if err != nil || a.State == "" {
+		return a, err
+	}
+	return s.sale.Cancel(ctx, r.Order)
+}
+
+// paid is called by the bank: in time, late, twice, for a part; or by a job that reads the bank's payments. It asks the
+// bank, because anybody may call. After an error, which is HTTP 503, nothing is decided, and the bank calls again.
+func (s *shop) paid(ctx context.Context, r request) (stock.Answer, error) {
+	lines, err := s.bank.Paid(ctx, r.Order)
+	if err != nil || len(lines) == 0 {
+		return stock.Answer{}, err
+	}
+	a, err := s.sale.Pay(ctx, r.Order, lines...)
 	if err != nil {
-		log.Fatal("shop: ", err)
+		return a, err
 	}
-	defer red.Close(ctx)
-	dir, err := os.MkdirTemp("", "shop")
+	return a, s.bank.RefundUpTo(ctx, r.Order, a.Refund(lines...))
+}
+
+// refund takes back what was paid, but for the lines that the customer keeps. The units come first: the other way round
+// a crash in between would leave a unit with a customer who has the money back.
+func (s *shop) refund(ctx context.Context, r request) (stock.Answer, error) {
+	lines, err := s.bank.Paid(ctx, r.Order)
+	if err != nil || len(lines) == 0 {
+		return stock.Answer{}, err
+	}
+	a, err := s.sale.Return(ctx, r.Order, r.Lines...)
 	if err != nil {
-		log.Fatal("shop: ", err)
+		return a, err
 	}
-	defer os.RemoveAll(dir)
-	name := fmt.Sprintf("shop-%d", time.Now().UnixNano())
-	orders, err := openOrders(ctx, dir+"/orders.db", name)
-	if err != nil {
-		log.Fatal("shop: ", err)
-	}
-	defer orders.DB.Close()
-	sale := red.Stocks().Stock(name)
-	if _, err := openSale(ctx, sale, orders, 2); err != nil {
-		log.Fatal("shop: ", err)
-	}
-	defer func() { _ = sale.Delete(ctx) }()                         // so that nothing is left on your server
-	go func() { _ = orders.Keep(ctx, sale, 50*time.Millisecond) }() // what it leaves is moved at the end
-	bank := newBank()
-	bankAt := httptest.NewServer(bank)
-	s := &shop{sale: sale, hold: time.Second, bank: bankAt.URL, http: http.DefaultClient}
-	shopAt := httptest.NewServer(s.handler())
-	ask := func(verb, user string) {
-		url := shopAt.URL
-		if verb == "charge" {
-			url = bankAt.URL
-		}
-		a, err := post(ctx, http.DefaultClient, url+"/"+verb, form{"order of " + user, user})
-		if err != nil {
-			log.Fatal("shop: ", err)
-		}
-		fmt.Printf("%-8s %-4s %s\n", verb, user, a.State)
-	}
-	for _, user := range []string{"ann", "bob", "cid"} {
-		ask("reserve", user)
-	}
-	ask("cancel", "bob")
-	ask("reserve", "cid")
-	ask("charge", "ann")
-	ask("pay", "ann") // the bank calls
-	fmt.Println("(the time of cid is over)")
-	time.Sleep(1100 * time.Millisecond)
-	ask("reserve", "dan")
-	for _, user := range []string{"cid", "dan"} {
-		ask("charge", user)
-		ask("pay", user)
-	}
-	ask("refund", "ann")
-	ask("pay", "cid") // the bank calls again: a unit has come back, and its money has gone back
-	for _, user := range []string{"ann", "bob", "cid", "dan"} {
-		ask("look", user)
-	}
-	if err := compare(ctx, sale, orders, bank); err != nil {
-		log.Fatal("shop: ", err)
-	}
-	fmt.Println("the stock, the database and the bank agree: one unit is sold")
+	return a, s.bank.RefundUpTo(ctx, r.Order, a.Refund(lines...))
+}
+
+func (s *shop) status(ctx context.Context, r request) (stock.Answer, error) {
+	return s.sale.Status(ctx, r.Order)
 }

@@ -11,42 +11,42 @@ import (
 	_ "github.com/ncruces/go-sqlite3/embed"
 
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
-// The shop's own table is in the database that has the ledger's tables. The state of an order follows the stock.
+// The shop's own table is in the database that has the ledger's tables, and follows the ledger.
 const (
-	createOrders = `CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, user text NOT NULL, state text NOT NULL)`
-	upsertOrder  = `INSERT INTO orders VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET state = excluded.state`
-	loseHolds    = `UPDATE orders SET state = $1 WHERE state = $2`
-	selectSold   = `SELECT id FROM orders WHERE state = $1`
+	createOrders = `CREATE TABLE IF NOT EXISTS orders
+		(id varchar(100), item varchar(100), customer text NOT NULL, units bigint NOT NULL, PRIMARY KEY (id, item))`
+	addUnits = `INSERT INTO orders VALUES ($1, $2, $3, $4)
+		ON CONFLICT (id, item) DO UPDATE SET units = orders.units + excluded.units`
+	selectUnits = `SELECT id, item, units FROM orders WHERE units <> 0`
 )
 
-// became is what an entry of the ledger makes of its order.
-var became = map[stock.Kind]state{
-	stock.KindHeld: held, stock.KindExpired: expired, stock.KindCancelled: cancelled,
-	stock.KindGrant: sold, stock.KindLate: sold, stock.KindReturn: returned,
-}
+// spec says what is sold. Every process of the shop opens the sale with it, or joins the sale that stands.
+var spec = stock.Spec{OpenFor: 24 * time.Hour, Ledger: true,
+	Items: map[string]stock.Item{"shirt": {Limit: 5, PerUser: 2}, "cap": {Limit: 3}}}
 
-// openOrders opens the order database, and returns a mover that writes into it. Several movers may run side by side.
-func openOrders(ctx context.Context, file, name string) (*redlatchledger.Mover, error) {
+// openOrders opens the order database. The result is the book of the sale: movers write into it, as many as there are
+// processes, and Restore makes a lost sale anew from it.
+func openOrders(ctx context.Context, file, sale string) (redlatchledger.Book, error) {
 	db, err := sql.Open("sqlite3", "file:"+file+"?_pragma=busy_timeout(20000)&_txlock=immediate")
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = redlatchledger.SQLite.Create(ctx, db)
 	}
-	if err := redlatchledger.SQLite.Create(ctx, db); err != nil {
-		return nil, err
+	if err == nil {
+		_, err = db.ExecContext(ctx, createOrders)
 	}
-	_, err = db.ExecContext(ctx, createOrders)
-	return &redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: name, Also: enterOrders}, err
+	return redlatchledger.Book{DB: db, Dialect: redlatchledger.SQLite, Sale: sale, Also: enterOrders}, err
 }
 
 // enterOrders brings the orders up to date. It gets each entry once, in order, in the transaction that writes the
-// ledger's own rows. So it may overwrite a state with the next one, and need not ask for the one before.
+// ledger's own rows.
 func enterOrders(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
+	sign := map[string]int64{"sold": 1, "paid": 1, "late": 1, "returned": -1}
 	for _, e := range entries {
-		if s, ok := became[e.Kind]; ok {
-			if _, err := tx.ExecContext(ctx, upsertOrder, e.Request, e.Claimant, s); err != nil {
+		if n := e.N * sign[e.Kind]; n != 0 {
+			if _, err := tx.ExecContext(ctx, addUnits, e.ID, e.Item, e.User, n); err != nil {
 				return err
 			}
 		}
@@ -54,71 +54,40 @@ func enterOrders(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
 	return nil
 }
 
-// openSale opens the stock for the first time, and announces it to the database: otherwise no mover writes what it
-// sells. It does not open a stock that the database knows and Redis has lost: see restore.
-func openSale(ctx context.Context, sale *stock.Stock, orders *redlatchledger.Mover, units int64) (epoch int64,
-	err error) {
-	spec := spec(units)
-	spec.Opened = orders.Opened
-	now, err := sale.OpenOrJoin(ctx, spec)
-	if err != nil {
-		return 0, err
-	}
-	return now.Epoch, orders.Announce(ctx, now.Epoch)
-}
-
-func spec(units int64) stock.Spec {
-	return stock.Spec{Limit: units, OpenFor: 24 * time.Hour, Ledger: true}
-}
-
-// suspend is the operator's first step after Redis has lost the stock: it is opened, and grants nothing.
-func suspend(ctx context.Context, sale *stock.Stock, units int64) (epoch int64, err error) {
-	spec := spec(units)
-	spec.Suspended = true
-	return sale.Open(ctx, spec)
-}
-
-// restore is the second step: the rows of the database are carried over to the new opening, and the stock gets what is
-// sold from them. Reservations are lost: a payment for one of them goes back. The movers may run on, because the ledger
-// stays empty until Restore has ended.
-func restore(ctx context.Context, sale *stock.Stock, orders *redlatchledger.Mover, from, to int64) error {
-	if err := orders.Carry(ctx, from, to); err != nil {
-		return err
-	}
-	if _, err := orders.DB.ExecContext(ctx, loseHolds, expired, held); err != nil {
-		return err
-	}
-	_, err := sale.Restore(ctx, orders.Entries(ctx, to))
-	return err
-}
-
-// compare fails unless the stock, the order database and the bank agree on the orders that are sold.
-func compare(ctx context.Context, sale *stock.Stock, orders *redlatchledger.Mover, b *bank) error {
+// compare fails unless the sale, the order database and the bank agree on who has how many units of what.
+func compare(ctx context.Context, sale *stock.Sale, orders redlatchledger.Book, b *memoryBank) error {
 	for n := 1; n > 0; { // what the movers have left
 		var err error
 		if n, err = sale.Ledger(ctx, 100, orders.Move); err != nil {
 			return err
 		}
 	}
-	rows, err := orders.DB.QueryContext(ctx, selectSold, sold)
+	onServer, inDatabase := books{}, books{}
+	for a, err := range sale.Holders(ctx) {
+		if err != nil {
+			return err
+		}
+		for _, l := range a.Lines {
+			if a.State == stock.Sold {
+				onServer.add(a.ID, l.Item, l.N)
+			}
+		}
+	}
+	rows, err := orders.DB.QueryContext(ctx, selectUnits)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	inDatabase := map[string]bool{}
 	for rows.Next() {
-		var order string
-		if err := rows.Scan(&order); err != nil {
+		var of account
+		var n int64
+		if err := rows.Scan(&of.order, &of.item, &n); err != nil {
 			return err
 		}
-		inDatabase[order] = true
+		inDatabase[of] = n
 	}
-	now, err := sale.Inspect(ctx)
-	if err != nil {
-		return err
-	}
-	if kept := b.kept(); !maps.Equal(inDatabase, kept) || now.Sold != int64(len(kept)) {
-		return fmt.Errorf("the stock has sold %d, the database %v, and the bank has the money of %v", now.Sold,
+	if kept := b.kept(); !maps.Equal(onServer, kept) || !maps.Equal(inDatabase, kept) {
+		return fmt.Errorf("the sale has sold %v, the database has %v, and the bank has the money for %v", onServer,
 			inDatabase, kept)
 	}
 	return rows.Err()

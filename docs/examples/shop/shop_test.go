@@ -1,14 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"slices"
-	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,228 +20,199 @@ import (
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
-const units = 1
+// process is a process of the shop, of a mover, or of the operator. Its calls of the bank are steps, too.
+type process struct {
+	*redistest.Mortal
+	*memoryBank
+	sale *stock.Sale
+}
+
+func (p *process) Paid(ctx context.Context, order string) (lines []stock.Line, err error) {
+	err = p.Step(func() error { lines, err = p.memoryBank.Paid(ctx, order); return err })
+	return lines, err
+}
+
+func (p *process) RefundUpTo(ctx context.Context, order string, total []stock.Line) error {
+	return p.Step(func() error { return p.memoryBank.RefundUpTo(ctx, order, total) })
+}
+
+// steps are how many each act takes, where nothing is in the way.
+var steps = map[string]int{"reserve": 1, "cancel": 2, "paid": 3, "refund": 3, "move": 2, "restore": 6}
 
 // world is what outlives the processes of the shop.
 type world struct {
 	t      *testing.T
+	rnd    *rand.Rand
 	srv    *redlatchtest.Server
-	sale   *stock.Stock // the operator's
-	orders *redlatchledger.Mover
-	bank   *bank
-	epoch  int64
+	orders redlatchledger.Book
+	bank   *memoryBank
+	next   map[string]int          // by act: twice the step at which a process is killed next, and 1 if after it
+	kills  map[string]map[int]bool // where processes were killed
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{t: t, srv: redlatchtest.New(t), bank: newBank()}
-	w.sale = w.srv.Open().Stocks().Stock("sale")
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 49)), srv: redlatchtest.New(t), bank: newBank(),
+		next: map[string]int{}, kills: map[string]map[int]bool{}}
+	for act, n := range steps {
+		w.next[act], w.kills[act] = int(seed)%(2*n), map[int]bool{}
+	}
 	var err error
 	w.orders, err = openOrders(t.Context(), filepath.Join(t.TempDir(), "orders.db"), "sale")
 	require.NoError(t, err)
 	t.Cleanup(func() { w.orders.DB.Close() })
-	w.epoch, err = openSale(t.Context(), w.sale, w.orders, units)
-	require.NoError(t, err)
+	require.NoError(t, w.run(redistest.Lives(), func(p *process) error { return p.sale.Open(t.Context(), spec) }))
 	return w
 }
 
-// death says at which call a process of the shop is killed: the call is served, and the process does not learn of it.
-// To be killed before a call is, to all others, to be killed at the call before.
-type death struct {
-	bank bool // a call of the bank, or a script call of Redis
-	step int
-}
-
-var errKilled = errors.New("the process was killed")
-
-// process is a process of the shop that serves one request.
-type process struct {
-	*world
-	death  *death // nil: it lives
-	kill   context.CancelFunc
-	killed bool
-	calls  int // of the bank
-}
-
-// RoundTrip calls the bank.
-func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
-	n := p.calls
-	p.calls++
-	dies := p.death != nil && p.death.bank && n == p.death.step
-	p.killed = p.killed || dies
-	answer := httptest.NewRecorder()
-	if !p.killed || dies {
-		p.bank.ServeHTTP(answer, r)
-	}
-	if p.killed {
-		p.kill()
-		return nil, errKilled
-	}
-	return answer.Result(), nil
-}
-
-// strike loses the reply to the call at which p is killed, and all calls after it. The fault that it returns has struck
-// if there was such a call.
-func (p *process) strike() *redlatchtest.Injected {
-	scripts := redlatchtest.Fault{Kind: redlatchtest.LostReply, Skip: p.death.step, Times: 1,
-		Match: func(words []string) bool { return strings.HasPrefix(words[0], "EVAL") }}
-	reply := p.srv.Break(scripts)
-	scripts.Kind, scripts.Times = redlatchtest.LostRequest, 0
-	p.srv.Break(scripts)
-	return reply
-}
-
-// serve has a new process serve one request: of a customer or of the bank, or, as the verb move, of the mover. It is
-// not answered if the process is killed, or decides nothing.
-func (w *world) serve(verb, user string, d *death) (a answer, answered, killed bool) {
-	ctx, cancel := context.WithCancel(w.t.Context())
-	defer cancel()
-	red := w.srv.Open(redlatch.Options{CallTimeout: time.Second})
-	defer red.Close(context.WithoutCancel(ctx))
-	p := &process{world: w, death: d, kill: cancel}
-	s := &shop{sale: red.Stocks().Stock("sale"), hold: 10 * time.Minute, bank: "http://bank",
-		http: &http.Client{Transport: p}}
-	if d != nil && !d.bank {
-		injected := p.strike()
-		defer w.srv.Heal()
-		defer func() { killed = injected.Calls() > 0; answered = answered && !killed }()
-	}
-	if verb == "move" {
-		_, err := s.sale.Ledger(ctx, 100, w.orders.Move)
-		return a, err == nil, false
-	}
-	body, err := json.Marshal(form{user, user})
+// run has a process do an act. The error is nil if the process has lived, and has answered.
+func (w *world) run(m *redistest.Mortal, act func(p *process) error) error {
+	red, err := redlatch.Open(w.t.Context(), m.Option(w.srv.Option()), redlatch.Options{CallTimeout: time.Second,
+		Sales: func(o *stock.Options) { o.Books = func(string) stock.Book { return w.orders } }})
 	require.NoError(w.t, err)
-	rec := httptest.NewRecorder()
-	s.handler().ServeHTTP(rec, httptest.NewRequestWithContext(ctx, "POST", "/"+verb, strings.NewReader(string(body))))
-	if answered = rec.Code == http.StatusOK && !p.killed; answered {
-		require.NoError(w.t, json.NewDecoder(rec.Body).Decode(&a))
+	defer red.Close(context.WithoutCancel(w.t.Context()))
+	err = act(&process{m, w.bank, red.Sales().Sale("sale")})
+	if m.Killed() {
+		return redistest.ErrKilled
 	}
-	return a, answered, p.killed
+	return err
 }
 
-// must serves a request by a process that lives; charge by the bank.
-func (w *world) must(verb, user string) (a answer) {
-	if verb == "charge" {
-		a, err := post(w.t.Context(), &http.Client{Transport: &process{world: w}}, "http://bank/charge", form{Order: user})
+// do has processes do an act until one of them has done it. The first is killed, each time at another step, if
+// it has so many; the second now and then meets another process that does the same.
+func (w *world) do(name string, act func(p *process) error) {
+	first, at := redistest.Lives(), w.next[name]
+	first.DiesAt, first.After = at/2, at%2 == 1
+	w.next[name] = (at + 1) % (2 * steps[name])
+	err := w.run(first, act)
+	if first.Killed() {
+		w.kills[name][at] = true
+	}
+	if err == nil {
+		return
+	}
+	second := redistest.Lives()
+	if w.rnd.IntN(2) == 0 {
+		second.MeetsAt, second.Other = w.rnd.IntN(4), func() { _ = w.run(redistest.Lives(), act) }
+	}
+	if w.run(second, act) != nil {
+		require.NoError(w.t, w.run(redistest.Lives(), act), "%s: nobody is in the way any more", name)
+	}
+}
+
+// ask sends a request to the shop. It is not answered if the status is not 200.
+func (w *world) ask(path string, r request) func(p *process) error {
+	return func(p *process) error {
+		body, err := json.Marshal(r)
 		require.NoError(w.t, err)
-		return a
-	}
-	a, answered, _ := w.serve(verb, user, nil)
-	require.True(w.t, answered, "%s %s", verb, user)
-	return a
-}
-
-// lose has Redis come back empty, and the operator restore the sale. Until that is done, no request is answered. What
-// is sold and in no database is lost for good: so the ledger is moved before.
-func (w *world) lose(verb, user string) {
-	_, err := w.sale.Ledger(w.t.Context(), 100, w.orders.Move)
-	require.NoError(w.t, err)
-	w.srv.Redis().FlushAll()
-	time.Sleep(time.Second) // an opening is named by the time
-	undecided := func(when string) {
-		for _, v := range []string{verb, "reserve", "pay", "look"} {
-			if _, answered, _ := w.serve(v, user, nil); v != "move" {
-				require.False(w.t, answered, "%s of a sale that is %s", v, when)
-			}
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+		defer cancel()
+		answer := httptest.NewRecorder()
+		s := &shop{sale: p.sale, bank: p, ttl: 10 * time.Minute}
+		s.handler().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, "POST", path, bytes.NewReader(body)))
+		if answer.Code != http.StatusOK {
+			return fmt.Errorf("%s of %s: %d %s", path, r.Order, answer.Code, answer.Body)
 		}
-	}
-	undecided("lost")
-	to, err := suspend(w.t.Context(), w.sale, units)
-	require.NoError(w.t, err)
-	undecided("suspended")
-	require.NoError(w.t, restore(w.t.Context(), w.sale, w.orders, w.epoch, to))
-	w.epoch = to
-}
-
-// rival buys the unit if it is left.
-func (w *world) rival() {
-	if w.must("reserve", "rival").State == held && w.must("charge", "rival").State == paid {
-		w.must("pay", "rival")
+		return nil
 	}
 }
 
-// stories are what a customer does, and what others do meanwhile. The bank calls pay.
-var stories = map[string]string{
-	"pays":    "reserve move charge pay move look pay",
-	"late":    "reserve late charge pay look pay",
-	"missed":  "reserve late rival charge pay returns pay look",
-	"regrets": "reserve charge pay refund pay move refund look",
-	"repents": "reserve charge pay refund move refund look",
-	"cancels": "reserve move cancel charge pay cancel look",
-	"loses":   "rival reserve returns look reserve charge pay",
+func (w *world) move(p *process) error {
+	_, err := p.sale.Ledger(w.t.Context(), 100, w.orders.Move)
+	return err
 }
 
-// A process of the shop is killed at any step of an order. Its caller asks again. In the end the customer has a unit,
-// the database the sale, and the bank the money; or the customer has none, and the money. The same if Redis comes back
-// without its data at that moment, and the operator restores them; and if somebody else buys the unit then.
-func TestOrder_KilledAtAnyStep_IsPaidAndSoldOrNeither(t *testing.T) {
-	for name, story := range stories {
-		for _, then := range redistest.Sized([]string{"lost, rival"}, []string{"", "lost", "lost, rival"},
-			[]string{"", "lost", "rival", "lost, rival"}) {
-			t.Run(name+", "+then, func(t *testing.T) {
+func (w *world) restore(p *process) error {
+	_, err := p.sale.Restore(w.t.Context(), spec)
+	return err
+}
+
+// lose has Redis come back empty, or with a part of what it had. Until the operator has restored the sale no request is
+// answered. What is in no database is lost for good, so the ledger is moved before.
+func (w *world) lose(r request) {
+	w.do("move", w.move)
+	if w.rnd.IntN(2) == 0 {
+		w.srv.Redis().FlushAll()
+	} else {
+		w.srv.Redis().Del("rc:{sale}:orders")
+	}
+	paths := []string{"/reserve", "/cancel", "/status"}
+	if lines, _ := w.bank.Paid(w.t.Context(), r.Order); len(lines) > 0 {
+		paths = append(paths, "/paid", "/refund")
+	}
+	for _, path := range paths {
+		require.ErrorContains(w.t, w.run(redistest.Lives(), w.ask(path, r)), "503", "the sale is lost")
+	}
+	w.do("restore", w.restore)
+}
+
+// customer is what one customer does, and the bank. Some pay late, twice, for a part, after they gave up, or never, and
+// some return a part, or all.
+func (w *world) customer(n int) {
+	r := request{Order: fmt.Sprint("order ", n), User: fmt.Sprint("user ", w.rnd.IntN(5))}
+	r.Lines = []stock.Line{{Item: "shirt", N: 1 + w.rnd.Int64N(2)}, {Item: "cap", N: 1}}[:1+w.rnd.IntN(2)]
+	all := request{Order: r.Order}
+	part := request{Order: r.Order, Lines: []stock.Line{{Item: "shirt", N: 1}}}
+	acts := map[string]func(){
+		"reserve": func() { w.do("reserve", w.ask("/reserve", r)) },
+		"late":    func() { time.Sleep(11 * time.Minute) },
+		"cancel":  func() { w.do("cancel", w.ask("/cancel", all)) },
+		"pay": func() {
+			w.bank.charge(r.Order, r.Lines[:1+w.rnd.IntN(len(r.Lines))]...)
+			w.do("paid", w.ask("/paid", all))
+		},
+		"again":       func() { w.do("paid", w.ask("/paid", request{Order: fmt.Sprint("order ", w.rnd.IntN(n+1))})) },
+		"move":        func() { w.do("move", w.move) },
+		"lose":        func() { w.lose(r) },
+		"return part": func() { w.do("refund", w.ask("/refund", part)) },
+		"return":      func() { w.do("refund", w.ask("/refund", all)) },
+	}
+	acts["reserve"]()
+	for range 2 + w.rnd.IntN(4) {
+		acts[[]string{"reserve", "late", "cancel", "pay", "pay", "again", "move", "lose", "return part",
+			"return"}[w.rnd.IntN(10)]]()
+	}
+}
+
+// Processes are killed at each of their steps, and their callers ask others. Now and then Redis loses what it has. In
+// the end every customer has what was paid for, or the money, and the sale, the database and the bank say the same.
+func TestShop_KilledAtEveryStep_BooksAreExact(t *testing.T) {
+	var mu sync.Mutex
+	kills := map[string]map[int]bool{}
+	seeds := redistest.Seeds(t, redistest.Sized(2, 16, 200))
+	t.Run("seeds", func(t *testing.T) {
+		for _, seed := range seeds {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				deaths := 0
-				for i, verb := range strings.Fields(story) {
-					if slices.Contains([]string{"charge", "late", "rival", "returns"}, verb) {
-						continue // no request of the shop
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, seed)
+					for n := range 10 {
+						w.customer(n)
 					}
-					for _, d := range []death{{}, {bank: true}} {
-						for reached := true; reached; d.step++ {
-							reached = play(t, strings.Fields(story), i, d, then)
-							if t.Failed() {
-								t.Fatalf("request %d, %s, killed at %+v", i, verb, d)
-							}
-							if reached {
-								deaths++
-							}
+					for n := range 10 {
+						w.do("paid", w.ask("/paid", request{Order: fmt.Sprint("order ", n)}))
+					}
+					require.NoError(t, w.run(redistest.Lives(), func(p *process) error {
+						return compare(t.Context(), p.sale, w.orders, w.bank)
+					}))
+					mu.Lock()
+					defer mu.Unlock()
+					for act, steps := range w.kills {
+						if kills[act] == nil {
+							kills[act] = map[int]bool{}
 						}
+						maps.Copy(kills[act], steps)
 					}
-				}
-				require.Greater(t, deaths, 3)
+				})
 			})
 		}
+	})
+	for act, n := range steps {
+		if len(seeds) >= 16 {
+			require.Len(t, kills[act], 2*n, "each step of %s, before and after it: %v", act, kills[act])
+		}
 	}
 }
-
-// play plays a story, in which the process that serves request dies is killed. It reports whether it was.
-func play(t *testing.T, story []string, dies int, d death, then string) (reached bool) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		var last answer
-		for i, verb := range story {
-			switch verb {
-			case "late":
-				time.Sleep(11 * time.Minute)
-				continue
-			case "rival":
-				w.rival()
-				continue
-			case "returns":
-				w.must("refund", "rival")
-				continue
-			}
-			if i == dies {
-				_, _, reached = w.serve(verb, "ann", &d)
-				if strings.Contains(then, "lost") {
-					w.lose(verb, "ann")
-				}
-				if strings.Contains(then, "rival") {
-					w.rival()
-				}
-			}
-			last = w.must(verb, "ann")
-		}
-		if kept := w.bank.kept(); verb(story) == "look" {
-			require.Equal(t, kept["ann"], last.State == sold, "the customer is answered %q", last.State)
-		}
-		require.NoError(t, compare(t.Context(), w.sale, w.orders, w.bank))
-	})
-	return reached
-}
-
-// verb is the last request of a story.
-func verb(story []string) string { return story[len(story)-1] }
