@@ -416,3 +416,39 @@ func TestReserve_SameOrderAtOnce_IsMadeByOne(t *testing.T) {
 		require.EqualValues(t, 1, made.Load())
 	}
 }
+
+// A process that hears nothing says that an item is sold out for SoldOutTrust, and no longer.
+func TestSoldOut_ServerStandsStill_IsNotSaid(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	opened(t, on(t, admin, exact), "s", spec(1))
+	o := sale.Options{CallTimeout: 50 * time.Millisecond, SoldOutTrust: 300 * time.Millisecond}
+	s := on(t, srv.Client(t), o).Sale("s")
+	redistest.Eventually(t, 20*time.Second, "sold out", func() bool {
+		a, err := s.Buy(ctx, sale.Order{User: "ann"})
+		return err == nil && a.Won()
+	})
+	redistest.Eventually(t, 20*time.Second, "answered by the process", func() bool {
+		before := redistest.ScriptCalls(t, admin)
+		for range 2 {
+			_, _ = s.Buy(ctx, sale.Order{Anyone: true})
+		}
+		return redistest.ScriptCalls(t, admin) == before
+	})
+	srv.Stop(t)
+	// before the client itself finds that the connection is dead, some 10 s later
+	redistest.Eventually(t, 6*time.Second, "no answer is not an answer", func() bool {
+		_, err := s.Buy(ctx, sale.Order{Anyone: true})
+		return err != nil
+	})
+	for range 3 {
+		_, err := s.Buy(ctx, sale.Order{Anyone: true})
+		require.Error(t, err, "and stays so")
+	}
+	srv.Resume(t)
+	redistest.Eventually(t, 20*time.Second, "until the server answers again", func() bool {
+		a, err := s.Buy(ctx, sale.Order{Anyone: true})
+		return err == nil && a.Why == sale.SoldOut
+	})
+}
