@@ -20,7 +20,7 @@ var errNothing = errors.New("nothing was sold")
 // Announce opens the sale: 100 phones, for an hour from noon. Every process calls it when it starts.
 func Announce(ctx context.Context, sales *stock.Client, noon time.Time) error {
 	return sales.Sale("phones").Open(ctx,
-		stock.Spec{Limit: 100, StartIn: max(0, time.Until(noon)), OpenFor: time.Hour, Ledger: true})
+		stock.Spec{Limit: 100, StartIn: max(0, time.Until(noon)), OpenFor: time.Hour})
 }
 
 // Buy returns the number of user's phone, 1 to 100, the same however often it is called.
