@@ -1,6 +1,7 @@
 package sale_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -116,5 +117,32 @@ func TestSale_KeyLostItsEnd_ItsProcessGivesItBack(t *testing.T) {
 		time.Sleep(2*time.Hour + time.Minute)
 		require.Empty(t, rig.Keys(t, raw))
 		require.NoError(t, s.Open(ctx, is))
+	})
+}
+
+func TestSale_BigOneEnds_HoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw := srv.Client(t)
+	c := on(t, raw, exact)
+	rig.StallsLess(t, srv, func(t *testing.T) func() bool {
+		s := opened(t, c, "s", sale.Spec{Limit: 1<<53 - 1, OpenFor: time.Hour})
+		_, err := s.Buy(ctx, sale.Order{User: "ann"})
+		require.NoError(t, err)
+		rig.Grown(t, raw, s.Keys()[1], rig.Records()-1)
+		orders := rig.Dec(rig.Records())
+		rig.Must(t, raw, "HSET", s.Keys()[0], "fields", orders, "sold:", orders, "seq:", orders)
+		// its time is over soon, and Inspect gives the keys the ends that are theirs
+		rig.Must(t, raw, "PERSIST", s.Keys()[1])
+		now, err := rig.Raw(raw, "TIME").AsIntSlice()
+		require.NoError(t, err)
+		rig.Must(t, raw, "HSET", s.Keys()[0], "gone", rig.Dec(now[0]*1000+1500))
+		_, err = s.Inspect(ctx)
+		require.NoError(t, err)
+		return func() bool {
+			_, err := s.Inspect(ctx)
+			require.True(t, err == nil || errors.Is(err, sale.ErrNoStock), err)
+			return rig.Number(t, raw, "DBSIZE") == 0
+		}
 	})
 }
