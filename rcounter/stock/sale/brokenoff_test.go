@@ -141,7 +141,7 @@ func brokenOff(t *testing.T, raw rueidis.Client, isOver bool, file string, args 
 		_, err = s.Ledger(ctx, 100, b.Move)
 		require.NoError(t, err)
 		now := time.UnixMilli(rig.ServerNow(t, raw))
-		orders, items := sale.Fold(b.entries, now, now.Add(-time.Hour))
+		orders, items := sale.Fold(b.All, now, now.Add(-time.Hour))
 		require.Equal(t, rig.Hash(t, raw, s.Keys()[1]), orders, "before write %d", k)
 		require.GreaterOrEqual(t, st.Items[""].Sold, items[""].Sold, at)
 		require.GreaterOrEqual(t, st.Items[""].Reserved, items[""].Reserved, at)

@@ -24,10 +24,13 @@ import (
 // one key come from a failover to a replica that had not heard of the first.
 type Entry struct {
 	Serial, Epoch     int64
-	Kind, Item        string
-	ID, User, Why     string
-	Asked, N, Ordinal int64
-	At, Until         time.Time // by the server's clock; Until is zero unless the kind is reserved or extended
+	Kind              string
+	Item              string `json:",omitzero"`
+	ID                string
+	User, Why         string    `json:",omitzero"`
+	Asked, N, Ordinal int64     `json:",omitzero"`
+	At                time.Time // by the server's clock
+	Until             time.Time `json:",omitzero"` // of reserved and extended
 }
 
 var kinds = []string{"reserved", "extended", "lapsed", "cancelled", "unpaid", "paid", "late", "sold", "returned",

@@ -2,19 +2,16 @@ package sale_test
 
 import (
 	"context"
-	"fmt"
-	"iter"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/internal/salebook"
 	"github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
@@ -50,86 +47,7 @@ func opened(t testing.TB, c *sale.Client, name string, o sale.Spec) *sale.Sale {
 }
 
 // book is a database in memory.
-type book struct {
-	mu      sync.Mutex
-	entries []sale.Entry
-	epoch   int64        // of the opening whose entries it takes
-	fail    func() error // asked first by every method
-}
-
-func (b *book) enter() (leave func(), err error) {
-	b.mu.Lock()
-	if b.fail != nil {
-		err = b.fail()
-	}
-	return b.mu.Unlock, err
-}
-
-func (b *book) Opened(context.Context) (int64, error) {
-	leave, err := b.enter()
-	defer leave()
-	return b.epoch, err
-}
-
-func (b *book) Move(_ context.Context, entries []sale.Entry) error {
-	leave, err := b.enter()
-	defer leave()
-	if err != nil {
-		return err
-	}
-	all, epoch := slices.Clone(b.entries), b.epoch
-	for _, e := range entries {
-		switch at := int(e.Serial) - 1; {
-		case at < len(all) && all[at] == e:
-		case at == len(all) && (epoch == 0 || e.Epoch == epoch):
-			all, epoch = append(all, e), e.Epoch
-		default:
-			return fmt.Errorf("%w: entry %d", errs.ErrMismatch, e.Serial)
-		}
-	}
-	b.entries, b.epoch = all, epoch
-	return nil
-}
-
-func (b *book) Continue(_ context.Context, from, to int64) (int64, error) {
-	leave, err := b.enter()
-	defer leave()
-	if err != nil {
-		return 0, err
-	}
-	if from != b.epoch {
-		return 0, fmt.Errorf("%w: epoch %d, not %d", errs.ErrMismatch, b.epoch, from)
-	}
-	b.epoch = to
-	return int64(len(b.entries)), nil
-}
-
-func (b *book) Entries(context.Context) iter.Seq2[sale.Entry, error] {
-	return func(yield func(sale.Entry, error) bool) {
-		leave, err := b.enter()
-		defer leave()
-		if err != nil {
-			yield(sale.Entry{}, err)
-			return
-		}
-		for _, e := range b.entries {
-			if !yield(e, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (b *book) Order(_ context.Context, id string) (found []sale.Entry, err error) {
-	leave, err := b.enter()
-	defer leave()
-	for _, e := range b.entries {
-		if e.ID == id {
-			found = append(found, e)
-		}
-	}
-	return found, err
-}
+type book = salebook.Book
 
 // snapshot returns what sets the keys of a sale back to what they are now, as a failover to a replica does that has
 // heard of nothing since.

@@ -66,7 +66,7 @@ func TestSale_Crowd_SellsEachUnitOnce(t *testing.T) {
 		_, err := s.Ledger(ctx, 10000, b.Move)
 		require.NoError(t, err)
 		now := time.UnixMilli(rig.ServerNow(t, srv.Client(t)))
-		_, items := sale.Fold(b.entries, now, now)
+		_, items := sale.Fold(b.All, now, now)
 		st, err := s.Inspect(ctx)
 		require.NoError(t, err)
 		require.Equal(t, st.Items[""].Sold, items[""].Sold)
@@ -212,7 +212,7 @@ func TestOpen_ServerLosesAllBeforeAnyEntryIsMoved_IsNotSoldTwice(t *testing.T) {
 	s := opened(t, on(t, raw, o), "s", spec(5))
 	stand, err := s.Inspect(ctx)
 	require.NoError(t, err)
-	require.Equal(t, stand.Epoch, b.epoch)
+	require.Equal(t, stand.Epoch, b.Epoch)
 	require.NoError(t, s.Open(ctx, spec(5)), "joins")
 	rig.Must(t, raw, "FLUSHALL")
 	require.ErrorIs(t, s.Open(ctx, spec(5)), sale.ErrNoStock)
@@ -220,7 +220,7 @@ func TestOpen_ServerLosesAllBeforeAnyEntryIsMoved_IsNotSoldTwice(t *testing.T) {
 	require.NoError(t, withoutBook.Open(ctx, spec(5)))
 	err = s.Open(ctx, spec(5))
 	require.ErrorIs(t, err, errs.ErrMismatch)
-	require.ErrorContains(t, err, fmt.Sprintf("its book has the opening %d", b.epoch))
+	require.ErrorContains(t, err, fmt.Sprintf("its book has the opening %d", b.Epoch))
 	_, err = s.Restore(ctx, spec(5))
 	require.NoError(t, err)
 	require.NoError(t, s.Open(ctx, spec(5)))
@@ -256,7 +256,7 @@ func TestOpen_AnotherProcessTellsTheBookFirst_Joins(t *testing.T) {
 	s := opened(t, on(t, raw, o), "s", spec(5))
 	stand, err := s.Inspect(ctx)
 	require.NoError(t, err)
-	require.Equal(t, stand.Epoch, b.epoch)
+	require.Equal(t, stand.Epoch, b.Epoch)
 }
 
 // A process asks the server, which has no sale; another opens the sale and tells the database; now the first asks it.
@@ -376,12 +376,12 @@ func TestRestore_BookLacksEntriesThatWereMoved_IsRefused(t *testing.T) {
 	}
 	_, err := s.Ledger(ctx, 10, b.Move)
 	require.NoError(t, err)
-	all := b.entries
-	b.entries = all[:1]
+	all := b.All
+	b.All = all[:1:1]
 	_, err = s.Restore(ctx, spec(5))
 	require.ErrorIs(t, err, errs.ErrCorrupt)
 	require.ErrorContains(t, err, `the book of "s" ends with entry 1, and movers were given 2`)
-	b.entries = all
+	b.All = all
 	_, err = s.Restore(ctx, spec(5))
 	require.NoError(t, err)
 	a, err := s.Status(ctx, "bob")

@@ -173,9 +173,8 @@ func TestKeepLedger_QuietSale_MovesWhatLapses(t *testing.T) {
 	go func() { ended <- s.KeepLedger(ctx, time.Millisecond, 100, b.Move) }()
 	has := func(n int) func() bool {
 		return func() bool {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return len(b.entries) == n
+			all, err := b.Order(ctx, "x")
+			return err == nil && len(all) == n
 		}
 	}
 	redistest.Eventually(t, 10*time.Second, "the reservation is moved", has(1))
@@ -185,7 +184,7 @@ func TestKeepLedger_QuietSale_MovesWhatLapses(t *testing.T) {
 	require.True(t, has(1)())
 	rig.Must(t, raw, "HSET", s.Keys()[0], "state", "1")
 	redistest.Eventually(t, 10*time.Second, "its end is moved", has(2))
-	require.Equal(t, "lapsed", b.entries[1].Kind)
+	require.Equal(t, "lapsed", b.All[1].Kind)
 	require.NoError(t, s.Delete(ctx))
 	require.ErrorIs(t, <-ended, sale.ErrNoStock)
 }

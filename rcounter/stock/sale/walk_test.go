@@ -484,7 +484,7 @@ func (w *walk) look() {
 	}
 	w.drain()
 	now := time.UnixMilli(w.m.Now)
-	orders, folded := sale.Fold(w.book.entries, now, now.Add(-w.spec.Remember))
+	orders, folded := sale.Fold(w.book.All, now, now.Add(-w.spec.Remember))
 	require.Equal(w, want, orders, w.story())
 	for name, is := range items {
 		is.Limit, is.PerUser = 0, 0
@@ -524,7 +524,7 @@ func (w *walk) restore() {
 			return off < 0
 		}
 		isBroken := errors.New("broken off")
-		w.book.fail = func() error {
+		w.book.Fail = func() error {
 			if off--; off < 0 {
 				return isBroken
 			}
@@ -532,7 +532,7 @@ func (w *walk) restore() {
 		}
 		w.wire.copies = 1 + w.rnd.IntN(2)
 		_, err := w.s.Restore(ctx, w.spec)
-		w.wire.off, w.book.fail, w.wire.copies = nil, nil, 1
+		w.wire.off, w.book.Fail, w.wire.copies = nil, nil, 1
 		if err == nil {
 			break
 		}
