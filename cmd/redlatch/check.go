@@ -62,9 +62,10 @@ func (x *checkup) clean(ctx context.Context) {
 	for _, fenced := range []string{":lock", ":election", ":safe"} {
 		keys = append(keys, keyname.Prefix("redisson_lock_token", name+fenced))
 	}
-	for _, part := range []string{"", ":u", ":r", ":h", ":o", ":l", ":f", ":p", ":a", ":g", ":e"} {
-		keys = append(keys, keyname.Prefix("rc", name+":stock")+part, keyname.Prefix("rc", name+":packet")+part)
+	for _, part := range []string{":p", ":a", ":g", ":e"} {
+		keys = append(keys, keyname.Prefix("rc", name+":packet")+part)
 	}
+	_ = x.red.Sales().Sale(x.name + ":sale").Delete(ctx)
 	var all rueidis.Commands
 	for _, key := range keys {
 		all = append(all, x.client.B().Del().Key(key).Build())

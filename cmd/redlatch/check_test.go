@@ -40,7 +40,7 @@ func checked(t *testing.T, s *redistest.Server, code int, args ...string) map[st
 }
 
 // tried are the features that check tries.
-var tried = []string{"locks", "read-write locks", "semaphores", "counters", "rate limits", "stocks", "red packets",
+var tried = []string{"locks", "read-write locks", "semaphores", "counters", "rate limits", "sales", "red packets",
 	"elections"}
 
 func TestCheck_BadSettings_AreReportedWithRemedies(t *testing.T) {
@@ -49,7 +49,7 @@ func TestCheck_BadSettings_AreReportedWithRemedies(t *testing.T) {
 		"--timeout", "77", "--appendonly", "yes", "--appendfsync", "no")
 	found := checked(t, s, 1)
 	require.Equal(t, finding{"problem", "maxmemory-policy", "allkeys-lru, and maxmemory is 1073741824",
-		"a full server deletes held locks and open stocks", "CONFIG SET maxmemory-policy noeviction"},
+		"a full server deletes held locks and open sales", "CONFIG SET maxmemory-policy noeviction"},
 		found["maxmemory-policy"])
 	for _, what := range append([]string{"connection", "server", "topology", "one server", "commands", "replicas",
 		"Pub/Sub"}, tried...) {
@@ -68,8 +68,8 @@ func TestCheck_BadSettings_AreReportedWithRemedies(t *testing.T) {
 	s.Ask(t, "ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+@all", "-hset", "-subscribe")
 	found = checked(t, s, 1, "--redis", "redis://poor:secret@"+s.Addr())
 	require.Equal(t, "ok", found["maxmemory-policy"].Level)
-	require.Equal(t, "problem", found["stocks"].Level)
-	require.Contains(t, found["stocks"].Says, "+hset")
+	require.Equal(t, "problem", found["sales"].Level)
+	require.Contains(t, found["sales"].Says, "+hset")
 	require.Equal(t, "warning", found["Pub/Sub"].Level)
 
 	r := here(s, "", "--redis", "redis://127.0.0.1:1", "check")
@@ -157,7 +157,7 @@ func TestCheck_BehindAProxy_FindsWhatItDoes(t *testing.T) {
 		"no RESP3": {traps(redistest.RefuseRequest, "NOPROTO unsupported protocol version", "HELLO 3"), 0,
 			[]string{"RESP3"}},
 		"no HELLO":  {traps(redistest.RefuseRequest, "unsupported command '%s'", "HELLO"), 1, []string{"connection"}},
-		"no script": {traps(redistest.RefuseRequest, "ERR bad lua script", "EVAL"), 1, []string{"locks", "stocks"}},
+		"no script": {traps(redistest.RefuseRequest, "ERR bad lua script", "EVAL"), 1, []string{"locks", "sales"}},
 		"one slot": {func(p *redistest.Proxy) { p.RefuseSeveralSlots(redistest.CrossSlot) }, 0,
 			[]string{"keys of several slots"}},
 		"closes":        {traps(redistest.LoseRequest, "", unanswered...), 0, lacking},

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -20,7 +21,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 // probe is a command that some servers, proxies and users' rights refuse, with the finding where the server has no such
@@ -47,7 +48,7 @@ func (x *checkup) probes() []probe {
 		{resp3, on("HELLO 3"), "", false},
 		{lacking(errs.LackTracking, "warning", without), on("CLIENT TRACKING ON OPTIN NOLOOP", "CLIENT CACHING YES"),
 			"+client|tracking +client|caching", false},
-		{finding{Level: "note", What: "MULTI", Means: "counters with a TTL and sold-out stocks are not cached",
+		{finding{Level: "note", What: "MULTI", Means: "counters with a TTL and sold-out sales are not cached",
 			Do: "nothing, if that is fast enough"}, on("MULTI", "EXEC"), "+multi +exec +pttl", false},
 		{lacking(errs.LackEvalsha, "warning", without), evalsha, "+evalsha", false},
 		{lacking(errs.LackNumsub, "warning", "nothing; keep WatchdogTimeout short if waiters often die"), numsub,
@@ -164,7 +165,7 @@ func (x *checkup) rights(ctx context.Context) {
 		{what: "rate limits", feature: "limits", try: func(ctx context.Context) error {
 			return errOf(x.red.Limiters().Limiter(x.name+":limit", ratelimit.LimiterOptions{Rate: 100}).Allow(ctx, "", 1))
 		}},
-		{what: "stocks", feature: "stocks", try: x.tryStock},
+		{what: "sales", feature: "stocks", try: x.trySale},
 		{what: "red packets", feature: "packets", try: x.tryPacket},
 		{what: "elections", feature: "elections", try: x.tryElection},
 	}
@@ -204,21 +205,16 @@ func nothing(context.Context) error { return nil }
 // errOf is the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
 
-func (x *checkup) tryStock(ctx context.Context) error {
-	s := x.red.Stocks().Stock(x.name + ":stock")
-	if _, err := s.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Minute, Retain: time.Second, Ledger: true}); err != nil {
-		return err
-	}
-	return errors.Join(errOf(s.Claim(ctx, "one")), s.EndSale(ctx))
+func (x *checkup) trySale(ctx context.Context) error {
+	s := x.red.Sales().Sale(x.name + ":sale")
+	return cmp.Or(s.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Minute, Retain: time.Second, Ledger: true}),
+		errOf(s.Buy(ctx, stock.Order{User: "one"})), s.EndSale(ctx))
 }
 
 func (x *checkup) tryPacket(ctx context.Context) error {
 	p := x.red.RedPackets().Packet(x.name + ":packet")
-	_, err := p.Send(ctx, redpacket.Spec{Total: 2, Shares: 2, OpenFor: time.Minute, Retain: time.Second})
-	if err != nil {
-		return err
-	}
-	return errOf(p.Grab(ctx, "one"))
+	return cmp.Or(errOf(p.Send(ctx, redpacket.Spec{Total: 2, Shares: 2, OpenFor: time.Minute, Retain: time.Second})),
+		errOf(p.Grab(ctx, "one")))
 }
 
 func (x *checkup) tryElection(ctx context.Context) error {

@@ -23,6 +23,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 // seeConnection ends the error of an attempt to connect. That page names all flags and variables that may be wrong.
@@ -36,6 +37,7 @@ type server struct {
 	ca, cert, key string
 	verbose       bool
 	log           io.Writer
+	book          stock.Book // of restore
 }
 
 func (s *server) flags(f *pflag.FlagSet) {
@@ -139,6 +141,7 @@ func (s *server) open(o rueidis.ClientOption, change func(*redlatch.Options)) (*
 		Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: level})),
 		// No request of a web server waits for this answer.
 		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = s.timeout },
+		Sales:    func(o *stock.Options) { o.Books = func(string) stock.Book { return s.book } },
 	}
 	if change != nil {
 		change(&opts)

@@ -28,7 +28,7 @@ func (t *tool) elect() *cobra.Command {
 				return usage("elect needs the name of an election")
 			}
 			if err := j.lockName(args[0]); err != nil {
-				return err
+				return usage("name %q: %w", args[0], err)
 			}
 			j.name, j.command = args[0], args[1:]
 			if len(j.command) == 0 {
@@ -48,7 +48,7 @@ func (t *tool) elect() *cobra.Command {
 			}, func(red *redlatch.Client) error { return j.campaign(c.Context(), red, once) })
 		},
 	}
-	c.ValidArgsFunction = t.offer(t.heldNames, 1, cobra.ShellCompDirectiveDefault) // after the name comes a command
+	c.ValidArgsFunction = t.offer(1, cobra.ShellCompDirectiveDefault) // after the name comes a command
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault)
 	f := c.Flags()
 	f.SetInterspersed(true)

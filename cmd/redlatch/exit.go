@@ -11,7 +11,7 @@ import (
 	"syscall"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -68,9 +68,10 @@ var codes = []struct {
 	{redlatch.ErrWrongType, exitData},
 	{rsemaphore.ErrCapacityMismatch, exitData},
 	{redlatch.ErrCorrupt, exitData},
+	{redlatch.ErrMismatch, exitData},
 	{redlatch.ErrLost, exitLost},
-	{stock.ErrNotOpen, exitConflict},
-	{stock.ErrRestoring, exitServer},
+	{stock.ErrNoStock, exitConflict},
+	{stock.ErrLater, exitServer},
 	{redlatch.ErrNotAcquired, exitConflict},
 	{redlatch.ErrNotReplicated, exitServer},
 	{redlatch.ErrUnavailable, exitServer},

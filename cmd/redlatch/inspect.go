@@ -107,7 +107,7 @@ func (t *tool) inspect() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect [name...]",
 		Short: "show who holds and who waits",
-		Args:  names(cobra.ArbitraryArgs, t.lockName), ValidArgsFunction: t.offer(t.heldNames, 1000, noFiles),
+		Args:  names(cobra.ArbitraryArgs, t.lockName), ValidArgsFunction: t.offer(1000, noFiles),
 		RunE: func(c *cobra.Command, names []string) error {
 			if len(names) > 0 && c.Flags().Changed("match") {
 				return usage("--match %q is for a search, which takes no names", s.match)

@@ -1,7 +1,7 @@
 //go:build unix
 
 // Command redlatch runs commands under locks and semaphores on Redis or Valkey, shows who holds and waits, and manages
-// stocks.
+// sales.
 //
 //	redlatch run --lock nightly-report --wait 10s -- ./report.sh
 //	redlatch inspect nightly-report

@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"strings"
 	"syscall"
@@ -16,7 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 // here runs redlatch within the test's process: for commands that start none.
@@ -27,43 +26,93 @@ func here(s *redistest.Server, in string, args ...string) result {
 	return result{code, out.String(), messages.String()}
 }
 
-func TestStock_FromOpenToEnd_IsShownPausedRestored(t *testing.T) {
+func TestStock_FromOpenToDelete_IsShownChangedStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	look := func(code int) (all []stockStatus) {
-		r := here(s, "", "stock", "status", "shoes", "--json")
-		require.Equal(t, code, r.code, r.err)
-		require.NoError(t, json.Unmarshal([]byte(r.out), &all))
-		return all
+	does := func(args ...string) string {
+		t.Helper()
+		r := here(s, "", append([]string{"stock"}, args...)...)
+		require.Zero(t, r.code, "%v: %s", args, r.err)
+		return r.out
 	}
-	require.Equal(t, "absent", look(1)[0].State)
-	require.Equal(t, 1, here(s, "", "stock", "pause", "shoes").code)
-	of := open(t, s).Stocks().Stock("shoes")
-	_, err := of.Open(t.Context(), stock.Spec{Limit: 5, PerUser: 1, OpenFor: time.Hour})
+	look := func() (stand stock.Stand) {
+		t.Helper()
+		require.NoError(t, json.Unmarshal([]byte(does("inspect", "shoes", "--json")), &stand))
+		return stand
+	}
+	for _, verb := range []string{"inspect", "holders", "pause", "ledger"} {
+		r := here(s, "", "stock", verb, "shoes")
+		require.Equal(t, 1, r.code)
+		require.Contains(t, r.err, "no such sale")
+	}
+	open1 := []string{"open", "shoes", "--limit", "5/2", "--open-for", "1h", "--ledger"}
+	does(open1...)
+	does(open1...)
+	require.Equal(t, exitData, here(s, "", append([]string{"stock"}, append(open1, "--retain", "1h")...)...).code)
+	of := open(t, s).Sales().Sale("shoes")
+	require.NoError(t, of.Open(t.Context(), stock.Spec{Limit: 5, PerUser: 2, OpenFor: time.Hour, Ledger: true}))
+	a, err := of.Buy(t.Context(), stock.Order{User: "ann"})
+	require.NoError(t, err)
+	require.True(t, a.Won())
+	_, err = of.Reserve(t.Context(), stock.Order{ID: "order", User: "bob", Lines: []stock.Line{{N: 2}}}, time.Minute)
 	require.NoError(t, err)
 
-	r := here(s, `{"ordinal":1,"claimant":"one"} {"ordinal":2,"n":2,"claimant":"two","request":"order"}`, "stock",
-		"restore", "shoes")
+	require.Regexp(t, `^STATE  STARTS IN  ENDS IN +GONE IN +RESERVATIONS  UNMOVED\nopen   0s         \S+ +\S+ +1             2\n\n`+
+		`ITEM  LIMIT  PER USER  SOLD  RESERVED  LEFT\n-     5      2         1     2         2\n$`, does("inspect", "shoes"))
+	require.Regexp(t, `(?m)^ann    ann   sold      -     1      1-1       -$`, does("holders", "shoes"))
+	require.Regexp(t, `(?m)^order  bob   reserved  -     2      -         (59|1m0)s$`, does("holders", "shoes"))
+	does("change", "shoes", "--limit", "3", "--end-in", "2h")
+	require.EqualValues(t, 3, look().Items[""].Limit)
+	require.Greater(t, look().UntilEnd, time.Hour)
+	r := here(s, "", "stock", "change", "shoes", "--limit", "2")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.err, "has 3 units sold and reserved")
+	does("pause", "shoes")
+	require.Equal(t, "paused", look().Phase)
+	does("resume", "shoes")
+	require.Equal(t, "open", look().Phase)
+	does("end", "shoes", "--yes")
+	require.Equal(t, "ended", look().Phase)
+	does("delete", "shoes", "--yes")
+	require.Equal(t, 1, here(s, "", "stock", "inspect", "shoes").code)
+}
+
+func TestStock_Lost_IsRestoredFromItsLedger(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	of := open(t, s).Sales().Sale("tour")
+	buy := func(id, item string) stock.Answer {
+		a, err := of.Buy(t.Context(), stock.Order{ID: id, Lines: []stock.Line{{Item: item, N: 1}}})
+		require.NoError(t, err)
+		return a
+	}
+	restore := []string{"stock", "restore", "tour", "--limit", "cap=5", "--limit", "mug=1", "--open-for", "1h"}
+	require.Zero(t, here(s, "", "stock", "open", "tour", "--limit", "cap=5", "--limit", "mug=1", "--open-for", "1h",
+		"--ledger").code)
+	cap1 := buy("one", "cap")
+	ledger := here(s, "", "stock", "ledger", "tour").out
+	require.Regexp(t, `^\{"Serial":1,"Epoch":\d+,"Kind":"sold","Item":"cap","ID":"one","Asked":1,"N":1,"Ordinal":1,`+
+		`"At":"\S+Z"\}\n$`, ledger)
+	require.Equal(t, ledger, here(s, "", "stock", "ledger", "tour").out, "it takes nothing")
+
+	s.Ask(t, "FLUSHALL")
+	for records, says := range map[string]string{ledger + `{"nothing":2}`: "record 2", ledger + `{"serial":3}`: "record 2",
+		"": "no entry"} {
+		r := here(s, records, restore...)
+		require.Equal(t, exitData, r.code)
+		require.Contains(t, r.err, says)
+	}
+	r := here(s, ledger, restore...)
 	require.Zero(t, r.code, r.err)
-	require.Contains(t, r.out, "added 3")
-	got := look(0)[0]
-	require.EqualValues(t, 3, got.Sold)
-	require.EqualValues(t, 2, got.Remaining)
-	g, err := of.Lookup(context.Background(), stock.Units{Claimant: "one"})
-	require.NoError(t, err)
-	require.EqualValues(t, 1, g.Ordinal)
-
-	r = here(s, `{"ordinal":1,"claimant":"one"} {"nothing":2}`, "stock", "restore", "shoes")
-	require.Equal(t, 65, r.code)
-	require.Contains(t, r.err, "record 2")
-	require.Equal(t, "suspended", look(0)[0].State)
-	require.Zero(t, here(s, "", "stock", "restore", "shoes").code)
-	require.Zero(t, here(s, "", "stock", "pause", "shoes").code)
-	require.Equal(t, string(stock.PhasePaused), look(0)[0].State)
-	require.Zero(t, here(s, "", "stock", "resume", "shoes").code)
-	require.Equal(t, string(stock.PhaseOpen), look(0)[0].State)
-	require.Zero(t, here(s, "", "stock", "end", "shoes", "--yes").code)
-	require.Equal(t, string(stock.PhaseClosed), look(0)[0].State)
+	require.Empty(t, r.out)
+	require.Equal(t, cap1.Lines, buy("one", "cap").Lines)
+	buy("two", "mug")
+	r = here(s, ledger, restore...)
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, `"ID":"two"`, "what the server had, and stdin had not")
+	require.Equal(t, stock.SoldOut, buy("three", "mug").Why)
+	require.Equal(t, exitData, here(s, ledger, restore...).code, "the ledger lacks an entry that was written")
+	require.Zero(t, here(s, ledger+r.out, restore...).code)
 }
 
 func TestLimit_SetUnsetReset_ArePeeked(t *testing.T) {

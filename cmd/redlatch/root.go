@@ -49,7 +49,7 @@ func execute(args []string, s streams) int {
 func (t *tool) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "redlatch",
-		Short:         "locks, semaphores and stocks on Redis or Valkey, from the command line",
+		Short:         "locks, semaphores and sales on Redis or Valkey, from the command line",
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -133,7 +133,7 @@ func names(count cobra.PositionalArgs, check func(name string) error) cobra.Posi
 	return cobra.MatchAll(count, func(_ *cobra.Command, args []string) error {
 		for _, name := range args {
 			if err := check(name); err != nil {
-				return err
+				return usage("name %q: %w", name, err)
 			}
 		}
 		return nil
@@ -142,16 +142,11 @@ func names(count cobra.PositionalArgs, check func(name string) error) cobra.Posi
 
 // lockName refuses what is no name of a lock, semaphore or election.
 func (t *tool) lockName(name string) error {
-	if err := keyname.Check(t.server.prefix + name); err != nil {
-		return usage("name %q: %w", name, err)
-	}
-	return nil
+	return keyname.Check(t.server.prefix + name)
 }
 
-// stockName refuses what is no name of a stock or limiter.
+// stockName refuses what is no name of a sale or limiter.
 func (t *tool) stockName(name string) error {
-	if _, err := keyname.Braced(t.server.prefix, name, "a stock or limiter"); err != nil {
-		return usage("name %q: %w", name, err)
-	}
-	return nil
+	_, err := keyname.Braced(t.server.prefix, name, "a sale or limiter")
+	return err
 }

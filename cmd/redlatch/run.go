@@ -98,8 +98,8 @@ func (t *tool) run() *cobra.Command {
 		c.MarkFlagsMutuallyExclusive("lock", flag)
 	}
 	c.MarkFlagsRequiredTogether("semaphore", "capacity")
-	_ = c.RegisterFlagCompletionFunc("lock", t.offer(t.heldNames, 1, noFiles))
-	_ = c.RegisterFlagCompletionFunc("semaphore", t.offer(t.heldNames, 1, noFiles))
+	_ = c.RegisterFlagCompletionFunc("lock", t.offer(1, noFiles))
+	_ = c.RegisterFlagCompletionFunc("semaphore", t.offer(1, noFiles))
 	return c
 }
 

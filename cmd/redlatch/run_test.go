@@ -58,7 +58,7 @@ func TestFlags_BadValues_AreRefusedBeforeAnyRequest(t *testing.T) {
 		{[]string{"inspect", "--watch", "--json"}, 64, "[json watch] were all set"},
 		{[]string{"stock", "pause", "{a}"}, 64, `"{a}"`},
 		{[]string{"stock", "end", "a"}, 64, "--yes"},
-		{[]string{"stock", "status"}, 64, "requires at least 1 arg"},
+		{[]string{"stock", "inspect"}, 64, "accepts 1 arg(s)"},
 		{[]string{"limit", "a", "--rate", "5"}, 64, "[peek reset set unset] is required"},
 		{[]string{"limit", "a", "--peek", "--reset"}, 64, "[peek reset] were all set"},
 		{[]string{"limit", "a", "--set", "me"}, 64, "--set needs --rate and --algorithm"},

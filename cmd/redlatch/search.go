@@ -42,7 +42,7 @@ func (s *search) names(ctx context.Context, c rueidis.Client) ([]string, error) 
 	found := map[string]bool{} // SCAN may tell a key twice
 	pause := pageOf * time.Second / time.Duration(s.rate)
 	began := time.Now()
-	err := eachPage(ctx, c, globChars.Replace(s.server.prefix)+s.match, "",
+	err := eachPage(ctx, c, globChars.Replace(s.server.prefix)+s.match,
 		func(node rueidis.Client, keys []string) (bool, error) {
 			held, err := s.held(ctx, node, keys)
 			for _, key := range held {
@@ -68,9 +68,9 @@ func (s *search) names(ctx context.Context, c rueidis.Client) ([]string, error) 
 // pageOf is over how many keys a server goes in a call of SCAN.
 const pageOf = 500
 
-// eachPage calls do with the keys that match a glob pattern, page by page, on every primary; of one type, if kind is
-// not "". It goes on while do returns more.
-func eachPage(ctx context.Context, c rueidis.Client, match, kind string,
+// eachPage calls do with the keys that match a glob pattern, page by page, on every primary. It goes on while
+// do returns more.
+func eachPage(ctx context.Context, c rueidis.Client, match string,
 	do func(node rueidis.Client, keys []string) (more bool, err error)) error {
 	for _, node := range c.Nodes() {
 		info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
@@ -82,9 +82,6 @@ func eachPage(ctx context.Context, c rueidis.Client, match, kind string,
 		}
 		for cursor, more := uint64(0), true; more; more = more && cursor > 0 {
 			words := []string{"SCAN", strconv.FormatUint(cursor, 10), "MATCH", match, "COUNT", strconv.Itoa(pageOf)}
-			if kind != "" {
-				words = append(words, "TYPE", kind)
-			}
 			page, err := node.Do(ctx, node.B().Arbitrary(words...).Build()).AsScanEntry()
 			if err != nil {
 				return script.Explain("SCAN", err)

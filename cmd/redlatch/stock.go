@@ -3,158 +3,188 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/internal/salebook"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 func (t *tool) stock() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "stock",
-		Short: "look at stocks; pause, resume, end and restore them",
+	paused := func(is bool) func(*stock.Sale, context.Context) error {
+		return func(s *stock.Sale, ctx context.Context) error { return s.Change(ctx, stock.Change{Paused: &is}) }
 	}
-	c.AddCommand(t.stockStatus(),
-		t.stockChange("pause NAME", "have a stock grant nothing for a while", stock.Change{Pause: true}),
-		t.stockChange("resume NAME", "end a pause", stock.Change{Resume: true}),
-		t.stockEnd(), t.stockRestore())
+	c := &cobra.Command{Use: "stock", Short: "open, show, change, stop and restore sales"}
+	c.AddCommand(t.opening("open NAME", "open a sale, unless it is open already", (*stock.Sale).Open),
+		t.inspectSale(), t.onSale("holders NAME", "show the orders that have units", t.holders),
+		t.changeSale(), t.onSale("pause NAME", "have a sale sell nothing for a while", paused(true)),
+		t.onSale("resume NAME", "end a pause", paused(false)),
+		t.stopping("end NAME", "end a sale for good", (*stock.Sale).EndSale),
+		t.stopping("delete NAME", "remove a sale with all its orders", (*stock.Sale).Delete),
+		t.onSale("ledger NAME", "write the entries that no database has", t.ledger),
+		t.opening("restore NAME", "make a sale anew from its ledger", t.restore))
 	return c
 }
 
-// onStock is a subcommand for one stock.
-func (t *tool) onStock(use, short string, do func(ctx context.Context, s *stock.Stock) error) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: names(cobra.ExactArgs(1), t.stockName),
-		ValidArgsFunction: t.offer(t.stockNames, 1, noFiles)}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
-			return do(ctx, red.Stocks().Stock(args[0]))
-		})
-	}
-	return c
-}
-
-// stockStatus is what status tells of a stock.
-type stockStatus struct {
-	Name         string `json:"name"`
-	State        string `json:"state"`
-	Limit        int64  `json:"limit"`
-	Sold         int64  `json:"sold"`
-	Held         int64  `json:"held"`
-	Remaining    int64  `json:"remaining"`
-	Reservations int64  `json:"reservations"`
-	Epoch        int64  `json:"epoch"`
-	StartsInMS   int64  `json:"starts_in_ms"`
-	EndsInMS     int64  `json:"ends_in_ms"`
-	GoneInMS     int64  `json:"gone_in_ms"`
-	Error        string `json:"error,omitempty"`
-}
-
-func (t *tool) stockStatus() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use: "status NAME...", Short: "show how many units are sold, held and left",
-		Args: names(cobra.MinimumNArgs(1), t.stockName), ValidArgsFunction: t.offer(t.stockNames, 1000, noFiles),
-		RunE: func(c *cobra.Command, names []string) error {
+// onSale is a subcommand for one sale.
+func (t *tool) onSale(use, short string, do func(*stock.Sale, context.Context) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: names(cobra.ExactArgs(1), t.stockName),
+		RunE: func(c *cobra.Command, args []string) error {
 			return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
-				return t.showStocks(ctx, red, names, asJSON)
+				return do(red.Sales().Sale(args[0]), ctx)
 			})
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write JSON: an array with an object for each stock")
+		}}
+}
+
+// limits are what the flag --limit says of each item.
+func limits(f *pflag.FlagSet) map[string]stock.Item {
+	items := map[string]stock.Item{}
+	f.Func("limit", "`[ITEM=]UNITS[/USER]`: how many units there are, and how many a user may have\n(default 1); "+
+		"once for each item of a sale", func(text string) (err error) {
+		at := strings.LastIndex(text, "=")
+		units, user, _ := strings.Cut(text[at+1:], "/")
+		var of stock.Item
+		if of.Limit, err = strconv.ParseInt(units, 10, 64); err == nil && user != "" {
+			of.PerUser, err = strconv.ParseInt(user, 10, 64)
+		}
+		if err == nil && of.Limit < 1 {
+			err = errors.New("must be a number from 1")
+		}
+		items[text[:max(at, 0)]] = of
+		return err
+	})
+	return items
+}
+
+// opening is a subcommand that may make a sale.
+func (t *tool) opening(use, short string, do func(*stock.Sale, context.Context, stock.Spec) error) *cobra.Command {
+	var spec stock.Spec
+	c := t.onSale(use, short, func(s *stock.Sale, ctx context.Context) error { return do(s, ctx, spec) })
+	spec.Items = limits(c.Flags())
+	f := c.Flags()
+	f.Var(within(&spec.OpenFor, time.Millisecond, century), "open-for", "the time from the start to the end, such as 24h")
+	f.Var(within(&spec.StartIn, 0, century), "start-in", "the time until the start (default now)")
+	f.Var(within(&spec.Retain, time.Millisecond, century), "retain", "orders are kept so long after the end (default 24h)")
+	f.Var(within(&spec.Remember, time.Minute, century), "remember", "closed orders are kept for so long (default 72h)")
+	f.BoolVar(&spec.Ledger, "ledger", false, "keep a ledger, which restore needs")
+	_, _ = c.MarkFlagRequired("limit"), c.MarkFlagRequired("open-for")
 	return c
 }
 
-func (t *tool) showStocks(ctx context.Context, red *redlatch.Client, names []string, asJSON bool) (result error) {
-	var all []stockStatus
-	for _, name := range names {
-		s, err := red.Stocks().Stock(name).Inspect(ctx)
-		if err != nil && !errors.Is(err, redlatch.ErrCorrupt) {
+func (t *tool) inspectSale() *cobra.Command {
+	var asJSON bool
+	c := t.onSale("inspect NAME", "show how many units are sold, reserved and left",
+		func(s *stock.Sale, ctx context.Context) error {
+			stand, err := s.Inspect(ctx)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return t.json(stand)
+			}
+			rows := []row{{"STATE", "STARTS IN", "ENDS IN", "GONE IN", "RESERVATIONS", "UNMOVED"}, {stand.Phase,
+				brief(stand.UntilStart), brief(stand.UntilEnd), brief(stand.UntilGone), stand.Reservations, stand.Unmoved}, {},
+				{"ITEM", "LIMIT", "PER USER", "SOLD", "RESERVED", "LEFT"}}
+			for _, item := range slices.Sorted(maps.Keys(stand.Items)) {
+				is := stand.Items[item]
+				rows = append(rows, row{cmp.Or(item, "-"), is.Limit, is.PerUser, is.Sold, is.Reserved,
+					is.Limit - is.Sold - is.Reserved})
+			}
+			return table(t.out, rows)
+		})
+	c.Flags().BoolVar(&asJSON, "json", false, "write JSON: an object, with times in nanoseconds")
+	return c
+}
+
+func (t *tool) holders(s *stock.Sale, ctx context.Context) error {
+	rows := []row{{"ORDER", "USER", "STATE", "ITEM", "UNITS", "ORDINALS", "LAPSES IN"}}
+	for a, err := range s.Holders(ctx) {
+		if err != nil {
 			return err
 		}
-		x := stockStatus{name, string(s.Phase), s.Limit, s.Sold, s.Held, s.Remaining, s.Reservations, s.Epoch,
-			s.UntilStart.Milliseconds(), s.UntilEnd.Milliseconds(), s.UntilGone.Milliseconds(), ""}
-		if err != nil {
-			x.State, x.Error, result = "corrupt", err.Error(), err
-		} else if s.Phase == stock.PhaseAbsent && result == nil {
-			result = silent(exitConflict)
+		for _, l := range a.Lines {
+			ordinals, lapses := fmt.Sprintf("%d-%d", l.Ordinal, l.Ordinal+l.N-1), "-"
+			if a.State == stock.Reserved {
+				ordinals, lapses = "-", brief(max(0, time.Until(a.Until)))
+			}
+			rows = append(rows, row{a.ID, cmp.Or(a.User, "-"), a.State, cmp.Or(l.Item, "-"), l.N, ordinals, lapses})
 		}
-		all = append(all, x)
 	}
-	if asJSON {
-		return errors.Join(t.json(all), result)
-	}
-	in := func(ms int64) string {
-		if ms == 0 {
-			return "-"
-		}
-		return briefMillis(&ms)
-	}
-	rows := []row{{"NAME", "STATE", "LIMIT", "SOLD", "HELD", "LEFT", "STARTS IN", "ENDS IN", "GONE IN"}}
-	for _, x := range all {
-		rows = append(rows, row{x.Name, x.State, x.Limit, x.Sold, x.Held, x.Remaining, in(x.StartsInMS), in(x.EndsInMS),
-			in(x.GoneInMS)})
-	}
-	return errors.Join(table(t.out, rows), result)
+	return table(t.out, rows)
 }
 
-// stockChange is a subcommand that changes a stock and needs no flags.
-func (t *tool) stockChange(use, short string, change stock.Change) *cobra.Command {
-	return t.onStock(use, short, func(ctx context.Context, s *stock.Stock) error { return s.Change(ctx, change) })
+func (t *tool) changeSale() *cobra.Command {
+	var change stock.Change
+	c := t.onSale("change NAME", "change the limits, the start or the end of a sale",
+		func(s *stock.Sale, ctx context.Context) error { return s.Change(ctx, change) })
+	change.Items = limits(c.Flags())
+	for name, to := range map[string]**time.Duration{"start-in": &change.StartIn, "end-in": &change.EndIn} {
+		c.Flags().Func(name, "move it to so long from now, a `duration`", func(text string) error {
+			in, err := time.ParseDuration(text)
+			*to = &in
+			return err
+		})
+	}
+	c.MarkFlagsOneRequired("limit", "start-in", "end-in")
+	return c
 }
 
-func (t *tool) stockEnd() *cobra.Command {
+// stopping is a subcommand that asks first.
+func (t *tool) stopping(use, short string, do func(*stock.Sale, context.Context) error) *cobra.Command {
 	var yes bool
-	c := t.onStock("end NAME", "end a sale for good", func(ctx context.Context, s *stock.Stock) error {
-		if !yes && !t.confirmed("End this sale for good?") {
+	c := t.onSale(use, short, func(s *stock.Sale, ctx context.Context) error {
+		if !yes && !t.confirmed("Really "+short+"?") {
 			return silent(exitConflict)
 		}
-		return s.EndSale(ctx)
+		return do(s, ctx)
 	})
 	c.PreRunE = func(*cobra.Command, []string) error { return t.answerable(yes) }
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
 }
 
-func (t *tool) stockRestore() *cobra.Command {
-	const short = "repair a stock from your own records"
-	return t.onStock("restore NAME", short, func(ctx context.Context, s *stock.Stock) error {
-		r, err := s.Restore(ctx, records(t.in))
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(t.out, "added %d\ndisplaced %d\nunaccounted %d\n", r.Added, len(r.Displaced), r.Unaccounted)
-		for _, d := range r.Displaced {
-			t.say("displaced: ordinal %d of %q", d.Ordinal, d.Claimant)
-		}
-		return nil
+// ledger writes what no database has. The function that the library calls refuses to take it, so all stays.
+func (t *tool) ledger(s *stock.Sale, ctx context.Context) error {
+	errStay := errors.New("the entries stay")
+	_, err := s.Ledger(ctx, 10_000, func(_ context.Context, entries []stock.Entry) error {
+		return cmp.Or(t.writeEntries(entries), errStay)
 	})
+	if errors.Is(err, errStay) {
+		return nil
+	}
+	return err
 }
 
-// records reads entries of a ledger, a JSON object each.
-func records(in io.Reader) iter.Seq2[stock.Entry, error] {
-	return func(yield func(stock.Entry, error) bool) {
-		d := json.NewDecoder(in)
-		d.DisallowUnknownFields()
-		for n := 1; ; n++ {
-			var e stock.Entry // kind, ordinal, n, claimant, request; serial, epoch, at
-			err := d.Decode(&e)
-			if err == io.EOF {
-				return
-			}
-			if err != nil {
-				yield(stock.Entry{}, coded{exitData, fmt.Errorf("record %d: %w", n, err)})
-				return
-			}
-			if !yield(e, nil) {
-				return
-			}
-		}
+// writeEntries writes a JSON object a line.
+func (t *tool) writeEntries(entries []stock.Entry) (err error) {
+	for _, e := range entries {
+		err = cmp.Or(err, json.NewEncoder(t.out).Encode(e))
 	}
+	return err
+}
+
+func (t *tool) restore(s *stock.Sale, ctx context.Context, spec stock.Spec) error {
+	book := &salebook.Book{}
+	if err := book.Read(t.in); err != nil || len(book.All) == 0 { // of nothing it would make a sale that sells all again
+		return coded{exitData, cmp.Or(err, errors.New("stdin has no entry of the ledger"))}
+	}
+	book.Added = t.writeEntries
+	t.server.book, spec.Ledger = book, true
+	lost, err := s.Restore(ctx, spec)
+	for _, e := range lost {
+		t.say("entry %d is lost, because another has its number: %s, order %q of user %q", e.Serial, e.Kind, e.ID, e.User)
+	}
+	return err
 }

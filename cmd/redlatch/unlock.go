@@ -21,7 +21,7 @@ func (t *tool) unlock() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "unlock --force NAME",
 		Short: "take a lock from its holder",
-		Args:  names(cobra.ExactArgs(1), t.lockName), ValidArgsFunction: t.offer(t.heldNames, 1, noFiles),
+		Args:  names(cobra.ExactArgs(1), t.lockName), ValidArgsFunction: t.offer(1, noFiles),
 		RunE: func(c *cobra.Command, args []string) error {
 			if !force {
 				return usage("--force is missing: only a holder itself can release a lock without it")

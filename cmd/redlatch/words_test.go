@@ -11,14 +11,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/acl"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // alone runs redlatch without a server.
@@ -38,7 +36,7 @@ func TestCommand_Mistyped_IsRefusedWithASuggestion(t *testing.T) {
 		{[]string{"inspekt"}, "Did you mean this?\n\tinspect"},
 		{[]string{"help", "inspekt"}, "Did you mean this?\n\tinspect"},
 		{[]string{"help", "nosuch"}, `unknown command "nosuch" for "redlatch"`},
-		{[]string{"stock", "delete", "a"}, `unknown command "delete" for "redlatch stock"`},
+		{[]string{"stock", "status", "a"}, `unknown command "status" for "redlatch stock"`},
 		{[]string{"completion", "nosuch"}, `unknown command "nosuch" for "redlatch completion"`},
 		{[]string{"check", "me"}, `unknown command "me" for "redlatch check"`},
 	} {
@@ -83,7 +81,7 @@ func TestMessages_LongArguments_StayShort(t *testing.T) {
 	long := strings.Repeat("x", 70_000)
 	for _, args := range [][]string{{long}, {"inspect", long}, {"run", "--lock", long, "--", "true"},
 		{"run", "--lock", "a", "--label", long, "--", "true"},
-		{"stock", "status", long}, {"run", "--lock", "a", "--wait", long, "--", "true"},
+		{"stock", "inspect", long}, {"run", "--lock", "a", "--wait", long, "--", "true"},
 		{"inspect", strings.Repeat("x ", 35_000)}} {
 		r := alone(args...)
 		require.Equal(t, exitUsage, r.code, "%.20v", args)
@@ -136,11 +134,6 @@ func TestCompletion_NamesAndFlags_AreOffered(t *testing.T) {
 	keep(t, err, h.Unlock)
 	p, err := red.Semaphores().Semaphore("slots", 2).Acquire(t.Context(), 1)
 	keep(t, err, p.Release)
-	for _, name := range []string{"shoes", "shirts"} {
-		_, err := red.Stocks().Stock(name).Open(t.Context(), stock.Spec{Limit: 1, PerUser: 1, OpenFor: time.Hour})
-		require.NoError(t, err)
-	}
-	s.Ask(t, "HSET", "rc:{shoes}:u", "a", "1")
 	s.Ask(t, "HSET", "app:hash", "a", "1")
 	const noFiles, files = ":4\n", ":0\n"
 	for _, tt := range []struct {
@@ -154,8 +147,7 @@ func TestCompletion_NamesAndFlags_AreOffered(t *testing.T) {
 		{[]string{"run", "--semaphore", "s"}, "slots\n" + noFiles},
 		{[]string{"run", "--lock", "a", "--", ""}, files},
 		{[]string{"elect", "boss", "--", ""}, files},
-		{[]string{"stock", "status", ""}, "shirts\nshoes\n" + noFiles},
-		{[]string{"stock", "end", "sho"}, "shoes\n" + noFiles},
+		{[]string{"stock", "end", ""}, noFiles},
 		{[]string{"check", ""}, noFiles},
 		{[]string{"limit", "a", "--unit", ""}, "Minute\nHour\nDay\nWeek\nMonth\nYear\n" + noFiles},
 		{[]string{"acl", "--only", ""}, strings.Join(acl.Features(), "\n") + "\n" + noFiles},
