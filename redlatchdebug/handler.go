@@ -56,7 +56,7 @@ import (
 //	errors                                       client, at, what, name, reason, error, count
 //
 // safe_ms is how long the holder may still act, as Hold.Until has it: the rest of the lease, or of the trust in
-// heartbeats if that is shorter. client is locks, elections, semaphores, counters, stocks, red_packets, limiters or
+// heartbeats if that is shorter. client is locks, elections, semaphores, counters, sales, red_packets, limiters or
 // hub. kind is the kind of the lock, as Fair, the type in rsemaphore, or the algorithm of a limit. For a limit,
 // capacity is how many units can pass at once after a pause, free is how many may pass now, and lease_left_ms is the
 // time until all may. ahead_ms is how far the server's clock is ahead of this machine's; no lease depends on it. reason

@@ -194,7 +194,7 @@ func clientsOf(red *redlatch.Client) []*client {
 		keeping("elections", accessor.Of[*hold.Keeper](red.Elections())),
 		keeping("semaphores", accessor.Of[*hold.Keeper](red.Semaphores())),
 		{name: "counters", Session: accessor.Of[*session.Session](red.Counters())},
-		{name: "stocks", Session: accessor.Of[*session.Session](red.Stocks())},
+		{name: "sales", Session: accessor.Of[*session.Session](red.Sales())},
 		{name: "red_packets", Session: accessor.Of[*session.Session](red.RedPackets())},
 		{name: "limiters", Session: accessor.Of[*session.Session](red.Limiters()),
 			limits: accessor.Of[accessor.Limits](red.Limiters())},
