@@ -57,8 +57,9 @@ func TestStock_FromOpenToDelete_IsShownChangedStopped(t *testing.T) {
 	_, err = of.Reserve(t.Context(), stock.Order{ID: "order", User: "bob", Lines: []stock.Line{{N: 2}}}, time.Minute)
 	require.NoError(t, err)
 
-	require.Regexp(t, `^STATE  STARTS IN  ENDS IN +GONE IN +RESERVATIONS  UNMOVED\nopen   0s         \S+ +\S+ +1             2\n\n`+
-		`ITEM  LIMIT  PER USER  SOLD  RESERVED  LEFT\n-     5      2         1     2         2\n$`, does("inspect", "shoes"))
+	require.Regexp(t, `^STATE  STARTS IN  ENDS IN +GONE IN +RESERVATIONS  UNMOVED\n`+
+		`open   0s         \S+ +\S+ +1             2\n\nITEM  LIMIT  PER USER  SOLD  RESERVED  LEFT\n`+
+		`-     5      2         1     2         2\n$`, does("inspect", "shoes"))
 	require.Regexp(t, `(?m)^ann    ann   sold      -     1      1-1       -$`, does("holders", "shoes"))
 	require.Regexp(t, `(?m)^order  bob   reserved  -     2      -         (59|1m0)s$`, does("holders", "shoes"))
 	does("change", "shoes", "--limit", "3", "--end-in", "2h")
