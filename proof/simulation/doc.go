@@ -7,8 +7,8 @@
 // see that it is found.
 //
 // [Plan].Wired has it keep what is seen on the wire. Tests follow that in the models of deadlines, take-over and
-// tokens (docs/safety/models.md), which refuse what the library may not do at the step at which it does it. Plans
-// with sales or carts are followed in the model of stocks by the oracle itself.
+// tokens (docs/safety/models.md), which refuse what the library may not do at the step at which it does it. Sales are
+// followed in their model by the oracle itself.
 //
 // What is real: all of the library, rueidis, the protocol on the wire, and our scripts. What is simulated: streams of
 // bytes with latencies by the seed; servers, which are miniredis with a clock, a replica and restarts of our own; and
@@ -29,11 +29,12 @@
 //   - No caller waits for what is free: for longer than two polls and four calls after it is free and nothing is done
 //     to anybody.
 //   - A hold is over when it says so. A hold that is renewed is not lost where nothing goes wrong. Calls end.
-//   - Stocks: each step on a server, each record and each entry of the ledger is that of the model of stocks
-//     (internal/oracle/stockmodel): of claims and returns, and of reservations, requests and carts, whose ids several
-//     clients use at once. In the end each answer that a client got agrees with what its id or unit came to. After a
-//     stock has lost its data it grants nothing.
-//   - A ledger, which movers that are slow or crash bring into a database: every number once, without a hole.
+//   - Sales: each reply of a server, to one client or to several that use an order at once, is that of the model of a
+//     sale (internal/oracle/salemodel), through losses, failovers and Restore. Each answer of the library is such a
+//     reply. In the end the server has the model's records, and the entries that movers brought into a database make
+//     the same sale: every number once, without a hole, no unit twice. Customers who paid late, twice or in part have
+//     units or money for each payment. Orders that a server forgot after it had answered are excused; after a failover
+//     with MinReplicas there are none.
 //   - A latch: no caller passes before all have begun to count, all pass soon after all have. A barrier: all or none,
 //     and not before all came.
 //   - A crowd ([NewCrowd]): while the network is well and callers give up, no caller waits long for what is free, and

@@ -29,11 +29,11 @@ func (w *world) inject(s Step) {
 	case restart, empty:
 		w.away(n, now.Add(s.For))
 		n.takeTurn()
-		n.restart(s.What == empty)
-		n.leaveTurn()
-		if s.What == empty {
+		if n.restart(s.What == empty); s.What == empty {
+			w.happens(n, Wire{Flush: true})
 			w.setBack(n, empty, 0)
 		}
+		n.leaveTurn()
 	case failover:
 		w.failover(n, s.For)
 	case flushScripts:
@@ -41,7 +41,7 @@ func (w *world) inject(s Step) {
 	case flushAll:
 		n.takeTurn()
 		n.ask("FLUSHALL")
-		w.forgets(n)
+		w.happens(n, Wire{Flush: true})
 		n.leaveTurn()
 		w.setBack(n, flushAll, 0)
 	default:
@@ -131,10 +131,16 @@ func (w *world) failover(n *node, in time.Duration) {
 	if was {
 		return
 	}
+	n.takeTurn()
 	i := n.copy()
+	w.happens(n, Wire{Copied: true})
+	n.leaveTurn()
 	time.AfterFunc(in, func() {
 		w.away(n, time.Now().Add(50*time.Millisecond))
+		n.takeTurn()
 		n.become(i)
+		w.happens(n, Wire{Back: true})
+		n.leaveTurn()
 		n.mu.Lock()
 		n.behind = false
 		n.mu.Unlock()

@@ -76,7 +76,8 @@ func (f *planted) find(t *testing.T) (p simulation.Plan, r simulation.Result) {
 func TestSimulation_PlantedFaults_AreFound(t *testing.T) {
 	redistest.SkipShort(t)
 	quick := []string{"a release takes any owner's hold", "a barrier lets go when one is missing",
-		"the end of a hold is not in the ledger", "an extension ends a hold", "a claim does not look for its own answer"}
+		"the end of a reservation is not in the ledger", "an extension ends a reservation",
+		"a Buy does not look for its own answer", "a sale sells past its limit"}
 	for _, f := range plantedFaults(t) {
 		if f.plan != nil && (redistest.Long() || slices.Contains(quick, f.Name)) {
 			t.Run(f.Name, func(t *testing.T) { f.find(t) })

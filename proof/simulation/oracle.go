@@ -80,8 +80,9 @@ type Figures struct {
 	Acquired, Refused, Lost int
 	Failed                  int // calls that ended with an error of the network
 	TakenOver               int // permits, from clients that had crashed or were cut off
-	Answers                 int // of stocks, latches and barriers
-	Followed                int // stocks, in their model
+	Answers                 int // of sales, latches and barriers
+	Followed, Restored      int // sales, in their model; and how often they were restored
+	Forgotten               int // orders that a server lost after it had answered
 	Simulated               time.Duration
 	LongestFree             time.Duration // with a caller waiting and none disturbed
 	LongestOrphan           time.Duration // in a crowd: taken, and no caller has it
@@ -95,7 +96,7 @@ func (f *Figures) Add(g Figures) {
 	f.Runs, f.Steps, f.Faults = f.Runs+g.Runs, f.Steps+g.Steps, f.Faults+g.Faults
 	f.Acquired, f.Refused, f.Lost, f.Failed = f.Acquired+g.Acquired, f.Refused+g.Refused, f.Lost+g.Lost, f.Failed+g.Failed
 	f.Answers, f.Simulated, f.TakenOver = f.Answers+g.Answers, f.Simulated+g.Simulated, f.TakenOver+g.TakenOver
-	f.Followed += g.Followed
+	f.Followed, f.Restored, f.Forgotten = f.Followed+g.Followed, f.Restored+g.Restored, f.Forgotten+g.Forgotten
 	f.LongestFree = max(f.LongestFree, g.LongestFree)
 	f.LongestOrphan, f.LongestStay = max(f.LongestOrphan, g.LongestOrphan), max(f.LongestStay, g.LongestStay)
 	f.Doubtful, f.Overlaps = f.Doubtful+g.Doubtful, f.Overlaps+g.Overlaps
@@ -103,11 +104,11 @@ func (f *Figures) Add(g Figures) {
 
 func (f Figures) String() string {
 	return fmt.Sprintf("%d runs, %v simulated, %d acts, %d faults: %d acquired, %d refused, %d lost, %d taken over, %d "+
-		"failed, %d answers, %d stocks followed; "+
+		"failed, %d answers, %d sales followed, %d times restored, %d orders forgotten; "+
 		"free with waiters and none disturbed for %v at most, taken by no caller for %v, calls that gave up %v late; %d "+
 		"holds in doubt after a setback, %d overlaps of such",
 		f.Runs, f.Simulated.Round(time.Second), f.Steps, f.Faults, f.Acquired, f.Refused, f.Lost, f.TakenOver, f.Failed,
-		f.Answers, f.Followed, f.LongestFree.Round(time.Millisecond),
+		f.Answers, f.Followed, f.Restored, f.Forgotten, f.LongestFree.Round(time.Millisecond),
 		f.LongestOrphan.Round(time.Millisecond), f.LongestStay.Round(time.Millisecond), f.Doubtful, f.Overlaps)
 }
 

@@ -271,7 +271,7 @@ func (p *Plan) forgetting(r *rand.Rand) {
 // dying has clients crash in the middle of what takes several calls.
 func (p *Plan) dying(r *rand.Rand) {
 	for _, s := range slices.Clone(p.Steps) {
-		if !s.fault() && s.What == move && r.IntN(8) == 0 {
+		if (s.What == move || s.What == mend) && r.IntN(8) == 0 {
 			at := s.At + upTo(r, p.Shortest, 10*p.Longest) + s.For/4
 			p.Steps = append(p.Steps, Step{What: crash, At: at, Who: s.Who, For: 100 * time.Millisecond})
 		}

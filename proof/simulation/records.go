@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 // entry is one call of an object that keeps records, and what it was answered.
@@ -19,8 +19,7 @@ type entry struct {
 	n           int64
 	began, done time.Time
 	err         error
-	grant       stock.Grant
-	back        int64 // units that came back by it
+	answer      stock.Answer
 	generation  int64
 	round       string // of several latches
 }
@@ -54,14 +53,19 @@ func (b *callLog) all() []*entry {
 	return list
 }
 
+// keys are those of the calls, in their order.
+func (b *callLog) keys() (keys []string) {
+	for _, e := range b.all() {
+		if e.key != "" && !slices.Contains(keys, e.key) {
+			keys = append(keys, e.key)
+		}
+	}
+	return keys
+}
+
 const (
-	claims  what = "claim"
-	reserve what = "reserve"
-	confirm what = "confirm"
-	cancel  what = "cancel"
-	giving  what = "return"
-	await   what = "await"
-	down    what = "count-down"
+	await what = "await"
+	down  what = "count-down"
 )
 
 func books() []*kind {
@@ -96,7 +100,7 @@ func (w *world) during(s Step, longest time.Duration) (context.Context, context.
 // answered notes the answer of a call, and judges its error.
 func (w *world) answered(o *object, c *client, s Step, e *entry, err error, fine ...error) {
 	o.calls.end(e, err)
-	w.note("client %d: step %d: %s of %s: %v %v", s.Who, s.Number, e.what, e.key, e.grant, err)
+	w.note("client %d: step %d: %s of %s: %v %v", s.Who, s.Number, e.what, e.key, e.answer, err)
 	w.count(func(f *Figures) { f.Answers++ })
 	if err != nil {
 		w.overstayed(s, e.began)
@@ -123,9 +127,4 @@ func (o *oracle) of(n *node) (list []setback) {
 		}
 	}
 	return list
-}
-
-// copiedBack reports whether there was a failover: a replica's copy may be older than the emptying.
-func (w *world) copiedBack() bool {
-	return slices.ContainsFunc(w.of(w.nodes[0]), func(s setback) bool { return s.what == failover || s.what == confirmed })
 }

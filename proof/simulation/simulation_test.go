@@ -70,6 +70,15 @@ func TestSimulation_LimitsUnderFaults_AnswerAsTheModel(t *testing.T) {
 	require.Positive(t, total.Answers)
 }
 
+// Sales under every fault: a shop whose clients are killed and whose server forgets, Restore, and late, double and
+// partial payments. Each reply is the model's, and no customer has paid without a unit or the money.
+func TestSales_UnderFaults_BooksAreExact(t *testing.T) {
+	redistest.SkipShort(t)
+	total := play(t, "plans", redistest.Seeds(t, redistest.Sized(2, 10, 200)), "sale", "sale", "stock")
+	require.Positive(t, total.Followed)
+	require.Positive(t, total.Restored)
+}
+
 func TestNewPlan_SameSeed_MakesTheSamePlan(t *testing.T) {
 	for seed := range uint64(50) {
 		p := simulation.NewPlan(seed)

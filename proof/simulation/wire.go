@@ -24,7 +24,8 @@ type Wire struct {
 	// Holds is the name of what a holder has, and Until is until when, as it says.
 	Holds string
 	Until time.Time
-	Flush bool // FLUSHALL
+	// What happens to a server: it loses all; a replica has a copy; and that copy takes its place.
+	Flush, Copied, Back bool
 }
 
 // asked is a request whose reply is wanted on the wire.
@@ -102,12 +103,12 @@ func (w *world) says(c *client, object string, until time.Time) {
 	}
 }
 
-// forgets keeps that a server has forgotten all. Its turn is the caller's.
-func (w *world) forgets(n *node) {
+// happens keeps what happens to a server. Its turn is the caller's.
+func (w *world) happens(n *node, what Wire) {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
-	if w.net.wired {
-		w.net.wire = append(w.net.wire, Wire{At: time.Now(), Server: n.now(), Flush: true})
+	if what.At, what.Server = time.Now(), n.now(); w.net.wired {
+		w.net.wire = append(w.net.wire, what)
 	}
 }
 
