@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 // event is what a client did, or is about to do, with one primitive. Times are of the machine's monotonic clock, in
@@ -15,13 +16,15 @@ type event struct {
 	Client int    `json:"c"` // a process; one that takes the place of a killed one has a number of its own
 	Of     string `json:"of"`
 	Do     string `json:"do"`
-	ID     string `json:"id,omitempty"` // of the use, claimant, reservation or round
+	ID     string `json:"id,omitempty"` // of the use, claimant, order or round
 	Call   int64  `json:"call,omitempty"`
 	Return int64  `json:"ret,omitempty"`
 	To     int64  `json:"to,omitempty"` // until when its holder may act
 	N      int64  `json:"n,omitempty"`  // permits, or cents
 	V      int64  `json:"v,omitempty"`  // token, ordinal, value, or the client's place
 	Out    string `json:"out,omitempty"`
+
+	Entry *stock.Entry `json:"entry,omitempty"`
 
 	Patience time.Duration `json:"patience,omitempty"` // of a caller that waits for it to the end
 }

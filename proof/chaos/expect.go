@@ -18,17 +18,14 @@ var (
 		"readwrite", "semaphore", "weighted"}
 
 	afterLoss = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": refuses, "stock": refuses,
-		"reservation": refuses, "ledger": refuses, "redpacket": refuses, "counter": wrongly,
-		"addonce": wrongly, "limiter": wrongly}
+		"ledger": refuses, "redpacket": refuses, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
 	afterOlder = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": wrongly, "stock": wrongly,
-		"reservation": wrongly, "ledger": wrongly, "redpacket": wrongly, "counter": wrongly,
-		"addonce": wrongly, "limiter": wrongly}
-	afterShift = map[string]string{"latch": refuses, "barrier": refuses, "counting": wrongly, "reservation": wrongly,
-		"limiter": wrongly}
+		"ledger": wrongly, "redpacket": wrongly, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
+	afterShift = map[string]string{"latch": refuses, "barrier": refuses, "counting": wrongly, "limiter": wrongly}
 
 	// confirmed are those whose grants replicas confirm, with MinReplicas.
 	confirmed = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "election", "multi", "readwrite",
-		"semaphore", "weighted", "stock", "reservation", "ledger", "redpacket"}
+		"semaphore", "weighted", "stock", "ledger", "redpacket"}
 )
 
 // promised is what is promised of a primitive under a fault on a deployment.

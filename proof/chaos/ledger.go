@@ -2,19 +2,19 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/internal/oracle/salemodel"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
-// booked claims a unit of a stock with a ledger, returns it or keeps it; or moves entries of the ledger out of the
-// process: an entry that was said has been moved, even if its client is killed then.
-func booked(ctx context.Context, c *client, rnd *rand.Rand) {
-	s := c.red[0].Stocks().Stock("ledger")
+// sellOrders makes an order in a sale with a ledger, and pays, cancels or returns it, or leaves it; or moves entries of
+// the ledger out of the process: an entry that was said has been moved, even if its client is killed then.
+func sellOrders(ctx context.Context, c *client, rnd *rand.Rand) {
+	s, id := c.red[0].Sales().Sale("ledger"), c.next()
 	if rnd.IntN(4) == 0 {
 		e := event{Of: "ledger", Do: "move", Call: now()}
 		_, err := s.Ledger(ctx, 20, mover(c.say))
@@ -22,28 +22,55 @@ func booked(ctx context.Context, c *client, rnd *rand.Rand) {
 		c.say(e)
 		return
 	}
-	e := event{Of: "ledger", ID: fmt.Sprint("u", rnd.IntN(customers))}
-	c.try(e)
-	e.Do, e.Call = "claim", now()
-	g, err := s.Claim(ctx, e.ID)
-	e = c.sold(e, g, err)
-	if e.Out != "ok" || rnd.IntN(3) > 0 {
+	c.try(event{Of: "ledger", ID: id})
+	act := func(do string, verb func() (stock.Answer, error)) bool {
+		e := event{Of: "ledger", Do: do, ID: id, Call: now()}
+		a, err := verb()
+		e.Return, e.Out = now(), answerOf(a, err)
+		if a.State == stock.Sold {
+			e.V = a.Lines[0].Ordinal
+		}
+		c.say(e)
+		return a.Won()
+	}
+	bought := rnd.IntN(3) == 0
+	if !act("order", func() (stock.Answer, error) {
+		if bought {
+			return s.Buy(ctx, stock.Order{ID: id})
+		}
+		return s.Reserve(ctx, stock.Order{ID: id}, lease)
+	}) {
 		return
 	}
-	e.Do, e.Call = "return", now()
-	back, err := s.Return(ctx, stock.Units{Claimant: e.ID, Ordinal: g.Ordinal})
-	e.Return, e.Out = now(), reason(err)
-	if err == nil && back == 0 {
-		e.Out = "not_found"
+	rest(ctx, time.Duration(rnd.IntN(150))*time.Millisecond)
+	if rnd.IntN(8) == 0 {
+		rest(ctx, lease) // it lapses, and is paid late
 	}
-	c.say(e)
+	switch x := rnd.IntN(4); {
+	case x == 0: // left to its end
+	case x == 1:
+		act("cancel", func() (stock.Answer, error) { return s.Cancel(ctx, id) })
+	case bought || act("pay", func() (stock.Answer, error) { return s.Pay(ctx, id) }) && rnd.IntN(3) == 0:
+		act("return", func() (stock.Answer, error) { return s.Return(ctx, id) })
+	}
 }
 
-// mover says entries: V is the ordinal, N the serial, To the epoch.
+// answerOf is what an order was answered: its state, why it was refused, or the reason of an error.
+func answerOf(a stock.Answer, err error) string {
+	switch {
+	case err != nil:
+		return reason(err)
+	case a.State == stock.Refused:
+		return a.Why
+	}
+	return string(a.State)
+}
+
+// mover says entries.
 func mover(say func(event)) func(ctx context.Context, entries []stock.Entry) error {
 	return func(_ context.Context, entries []stock.Entry) error {
 		for _, e := range entries {
-			say(event{Of: "ledger", Do: "entry", ID: e.Claimant, V: e.Ordinal, N: e.Serial, To: e.Epoch, Out: string(e.Kind)})
+			say(event{Of: "ledger", Do: "entry", ID: e.ID, Entry: &e})
 		}
 		return nil
 	}
@@ -52,9 +79,9 @@ func mover(say func(event)) func(ctx context.Context, entries []stock.Entry) err
 // moveAll moves what is left.
 func moveAll(ctx context.Context, red *redlatch.Client, say func(event)) (map[string]int64, error) {
 	for {
-		n, err := red.Stocks().Stock("ledger").Ledger(ctx, 1000, mover(say))
+		n, err := red.Sales().Sale("ledger").Ledger(ctx, 1000, mover(say))
 		if err != nil {
-			return nil, gone(err, false)
+			return nil, goneSale(err)
 		}
 		if n == 0 {
 			return sold(ctx, red, "ledger")
@@ -62,79 +89,42 @@ func moveAll(ctx context.Context, red *redlatch.Client, say func(event)) (map[st
 	}
 }
 
-// ledgers: each number is that of one entry, and none is missing; an ordinal is granted once, and returned at most once
-// by who has it; what clients were answered is in the ledger, and what is in it is what the server has sold.
+// ledgers: each number is that of one entry. In the model of a sale the entries have no hole, no unit twice and none too
+// many, and come to what the server has sold, and to each decision that a client was answered.
 func ledgers(h record, v *verdict) {
-	entries := map[int64]event{}
-	a := ledgerAudit{v: v, whole: h.final != nil, tried: map[string]bool{}, granted: map[int64]string{},
-		returned: map[int64]bool{}}
+	tried, seen := map[string]bool{}, map[int64]stock.Entry{}
 	for _, e := range h.all("try") {
-		a.tried[e.ID] = true
+		tried[e.ID] = true
 	}
+	var entries []stock.Entry
 	for _, e := range h.all("entry") {
-		e.Client = 0
-		if other, ok := entries[e.N]; ok && other != e {
-			v.wrong("entry %d is %s of %d by %s, and %s of %d by %s", e.N, other.Out, other.V, other.ID, e.Out, e.V, e.ID)
-			continue
+		if other, ok := seen[e.Entry.Serial]; ok && other != *e.Entry {
+			v.wrong("entry %d is %+v and %+v", e.Entry.Serial, other, *e.Entry)
+		} else if !ok {
+			entries = append(entries, *e.Entry)
 		}
-		entries[e.N] = e
-	}
-	for i, n := range slices.Sorted(maps.Keys(entries)) {
-		if n != int64(i+1) && h.final != nil {
-			v.wrong("entry %d is missing", i+1)
-			return
-		}
-		a.add(n, entries[n])
-		if h.final != nil && a.has > h.final["limit"] {
-			v.wrong("%d units are sold after entry %d, of %d", a.has, n, h.final["limit"])
+		seen[e.Entry.Serial] = *e.Entry
+		if !tried[e.ID] {
+			v.wrong("entry %+v is of an order that nobody made", *e.Entry)
 		}
 	}
 	if h.final == nil {
 		return
 	}
-	if a.has != h.final["sold"] {
-		v.wrong("by the ledger %d are sold, by the server %d", a.has, h.final["sold"])
+	slices.SortFunc(entries, func(a, b stock.Entry) int { return int(a.Serial - b.Serial) })
+	m, err := salemodel.Fold(entries, map[string]*salemodel.Item{"": {Limit: h.final["limit"]}})
+	if err != nil {
+		v.wrong("the ledger: %v", err)
+		return
+	}
+	if n := m.Items[""].Sold; n != h.final["sold"] {
+		v.wrong("by the ledger %d are sold, by the server %d", n, h.final["sold"])
 	}
 	for _, e := range h.events {
-		switch {
-		case e.Do == "claim" && e.Out == "ok" && a.granted[e.V] != e.ID:
-			v.wrong("%s was granted unit %d, which by the ledger is %q's", e.ID, e.V, a.granted[e.V])
-		case e.Do == "return" && e.Out == "ok" && !a.returned[e.V]:
-			v.Forgotten++
+		is := m.Orders[e.ID]
+		if e.Out == string(stock.Sold) && (is == nil || len(is.Lines) == 0 || is.Lines[0].Ordinal != e.V) ||
+			e.Out == string(stock.Closed) && m.Answer(e.ID).State != stock.Closed {
+			v.wrong("%s was answered %s, unit %d, and by the ledger is %q", e.ID, e.Out, e.V, m.Record(e.ID))
 		}
-	}
-}
-
-// ledgerAudit is what the entries of a ledger say, one after the other.
-type ledgerAudit struct {
-	v        *verdict
-	whole    bool // no entry can be missing
-	tried    map[string]bool
-	granted  map[int64]string
-	returned map[int64]bool
-	has      int64 // units that are sold
-}
-
-// add takes in entry n.
-func (a *ledgerAudit) add(n int64, e event) {
-	owner, known := a.granted[e.V]
-	switch e.Out {
-	case string(stock.KindGrant):
-		if known {
-			a.v.wrong("unit %d was granted to %s and, by entry %d, to %s", e.V, owner, n, e.ID)
-		}
-		if !a.tried[e.ID] {
-			a.v.wrong("unit %d was granted to %s, who did not ask", e.V, e.ID)
-		}
-		a.granted[e.V] = e.ID
-		a.has++
-	case string(stock.KindReturn):
-		if a.whole && owner != e.ID || a.returned[e.V] {
-			a.v.wrong("unit %d, of %q, was returned by %s in entry %d", e.V, owner, e.ID, n)
-		}
-		a.returned[e.V] = true
-		a.has--
-	default:
-		a.v.wrong("entry %d is of kind %q", n, e.Out)
 	}
 }

@@ -15,7 +15,6 @@ import (
 type verdict struct {
 	Wrong     []string      // what no such primitive may do
 	Longest   time.Duration // overlap of holds
-	Forgotten int           // returns of units that were answered and are not in the ledger; replicas confirm grants only
 	Undecided bool          // porcupine took too long
 	Unguarded []string      // what is wrong whatever the servers forget: tokens and what they guard
 }
@@ -247,49 +246,6 @@ func (h record) claimed(won, tried, sum int64, v *verdict) {
 	if c, ok := h.final["cents"]; ok && (c < sum || h.final["sold"] == won && c != sum || won == limit && sum != cents) {
 		v.wrong("the server has given out %d cents in %d shares, and %d have %d", c, h.final["sold"], won, sum)
 	}
-}
-
-// reservations: what is reserved and what is sold are together never more than there is.
-func reservations(h record, v *verdict) {
-	claims(h, v)
-	end := map[string]int64{}
-	for _, do := range []string{"stop", "cancel"} { // who is killed before the answer has said "stop" alone
-		for _, e := range h.all(do) {
-			end[e.ID] = e.Call
-		}
-	}
-	for _, e := range h.all("try") {
-		end[e.ID] = e.Call // not known to have been sold
-	}
-	sold := map[string]event{}
-	for _, e := range h.all("claim") {
-		if e.Out == "ok" {
-			end[e.ID], sold[e.ID] = 1<<63-1, e
-		} else if e.Out == "corrupt" || e.Out == "not_found" {
-			end[e.ID] = 0
-		}
-	}
-	held := record{ended: h.ended}
-	for _, e := range h.all("reserve") {
-		e.Do = "take"
-		if to, ok := end[e.ID]; ok {
-			l := e
-			l.Do, l.To = "leave", to
-			late := sold[e.ID].Return > e.To // perhaps: then others may have had its units in between
-			if late {
-				s := sold[e.ID]
-				s.Do, s.ID, s.N, s.To = "take", e.ID+" sold", e.N, to
-				held.events = append(held.events, s)
-			}
-			if late || to < 1<<63-1 {
-				l.To = min(to, e.To)
-			}
-			held.events = append(held.events, l)
-		}
-		held.events = append(held.events, e)
-	}
-	held.ended = nil // a reservation outlives its client
-	v.capacity(held, reserved)
 }
 
 // counts: the value is what was counted, and what may have been; no two saw the same.

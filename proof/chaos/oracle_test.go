@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 const msec = int64(time.Millisecond)
@@ -154,19 +156,9 @@ func TestOracle_PlantedHistory_FindsMoreThanThereIs(t *testing.T) {
 		}
 		return all
 	}
-	reserves := func(n int64) (all []event) {
-		for i := range n {
-			e := call("reservation", "reserve", string(rune('a'+i)), i, i+1, 0, "ok")[0]
-			e.N, e.To = 1, (i+1000)*msec
-			all = append(all, e)
-		}
-		return all
-	}
 	judgedAs(t, map[string]planting{
-		"a rate":                 {"limiter", played(passes(burst+20, 1000/rate)), ""},
-		"more than the rate":     {"limiter", played(passes(burst+20, 1)), "passed within"},
-		"all are reserved":       {"reservation", played(reserves(reserved)), ""},
-		"one more than there is": {"reservation", played(reserves(reserved + 1)), "in use"},
+		"a rate":             {"limiter", played(passes(burst+20, 1000/rate)), ""},
+		"more than the rate": {"limiter", played(passes(burst+20, 1)), "passed within"},
 	})
 }
 
@@ -180,8 +172,10 @@ func TestOracle_PermitElectionOrLedgerFault_IsFound(t *testing.T) {
 	lead := func(id string, from, to, token int64) []event {
 		return append(hold(1, id, from, to, 1, token, "ok"), event{Do: "try", ID: id}, event{Do: "lead", ID: id, V: token})
 	}
-	booked := func(serial, ordinal int64, who, kind string) []event {
-		return []event{{Do: "try", ID: who}, {Do: "entry", ID: who, V: ordinal, N: serial, To: 1, Out: kind}}
+	sold := map[string]int64{"sold": 1, "limit": 1}
+	entry := func(serial, ordinal int64, id, kind string) []event {
+		e := stock.Entry{Serial: serial, Kind: kind, ID: id, Asked: 1, N: 1, Ordinal: ordinal}
+		return []event{{Do: "try", ID: id}, {Do: "entry", ID: id, Entry: &e}}
 	}
 	judgedAs(t, map[string]planting{
 		"permits one after the other": {"counting",
@@ -199,25 +193,23 @@ func TestOracle_PermitElectionOrLedgerFault_IsFound(t *testing.T) {
 		"shown when it had resigned": {"election",
 			played(lead("a", 10, 20, 1), call("election", "look", "a", 25, 26, 1, "ok")), "after it had resigned"},
 		"a ledger": {"ledger",
-			final(played(booked(1, 1, "u1", "grant"), booked(2, 1, "u1", "return"), booked(2, 1, "u1", "return"),
-				booked(3, 2, "u1", "grant")), map[string]int64{"sold": 1, "limit": 1}), ""},
-		"two entries of a number": {"ledger", played(booked(1, 1, "u1", "grant"), booked(1, 1, "u2", "grant")),
-			"entry 1 is"},
-		"an entry is missing": {"ledger",
-			final(played(booked(2, 1, "u1", "grant")), map[string]int64{"sold": 1, "limit": 9}), "entry 1 is missing"},
-		"a unit granted twice": {"ledger", played(booked(1, 1, "u1", "grant"), booked(2, 1, "u2", "grant")),
-			"by entry 2, to u2"},
-		"returned twice": {"ledger",
-			played(booked(1, 1, "u1", "grant"), booked(2, 1, "u1", "return"), booked(3, 1, "u1", "return")),
-			"was returned by u1 in entry 3"},
-		"a ledger of another sum": {"ledger",
-			final(played(booked(1, 1, "u1", "grant")), map[string]int64{"sold": 2, "limit": 9}), "by the server 2"},
-		"more sold than there are": {"ledger",
-			final(played(booked(1, 1, "u1", "grant"), booked(2, 2, "u2", "grant")), map[string]int64{"sold": 2, "limit": 1}),
-			"2 units are sold"},
+			final(played(entry(1, 1, "a", "sold"), entry(2, 1, "a", "returned"), entry(2, 1, "a", "returned"),
+				entry(3, 2, "b", "sold"), call("ledger", "order", "b", 1, 2, 2, "sold"),
+				call("ledger", "return", "a", 1, 2, 0, "closed")), sold), ""},
+		"two entries of a number": {"ledger", played(entry(1, 1, "a", "sold"), entry(1, 1, "b", "sold")), "entry 1 is"},
+		"an entry is missing":     {"ledger", final(played(entry(2, 1, "a", "sold")), sold), "entry 2 comes after entry 0"},
+		"a unit sold twice": {"ledger", final(played(entry(1, 1, "a", "sold"), entry(2, 1, "a", "returned"),
+			entry(3, 1, "b", "sold")), sold), "2 is the next ordinal"},
+		"returned twice": {"ledger", final(played(entry(1, 1, "a", "sold"), entry(2, 1, "a", "returned"),
+			entry(3, 1, "a", "returned")), sold), "it has no such units"},
+		"a ledger of another sum": {"ledger", final(played(entry(1, 0, "a", "reserved")), sold), "by the server 1"},
+		"more sold than there are": {"ledger", final(played(entry(1, 1, "a", "sold"), entry(2, 0, "b", "reserved")), sold),
+			"1 sold, 1 reserved of 1"},
 		"told and not in the ledger": {"ledger",
-			final(played(call("ledger", "claim", "u1", 1, 2, 1, "ok")), map[string]int64{"sold": 0, "limit": 9}),
-			"was granted unit 1"},
+			final(played(entry(1, 1, "a", "sold"), call("ledger", "order", "b", 1, 2, 1, "sold")), sold), "b was answered sold"},
+		"told to be closed, and sold": {"ledger",
+			final(played(entry(1, 1, "a", "sold"), call("ledger", "cancel", "a", 1, 2, 0, "closed")), sold),
+			"a was answered closed"},
 	})
 }
 

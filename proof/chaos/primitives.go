@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -37,7 +37,6 @@ const (
 	weight    = 10
 	units     = 120
 	customers = 300
-	reserved  = 60
 	shares    = 100
 	cents     = 10_000
 	rate      = 50 // a second
@@ -91,30 +90,12 @@ var primitives = []primitive{
 	{name: "counting", pace: 12, turn: takeCounted, final: countingFinal, works: took, judge: anonymous},
 	{name: "latch", pace: 5, turn: latch, works: passed, judge: together},
 	{name: "barrier", pace: 5, turn: barrier, works: passed, judge: together},
-	{name: "stock", pace: 15, setUp: func(ctx context.Context, red *redlatch.Client) error {
-		return openOnce(ctx, func() error {
-			_, err := red.Stocks().Stock("stock").Open(ctx, stock.Spec{Limit: units, OpenFor: 24 * time.Hour, Retain: time.Hour})
-			return err
-		})
-	}, turn: claim, final: func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
-		return sold(ctx, red, "stock")
-	}, works: answered("claim"), judge: claims},
-	{name: "reservation", pace: 20, setUp: func(ctx context.Context, red *redlatch.Client) error {
-		return openOnce(ctx, func() error {
-			_, err := red.Stocks().Stock("reservation").Open(ctx,
-				stock.Spec{Limit: reserved, OpenFor: 24 * time.Hour, Retain: time.Hour, Remember: time.Minute})
-			return err
-		})
-	}, turn: reserve, final: func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
-		return sold(ctx, red, "reservation")
-	}, works: answered("reserve"), judge: reservations},
-	{name: "ledger", pace: 25, setUp: func(ctx context.Context, red *redlatch.Client) error {
-		return openOnce(ctx, func() error {
-			_, err := red.Stocks().Stock("ledger").Open(ctx,
-				stock.Spec{Limit: units, OpenFor: 24 * time.Hour, Retain: time.Hour, Ledger: true})
-			return err
-		})
-	}, turn: booked, final: moveAll, works: answered("claim"), judge: ledgers},
+	{name: "stock", pace: 15, setUp: openSale("stock", stock.Spec{Limit: units}), turn: buy,
+		final: func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
+			return sold(ctx, red, "stock")
+		}, works: answered("claim"), judge: claims},
+	{name: "ledger", pace: 25, setUp: openSale("ledger", stock.Spec{Limit: units, Ledger: true, Remember: time.Minute}),
+		turn: sellOrders, final: moveAll, works: answered("order"), judge: ledgers},
 	{name: "counter", pace: 15, turn: func(ctx context.Context, c *client, _ *rand.Rand) {
 		e := event{Of: "counter", ID: c.next()}
 		c.try(e)
@@ -386,65 +367,37 @@ func (c *client) try(e event) {
 	c.say(e)
 }
 
-func claim(ctx context.Context, c *client, rnd *rand.Rand) {
+// buy buys a unit of a sale without a ledger.
+func buy(ctx context.Context, c *client, rnd *rand.Rand) {
 	e := event{Of: "stock", ID: fmt.Sprint("u", rnd.IntN(customers))}
 	c.try(e)
-	claimant := e.ID
+	user := e.ID
 	if c.Break == "newid" {
 		e.ID = fmt.Sprint("u", rnd.IntN(5))
-		claimant = e.ID + "-" + c.next()
+		user = e.ID + "-" + c.next()
 	}
 	e.Do, e.Call = "claim", now()
-	g, err := c.red[0].Stocks().Stock("stock").Claim(ctx, claimant)
-	c.sold(e, g, err)
-}
-
-// sold says how the sale e was answered, and returns what it said.
-func (c *client) sold(e event, g stock.Grant, err error) event {
-	e.Return, e.Out, e.V = now(), reason(err), g.Ordinal
-	if err == nil && !g.Won() {
-		e.Out = string(g.Outcome)
+	a, err := c.red[0].Sales().Sale("stock").Buy(ctx, stock.Order{User: user})
+	e.Return, e.Out = now(), answerOf(a, err)
+	if a.Won() {
+		e.Out, e.V = "ok", a.Lines[0].Ordinal
 	}
 	c.say(e)
-	return e
 }
 
-// reserve reserves a unit and buys it, cancels it, or leaves it.
-func reserve(ctx context.Context, c *client, rnd *rand.Rand) {
-	e := event{Of: "reservation", Do: "reserve", ID: c.next(), N: 1, Call: now()}
-	s := c.red[0].Stocks().Stock("reservation")
-	g, err := s.Reserve(ctx, e.ID, stock.Request{ID: e.ID, N: 1}, lease)
-	e.Return, e.Out = now(), reason(err)
-	if err == nil {
-		if e.Out = string(g.Outcome); g.Won() {
-			e.Out, e.To = "ok", until(g.Until)
-		}
-	}
-	c.say(e)
-	if e.Out != "ok" {
-		return
-	}
-	rest(ctx, time.Duration(rnd.IntN(150))*time.Millisecond)
-	switch rnd.IntN(4) {
-	case 0:
-		e.Do, e.Call = "cancel", now()
-		c.stop(e)
-		_, err := s.Cancel(ctx, e.ID)
-		e.Return, e.Out = now(), reason(err)
-		c.say(e)
-	case 1: // left to its end
-	default:
-		c.try(e)
-		e.Do, e.Call = "claim", now()
-		g, err := s.Confirm(ctx, e.ID)
-		c.sold(e, g, err)
+func openSale(name string, spec stock.Spec) func(ctx context.Context, red *redlatch.Client) error {
+	spec.OpenFor, spec.Retain = 24*time.Hour, time.Hour
+	return func(ctx context.Context, red *redlatch.Client) error {
+		return openOnce(ctx, func() error { return red.Sales().Sale(name).Open(ctx, spec) })
 	}
 }
 
 func sold(ctx context.Context, red *redlatch.Client, name string) (map[string]int64, error) {
-	s, err := red.Stocks().Stock(name).Inspect(ctx)
-	return map[string]int64{"sold": s.Sold, "held": s.Held, "limit": s.Limit}, gone(err, s.Phase == stock.PhaseAbsent)
+	s, err := red.Sales().Sale(name).Inspect(ctx)
+	return map[string]int64{"sold": s.Items[""].Sold, "limit": s.Items[""].Limit}, goneSale(err)
 }
+
+func goneSale(err error) error { return gone(err, errors.Is(err, stock.ErrNoStock)) }
 
 // openOnce opens something, again and again while the outcome is not known: a busy machine takes longer than the call
 // timeout of clients. Then it may be open already.

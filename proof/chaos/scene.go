@@ -281,9 +281,6 @@ func (s *scene) judged(p primitive, final map[string]int64) row {
 		r.Excused = v.Wrong
 	}
 	r.Wrong = append(r.Wrong, v.Unguarded...)
-	if v.Forgotten > 0 && s.f.keys == kept {
-		r.Wrong = append(r.Wrong, fmt.Sprintf("%d returns are forgotten", v.Forgotten))
-	}
 	return r
 }
 

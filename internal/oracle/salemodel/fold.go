@@ -1,7 +1,9 @@
 package salemodel
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
@@ -50,6 +52,9 @@ func (m *Sale) enter(e stock.Entry) error {
 	if isNew {
 		o.Lines = append(o.Lines, Line{Item: e.Item, Asked: e.Asked})
 	}
+	if e.Kind == "returned" && !o.has(e) {
+		return errors.New("it has no such units")
+	}
 	m.enterUnits(o, item, e)
 	if item.Sold < 0 || item.Reserved < 0 || item.Sold+item.Reserved > item.Limit {
 		return fmt.Errorf("%d sold, %d reserved of %d", item.Sold, item.Reserved, item.Limit)
@@ -58,6 +63,13 @@ func (m *Sale) enter(e stock.Entry) error {
 		return fmt.Errorf("%d is the next ordinal", ordinal)
 	}
 	return nil
+}
+
+// has reports whether units of an entry are sold.
+func (o *Order) has(e stock.Entry) bool {
+	return slices.ContainsFunc(o.Lines, func(l Line) bool {
+		return o.State == 'S' && l.Item == e.Item && e.Ordinal >= l.Ordinal && e.Ordinal+e.N <= l.Ordinal+l.N
+	})
 }
 
 // enterUnits does what an entry tells of the units of one line.
