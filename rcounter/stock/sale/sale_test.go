@@ -265,10 +265,10 @@ func TestOpen_OpenedMeanwhile_Joins(t *testing.T) {
 	raw := redistest.Embedded(t).Client(t)
 	b, o := &book{}, exact
 	o.Books = func(string) sale.Book { return b }
-	b.fail = func() error {
-		if b.epoch == 0 {
+	b.Fail = func() error {
+		if b.Epoch == 0 {
 			opened(t, on(t, raw, exact), "s", spec(5))
-			b.epoch = rig.Number(t, raw, "HGET", "rc:{s}:sale", "epoch")
+			b.Epoch = rig.Number(t, raw, "HGET", "rc:{s}:sale", "epoch")
 		}
 		return nil
 	}
