@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 )
@@ -89,12 +89,11 @@ func ExampleClient() {
 	fmt.Println("visit", visits)
 
 	// The first hundred buyers win.
-	sale := red.Stocks().Stock("sale")
-	_, err = sale.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour})
+	sale := red.Sales().Sale("phones")
+	check(sale.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour}))
+	order, err := sale.Buy(ctx, stock.Order{User: "ann"})
 	check(err)
-	unit, err := sale.Claim(ctx, "ann")
-	check(err)
-	fmt.Println("sold to ann:", unit.Won())
+	fmt.Println("sold to ann:", order.Won())
 
 	packet := red.RedPackets().Packet("new-year")
 	_, err = packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 1, OpenFor: time.Hour})

@@ -22,7 +22,7 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -125,7 +125,7 @@ func TestOpen_BadOptions_AreNamedBeforeTheDial(t *testing.T) {
 		Hub:        func(o *pubsub.Options) { o.Grace = -1 },
 		Locks:      func(o *rlock.Options) { o.KeyPrefix, o.PollCap = "", -3; calls++ },
 		Semaphores: func(o *rsemaphore.Options) { o.KeyPrefix, o.WatchdogTimeout = "", -4 },
-		Stocks:     func(o *stock.Options) { o.KeyPrefix, o.BatchWindow = "", -5 },
+		Sales:      func(o *stock.Options) { o.KeyPrefix, o.SoldOutTrust = "", 5 },
 		Limiters:   func(o *ratelimit.Options) { o.KeyPrefix, o.AllowTimeout = "", -6 },
 		KeyPrefix:  "a{b",
 		Counters:   func(o *rcounter.Options) { o.KeyPrefix = "counters:" },
@@ -133,7 +133,7 @@ func TestOpen_BadOptions_AreNamedBeforeTheDial(t *testing.T) {
 	require.Nil(t, red)
 	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	for _, says := range []string{"pubsub: invalid option: Grace is -1ns", "rlock: invalid option: PollCap is -3ns",
-		"rsemaphore: invalid option: WatchdogTimeout is -4ns", "stock: invalid option: BatchWindow is -5ns",
+		"rsemaphore: invalid option: WatchdogTimeout is -4ns", "stock: invalid option: SoldOutTrust is 5ns",
 		"ratelimit: invalid option: AllowTimeout is -6ns", `redpacket: invalid option: KeyPrefix is "a{b"`} {
 		require.ErrorContains(t, err, says)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
 // Counters: all goroutines increment one key, or 64.
@@ -55,23 +55,22 @@ func incr(keys int64, o rcounter.CounterOptions) maker {
 	}
 }
 
-// Claims of a stock, each by another claimant: granted, unless the name says sold out. The floor is a script.
+// Orders of a sale, each by another user: sold, unless the name says sold out. The floor is a script.
 func BenchmarkClaims(b *testing.B) { runs(b, claims) }
 
-// Reservations, alone and with their confirmation.
+// Reservations that are paid.
 func BenchmarkReservations(b *testing.B) { runs(b, reservations) }
 
 const plenty = 1<<53 - 1
 
 var (
 	claims = with([]int{1, 256}, floorOf(load.RawClaim), map[string]maker{
-		"Claim":            claim(stock.Options{}, plenty, stock.Granted),
-		"Claim-uncombined": claim(stock.Options{MaxBatch: -1}, plenty, stock.Granted),
-		"Claim-sold-out":   claim(stock.Options{}, 1, stock.SoldOut),
-		"ClaimAny":         claimAny,
-	}, "Claim", "Claim-uncombined", "Claim-sold-out", "ClaimAny")
-	reservations = with([]int{1, 256}, floorOf(load.RawReserve), map[string]maker{"Reserve-Confirm": reserve},
-		"Reserve-Confirm")
+		"Buy":            buy(stock.Options{}, plenty, stock.Sold),
+		"Buy-uncombined": buy(stock.Options{MaxBatch: -1}, plenty, stock.Sold),
+		"Buy-sold-out":   buy(stock.Options{}, 1, stock.Refused),
+		"Buy-anyone":     buyAnyone,
+	}, "Buy", "Buy-uncombined", "Buy-sold-out", "Buy-anyone")
+	reservations = with([]int{1, 256}, floorOf(load.RawReserve), map[string]maker{"Reserve-Pay": reserve}, "Reserve-Pay")
 )
 
 // floorOf is the floor that load makes of a client.
@@ -83,55 +82,54 @@ func floorOf(open func(context.Context, rueidis.Client) (load.Op, error)) maker 
 	}
 }
 
-func opened(b *testing.B, s *redistest.Server, o stock.Options, limit int64) *stock.Stock {
+func opened(b *testing.B, s *redistest.Server, o stock.Options, limit int64) *stock.Sale {
 	o.CallTimeout = stall
 	c, err := stock.New(dial(b, s.Option()), o)
 	require.NoError(b, err)
-	st := c.Stock("s")
-	_, err = st.Open(context.Background(), stock.Spec{Limit: limit, OpenFor: time.Hour})
-	require.NoError(b, err)
-	return st
+	sale := c.Sale("s")
+	require.NoError(b, sale.Open(context.Background(), stock.Spec{Limit: limit, OpenFor: time.Hour}))
+	return sale
 }
 
-// as returns err, or one that says that the outcome is not the one that is measured.
-func as(got, want stock.Outcome, err error) error {
-	if err == nil && got != want {
+// as returns err, or one that says that the state is not the one that is measured.
+func as(got stock.Answer, want stock.State, err error) error {
+	if err == nil && got.State != want {
 		return fmt.Errorf("%v, want %v", got, want)
 	}
 	return err
 }
 
-func claim(o stock.Options, limit int64, want stock.Outcome) maker {
+func buy(o stock.Options, limit int64, want stock.State) maker {
 	return func(b *testing.B, s *redistest.Server) op {
-		st := opened(b, s, o, limit)
-		if want == stock.SoldOut {
-			_, err := st.Claim(context.Background(), "the first")
+		sale := opened(b, s, o, limit)
+		if want == stock.Refused {
+			_, err := sale.Buy(context.Background(), stock.Order{User: "the first"})
 			require.NoError(b, err)
 		}
 		return func(ctx context.Context, _ int, n int64) error {
-			g, err := st.Claim(ctx, strconv.FormatInt(n, 10))
-			return as(g.Outcome, want, err)
+			a, err := sale.Buy(ctx, stock.Order{User: strconv.FormatInt(n, 10)})
+			return as(a, want, err)
 		}
 	}
 }
 
-func claimAny(b *testing.B, s *redistest.Server) op {
-	st := opened(b, s, stock.Options{}, plenty)
+func buyAnyone(b *testing.B, s *redistest.Server) op {
+	sale := opened(b, s, stock.Options{}, plenty)
 	return func(ctx context.Context, _ int, _ int64) error {
-		g, err := st.ClaimAny(ctx, 1)
-		return as(g.Outcome, stock.Granted, err)
+		a, err := sale.Buy(ctx, stock.Order{Anyone: true})
+		return as(a, stock.Sold, err)
 	}
 }
 
 func reserve(b *testing.B, s *redistest.Server) op {
-	st := opened(b, s, stock.Options{}, plenty)
+	sale := opened(b, s, stock.Options{}, plenty)
 	return func(ctx context.Context, _ int, n int64) error {
-		id := strconv.FormatInt(n, 10)
-		g, err := st.Reserve(ctx, id, stock.Request{ID: "r" + id, N: 1}, time.Hour)
+		user := strconv.FormatInt(n, 10)
+		a, err := sale.Reserve(ctx, stock.Order{ID: "r" + user, User: user}, time.Hour)
 		if err == nil {
-			g, err = st.Confirm(ctx, "r"+id)
+			a, err = sale.Pay(ctx, "r"+user)
 		}
-		return as(g.Outcome, stock.Granted, err)
+		return as(a, stock.Sold, err)
 	}
 }
 

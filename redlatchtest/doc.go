@@ -18,7 +18,7 @@
 // # What others do
 //
 //	HoldElsewhere, TakeElsewhere   another process has the lock, or permits: ErrNotAcquired
-//	SellOut                        others have bought the stock, or emptied the red packet
+//	SellOut                        others have bought the sale out, or emptied the red packet
 //	Lose                           the lock, or the permits, are taken from their holder: ErrLost
 //	Expire                         their leases run out on the server
 //	Advance                        the server's clock runs ahead: reservations, sales, latches and leases end

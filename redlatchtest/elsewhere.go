@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -262,9 +263,9 @@ func (s *Server) kind(name string) LockKind {
 	return Reentrant
 }
 
-// SellOut has other processes take the rest of the stock, or of the red packet, of that name (with its KeyPrefix). The
-// stock or packet must be open, and stays open: later callers get the answer that it is sold out. Reservations keep
-// their units.
+// SellOut has other processes buy the rest of the sale, of each item, or take the rest of the red packet, of that name
+// (with its KeyPrefix). The sale or packet must be open, and stays open: later callers get the answer that it is sold
+// out. Reservations keep their units.
 func (s *Server) SellOut(name string) {
 	s.t.Helper()
 	ctx, cancel := help()
@@ -280,19 +281,18 @@ func (s *Server) SellOut(name string) {
 			}
 		}
 	}
-	sale := red.Stocks().Stock(name)
-	state, err := sale.Inspect(ctx)
+	sale := red.Sales().Sale(name)
+	stand, err := sale.Inspect(ctx)
 	s.check("SellOut", name, err)
-	if state.Limit == 0 {
-		s.t.Fatalf("redlatchtest: SellOut %q: there is no such stock or red packet (names are given with their KeyPrefix)",
-			name)
-	}
-	for left := state.Remaining; left > 0; {
-		grant, err := sale.ClaimAny(ctx, left)
-		s.check("SellOut", name, err)
-		if !grant.Won() {
-			s.t.Fatalf("redlatchtest: SellOut %q: the stock answers %v", name, grant.Outcome)
+	for item, has := range stand.Items {
+		left := has.Limit - has.Sold - has.Reserved
+		if left <= 0 {
+			continue
 		}
-		left -= grant.N
+		a, err := sale.Buy(ctx, stock.Order{Anyone: true, Lines: []stock.Line{{Item: item, N: left}}})
+		s.check("SellOut", name, err)
+		if !a.Won() {
+			s.t.Fatalf("redlatchtest: SellOut %q: the sale answers %s, %s", name, a.State, a.Why)
+		}
 	}
 }

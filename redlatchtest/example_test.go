@@ -11,7 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -135,21 +135,21 @@ func ExampleServer_Advance() {
 	srv := redlatchtest.New(t)
 	ctx := context.Background()
 
-	sale := srv.Open().Stocks().Stock("sale")
-	if _, err := sale.Open(ctx, stock.Spec{Limit: 10, OpenFor: time.Hour}); err != nil {
+	sale := srv.Open().Sales().Sale("phones")
+	if err := sale.Open(ctx, stock.Spec{Limit: 10, OpenFor: time.Hour}); err != nil {
 		t.Fatalf("%v", err)
 	}
-	basket, _ := sale.Reserve(ctx, "ann", stock.Request{ID: "basket:1", N: 1}, 15*time.Minute)
-	fmt.Println("reserved:", basket.Won())
+	cart, _ := sale.Reserve(ctx, stock.Order{ID: "cart:1", User: "ann"}, 15*time.Minute)
+	fmt.Println("in time:", cart.State)
 	srv.Advance(15*time.Minute + time.Millisecond) // its last millisecond is hers
-	basket, _ = sale.Extend(ctx, "basket:1", time.Minute)
-	fmt.Println("too late:", basket.Outcome)
+	cart, _ = sale.Extend(ctx, "cart:1", time.Minute)
+	fmt.Println("too late:", cart.State)
 	srv.Advance(time.Hour)
-	late, _ := sale.Claim(ctx, "bob")
-	fmt.Println("bob:", late.Outcome)
+	late, _ := sale.Buy(ctx, stock.Order{User: "bob"})
+	fmt.Println("bob:", late.Why)
 	// Output:
-	// reserved: true
-	// too late: expired
+	// in time: reserved
+	// too late: lapsed
 	// bob: ended
 }
 
@@ -159,13 +159,13 @@ func ExampleServer_SellOut() {
 	srv := redlatchtest.New(t)
 	ctx := context.Background()
 
-	sale := srv.Open().Stocks().Stock("sale")
-	if _, err := sale.Open(ctx, stock.Spec{Limit: 1000, OpenFor: time.Hour}); err != nil {
+	sale := srv.Open().Sales().Sale("phones")
+	if err := sale.Open(ctx, stock.Spec{Limit: 1000, OpenFor: time.Hour}); err != nil {
 		t.Fatalf("%v", err)
 	}
-	srv.SellOut("sale")
-	late, err := sale.Claim(ctx, "ann")
-	fmt.Println(late.Outcome, err)
+	srv.SellOut("phones")
+	late, err := sale.Buy(ctx, stock.Order{User: "ann"})
+	fmt.Println(late.Why, err)
 	// Output: sold out <nil>
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore/counting"
@@ -201,8 +201,8 @@ func TestServer_WronglyUsed_EndsTheTestAndSaysWhy(t *testing.T) {
 			srv.Redis().Set("{slots}", "7")
 			srv.Lose("{slots}")
 		},
-		"there is no such stock": func(srv *redlatchtest.Server) { srv.SellOut("sale") },
-		"Fault.Kind is Kind(0)":  func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{}) },
+		"no such sale":          func(srv *redlatchtest.Server) { srv.SellOut("phones") },
+		"Fault.Kind is Kind(0)": func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{}) },
 		"Fault.Delay is 0s with Kind Slow": func(srv *redlatchtest.Server) {
 			srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow})
 		},
@@ -313,20 +313,23 @@ func TestHoldElsewhere_EveryKind_KeepsItOut(t *testing.T) {
 	})
 }
 
-func TestSellOut_PacketAndStock_AreSoldOut(t *testing.T) {
+func TestSellOut_PacketAndSale_AreSoldOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		p := packet(t, red)
 		srv.SellOut("new-year")
 		share, err := p.Grab(t.Context(), "ann")
 		is(t, err, nil)
 		require.Equal(t, redpacket.SoldOut, share.Outcome)
-		s := openStock(t, red, stock.Spec{Limit: 5})
-		_, err = s.Reserve(t.Context(), "ann", stock.Request{ID: "basket:1", N: 1}, time.Minute)
+		s := openSale(t, red, stock.Spec{Items: map[string]stock.Item{"a": {Limit: 5}, "b": {Limit: 1}, "c": {Limit: 2}}})
+		_, err = s.Reserve(t.Context(), stock.Order{User: "ann", Lines: []stock.Line{{Item: "a", N: 1}, {Item: "b", N: 1}}},
+			time.Minute)
 		is(t, err, nil)
-		srv.SellOut("sale")
-		state, err := s.Inspect(t.Context())
+		srv.SellOut("phones")
+		stand, err := s.Inspect(t.Context())
 		is(t, err, nil)
-		require.Equal(t, []int64{4, 1}, []int64{state.Sold, state.Held})
+		for item, sold := range map[string]int64{"a": 4, "b": 0, "c": 2} {
+			require.Equal(t, sold, stand.Items[item].Sold, item)
+		}
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
-	"github.com/redlatch/redlatch/rcounter/stock"
+	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -23,17 +23,21 @@ var claimPeers = []Peer{
 	claims("raw reserve, confirm scripts", "github.com/redis/rueidis",
 		"two short scripts: no hold expires, and no claimant has a limit", floorOf(load.RawReserve)),
 	claims("Counter.Incr", here, "rcounter, no bounds", counterIncr),
-	claims("Stock.Claim", here, "a new claimant each time, all granted", ofStock(
-		func(ctx context.Context, s *stock.Stock, id string) (stock.Grant, error) { return s.Claim(ctx, id) })),
-	claims("Stock.ClaimAny", here, "one unit, without a claimant", ofStock(
-		func(ctx context.Context, s *stock.Stock, _ string) (stock.Grant, error) { return s.ClaimAny(ctx, 1) })),
-	claims("Stock.Reserve, Confirm", here, "a unit is held under an id, and sold: two calls are one claim here", ofStock(
-		func(ctx context.Context, s *stock.Stock, id string) (stock.Grant, error) {
-			g, err := s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Minute)
-			if err == nil && g.Won() {
-				g, err = s.Confirm(ctx, id)
+	claims("Sale.Buy", here, "a new user each time, all sold", ofSale(
+		func(ctx context.Context, s *stock.Sale, id string) (stock.Answer, error) {
+			return s.Buy(ctx, stock.Order{User: id})
+		})),
+	claims("Sale.Buy by anyone", here, "one unit, without a user", ofSale(
+		func(ctx context.Context, s *stock.Sale, _ string) (stock.Answer, error) {
+			return s.Buy(ctx, stock.Order{Anyone: true})
+		})),
+	claims("Sale.Reserve, Pay", here, "a unit is reserved under an id, and sold: two calls are one claim here", ofSale(
+		func(ctx context.Context, s *stock.Sale, id string) (stock.Answer, error) {
+			a, err := s.Reserve(ctx, stock.Order{User: id}, time.Minute)
+			if err == nil && a.Won() {
+				a, err = s.Pay(ctx, id)
 			}
-			return g, err
+			return a, err
 		})),
 	claims("redlatch, GET and SET", here, "a lock around GET and SET", locked(openOurs((*rlock.Client).Reentrant))),
 	claims("rueidislock, GET and SET", "github.com/redis/rueidis", "the same, as it is written by hand",
@@ -91,34 +95,33 @@ func counterIncr(_ context.Context, c rueidis.Client, _ Setup, o *calls) error {
 	return nil
 }
 
-func ofStock(claim func(ctx context.Context, s *stock.Stock, id string) (stock.Grant, error)) func(context.Context,
+func ofSale(buy func(ctx context.Context, s *stock.Sale, id string) (stock.Answer, error)) func(context.Context,
 	rueidis.Client, Setup, *calls) error {
 	return func(ctx context.Context, c rueidis.Client, _ Setup, o *calls) error {
 		hub, err := pubsub.New(c, pubsub.Options{})
 		if err != nil {
 			return err
 		}
-		stocks, err := stock.New(hub, stock.Options{})
+		sales, err := stock.New(hub, stock.Options{})
 		if err != nil {
 			return err
 		}
-		s := stocks.Stock("s")
+		s := sales.Sale("s")
 		o.do = func(ctx context.Context, n int64) error {
-			g, err := claim(ctx, s, strconv.FormatInt(n, 10))
-			if err == nil && g.Outcome != stock.Granted {
-				err = fmt.Errorf("claim of a new claimant: %v", g.Outcome)
+			a, err := buy(ctx, s, strconv.FormatInt(n, 10))
+			if err == nil && a.State != stock.Sold {
+				err = fmt.Errorf("a new order: %v", a)
 			}
 			return err
 		}
 		o.check = func(ctx context.Context, done int64) error {
 			st, err := s.Inspect(ctx)
-			if err == nil && (st.Sold != done || st.Seq != done) {
-				err = fmt.Errorf("%d claims were granted, the stock says %d sold, %d ordinals", done, st.Sold, st.Seq)
+			if is := st.Items[""]; err == nil && (is.Sold != done || is.Seq != done) {
+				err = fmt.Errorf("%d orders won, the sale says %d sold, %d ordinals", done, is.Sold, is.Seq)
 			}
 			return err
 		}
-		_, err = s.Open(ctx, stock.Spec{Limit: 1<<53 - 1, OpenFor: time.Hour})
-		return err
+		return s.Open(ctx, stock.Spec{Limit: 1<<53 - 1, OpenFor: time.Hour})
 	}
 }
 
