@@ -1,5 +1,5 @@
 // Package redlatch coordinates the processes of a Go service through Redis or Valkey: locks, semaphores, latches,
-// barriers, counters, stocks for "the first N win", red packets and rate limiters. Redlatch is built on rueidis, and
+// barriers, counters, sales in which the first N win, red packets and rate limiters. Redlatch is built on rueidis, and
 // shares its keys with Redisson: Java and Go processes can hold the same lock.
 //
 // [Open] connects once and makes the client of every package; one Close ends all of it:
@@ -24,7 +24,7 @@
 //	Elections    rlock/election      one leader among several processes
 //	Semaphores   rsemaphore          at most n at a time; latches; barriers
 //	Counters     rcounter            a number with bounds that all processes count on
-//	Stocks       rcounter/stock      the first N of a crowd get a unit each; reservations; a ledger
+//	Sales        rcounter/stock      the first N of a crowd get a unit each; reservations; a ledger
 //	RedPackets   rcounter/redpacket  a sum of money in shares, one for each of the first N
 //	Limiters     rcounter/ratelimit  so many units a second, for all processes together
 //	Hub          pubsub              Pub/Sub that tells you when messages may have been missed

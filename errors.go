@@ -30,20 +30,20 @@ var (
 	// connection broke; or ctx ended before the reply came. The request may have run, or may run later. A hold that an
 	// acquisition may have taken is released in the background. A release goes on in the background until it is confirmed
 	// or the lease is over. Any other call can be made again with the same arguments, and gives the one answer; except for
-	// the few that Retryable names, which may count twice then, and requests of a rate limiter, which may take their units
-	// twice.
+	// the few that Retryable names, which may count twice then, requests of a rate limiter, which may take their units
+	// twice, and orders of Anyone: units that the first call may have bought are given back in the background.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
 	// ErrDenied: the server does not know the user, or the user lacks a right. The text names the operation, and the
 	// right, as far as the server reports it. No call waits, because waiting does not help. Nothing is acquired, and no
 	// counter changes: a script undoes its writes before the refused command, as far as the rights go. No permit is
-	// granted to a user who lacks a right that its release needs. Writes of a stock, a red packet, a latch
-	// or a limit stand, and the call can be made again once the user has the right; if the ledger of a stock or packet
-	// was cut short, all its calls return ErrCorrupt. A hold whose renewals are denied lasts until its Until, and ends
-	// with ErrLost unless the right is back by then. A hold whose release is denied has ended here, and stays taken until
-	// the end of its lease.
+	// granted to a user who lacks a right that its release needs. Writes of a sale, a red packet, a latch or a limit
+	// stand, and the call can be made again once the user has the right; if a part of a sale or packet is missing then,
+	// all its calls return ErrCorrupt. A hold whose renewals are denied lasts until its Until, and ends with ErrLost
+	// unless the right is back by then. A hold whose release is denied has ended here, and stays taken until the end of
+	// its lease.
 	ErrDenied = errs.ErrDenied
 	// ErrNotReplicated: fewer than Options.MinReplicas replicas confirmed a grant in time. A lock, permit or leadership
-	// was taken back; nothing is held. Decisions of a stock or a red packet stay, such as a unit, a share, a refund or a
+	// was taken back; nothing is held. Decisions of a sale or a red packet stay, such as a unit, a share, a refund or a
 	// return: make the call again with the same arguments, and the answer is the same once the decision is confirmed.
 	ErrNotReplicated = errs.ErrNotReplicated
 	// ErrClosed: the client, its hub or the subscription was closed. Nothing was sent, except to release what was held.
@@ -52,9 +52,10 @@ var (
 	// or braces that would spread one object over two Cluster slots; and one that is, with its prefix, a key that another
 	// object has next to its own, such as "redlatch_queue:{x}", the queue of the lock "x". A name that is one pair of
 	// braces, such as "{x}", is refused for Fair, Fenced and ReadWrite locks, elections and Semaphores, because Redisson's
-	// layout gives them keys that are those of "x", too; the other kinds accept it. The names of stocks, red packets and
-	// limiters have no braces. An id or a claimant, a user or a limit's key has at most 1024 bytes. A name
-	// that cannot be used is reported by every call on its object. Nothing was sent.
+	// layout gives them keys that are those of "x", too; the other kinds accept it. The names of sales, red packets and
+	// limiters have no braces. An id, a user, an item or a limit's key has at most 1024 bytes; the id of an order does not
+	// begin with "~", and an item has none of ",;|+". A name that cannot be used is reported by every call on its object.
+	// Nothing was sent, except to a sale that has no such item; then nothing was changed.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption refuses an option or argument. The text names it, its value and its bounds. Nothing was sent,
 	// except where only the server knows the bounds, as for more permits than a semaphore has; then nothing was changed.
@@ -67,24 +68,24 @@ var (
 	ErrWrongType = errs.ErrWrongType
 )
 
-// Errors of counters, stocks and red packets. Nothing was changed.
+// Errors of counters, sales and red packets. Nothing was changed.
 var (
-	// ErrOutOfRange: a counter would leave its bounds, of which Add and AddOnce return the value; the limit of a stock
-	// would be below the units that are sold and held; or one grant has more than 1024 returned parts.
+	// ErrOutOfRange: a counter would leave its bounds, of which Add and AddOnce return the value; or the limit of a sale
+	// would be below the units that are sold and reserved.
 	ErrOutOfRange = errs.ErrOutOfRange
-	// ErrOverflow: a counter would leave the 64-bit integers, or a stock has given out ordinal 2^53-1.
+	// ErrOverflow: a counter would leave the 64-bit integers, or a sale has given out ordinal 2^53-1.
 	ErrOverflow = errs.ErrOverflow
-	// ErrMismatch: the id of an AddOnce, a request or a reservation has been used before with other arguments: another
-	// number, another claimant, or for another kind of call. A new request needs a new id. From a stock's Open: the
-	// existing stock was opened with another Spec, and the text names the difference.
+	// ErrMismatch: the id of an AddOnce or an order was used before with other arguments: another number, another user, or
+	// other lines. Another order needs another id. From Sale.Pay: the order has none of the items that were paid for. From
+	// Sale.Open: the sale was opened with another Spec, and the text names the difference.
 	ErrMismatch = errs.ErrMismatch
-	// ErrAlreadyOpen: the stock or red packet exists, opened by another call, and its retention is not over. The epoch
-	// returned with it is that of the existing one.
+	// ErrAlreadyOpen: the red packet exists, sent by another call, and its retention is not over. The epoch returned with
+	// it is that of the existing one.
 	ErrAlreadyOpen = errs.ErrAlreadyOpen
-	// ErrCorrupt: the keys of a stock or red packet do not agree: records are missing (evicted, deleted, trimmed, lost in
-	// a failover) or a number is impossible. No call grants anything any more, because a user with a unit or share could
-	// get a second one. Stock.Restore repairs a stock from the caller's own records of the sale; deleting the keys makes
-	// the name free.
+	// ErrCorrupt: the keys of a sale or red packet do not agree: records are missing (evicted, deleted, trimmed, lost in
+	// a failover) or a number is impossible. No call sells or grants anything any more, because a user with a unit or
+	// share could get a second one. The error of a sale is stock.ErrNoStock, too: Sale.Restore makes it anew from its
+	// book, and Sale.Delete frees the name. Deleting the keys of a packet frees its name.
 	ErrCorrupt = errs.ErrCorrupt
 )
 

@@ -34,7 +34,7 @@ import (
 //		MinReplicas: 1,
 //		Locks:       func(o *rlock.Options) { o.Liveness = true },
 //		Limiters:    func(o *ratelimit.Options) { o.KeyPrefix = "" },
-//		Stocks:      func(o *stock.Options) { o.MinReplicas = 0 },
+//		Sales:       func(o *stock.Options) { o.MinReplicas = 0 },
 //	}
 type Options struct {
 	// KeyPrefix is put before every name to make its key. Redisson has no prefix. Defaults to "".
@@ -247,10 +247,10 @@ func (c *Client) Semaphores() *rsemaphore.Client { return c.semaphores }
 // Counters returns the client that makes counters.
 func (c *Client) Counters() *rcounter.Client { return c.counters }
 
-// Stocks returns the client that makes stocks, of which the first N users get a unit each.
+// Stocks returns the client that makes stocks, which Sales replaces.
 func (c *Client) Stocks() *stock.Client { return c.stocks }
 
-// Sales returns the client that makes sales, of which the first N orders get a unit each.
+// Sales returns the client that makes sales, in which the first N orders win.
 func (c *Client) Sales() *sale.Client { return c.sales }
 
 // RedPackets returns the client that makes red packets.
