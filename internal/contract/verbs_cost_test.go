@@ -202,7 +202,7 @@ var roundTrips = map[string]int{
 	"Lock.TryLock": 2, "Lock.DoOnce": 4, "Semaphore.TryAcquire": 2, "Limiter.Reserve": 2, // and back
 	"Hold.UnlockAfter": 2, "Leadership.Resign": 2, // confirmed
 	"Semaphore.Inspect": 2, "Shards.Drain": 2, "Packet.Ledger": 2, "Packet.Send": 2,
-	"Sale.Change": 2, "Sale.Delete": 2, "Sale.EndSale": 2, "Sale.Holders": 3, "Sale.Ledger": 2,
+	"Sale.Change": 2, "Sale.Delete": 2, "Sale.EndSale": 2, "Sale.Holders": 3, "Sale.Ledger": 3,
 }
 
 func TestCost_EveryVerb_IsOneRoundTrip(t *testing.T) {
