@@ -92,12 +92,12 @@ func (b Book) Continue(ctx context.Context, from, to int64) (last int64, err err
 
 // Entries yields all entries of the sale, by serial.
 func (b Book) Entries(ctx context.Context) iter.Seq2[stock.Entry, error] {
-	return b.ledger().read(ctx, b.DB, `{name} = ? ORDER BY serial`, b.Sale)
+	return b.ledger().query(ctx, b.DB, selectEntries+`{name} = ? ORDER BY serial`, b.Sale)
 }
 
 // Order returns the entries of one order, by serial. They are found by an index.
 func (b Book) Order(ctx context.Context, id string) ([]stock.Entry, error) {
-	return collect(b.ledger().read(ctx, b.DB, `{name} = ? AND order_id = ? ORDER BY serial`, b.Sale, id))
+	return collect(b.ledger().query(ctx, b.DB, selectEntries+`{name} = ? AND order_id = ? ORDER BY serial`, b.Sale, id))
 }
 
 // unitsOf is a row of sale_units as an entry.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -29,20 +30,15 @@ type reference struct {
 }
 
 func (r *reference) move(entries []stock.Entry) error {
-	epoch, next := r.epoch, int64(len(r.entries))+1
-	for _, e := range entries {
-		if e.Serial >= next && e.Epoch != cmp.Or(epoch, e.Epoch) {
-			return redlatch.ErrMismatch
-		}
-		epoch = cmp.Or(epoch, e.Epoch)
-	}
-	all := slices.Clone(r.entries)
+	all, epoch := slices.Clone(r.entries), r.epoch
 	for i, e := range entries {
-		if e.Serial > next || e.Serial != entries[0].Serial+int64(i) {
+		switch next := int64(len(all)) + 1; {
+		case e.Serial >= next && e.Epoch != cmp.Or(epoch, e.Epoch):
+			return redlatch.ErrMismatch
+		case e.Serial > next || e.Serial != entries[0].Serial+int64(i):
 			return redlatchledger.ErrHole
-		}
-		if e.Serial == next {
-			all, next = append(all, e), next+1
+		case e.Serial == next:
+			all, epoch = append(all, e), e.Epoch
 		}
 	}
 	for _, e := range entries {
@@ -119,7 +115,7 @@ func TestBook_RandomBatches_WritesAsTheModel(t *testing.T) {
 // so is what was done with it in its transaction.
 func TestMovers_CrashAnywhere_WriteEveryEntryOnce(t *testing.T) {
 	t.Parallel()
-	each(t, 1000, func(t *testing.T, s *shop) {
+	each(t, stock.Spec{Limit: 1000}, func(t *testing.T, s *shop) {
 		_, err := s.DB.Exec(`CREATE TABLE orders (serial bigint PRIMARY KEY)`)
 		require.NoError(t, err)
 		stop := crashingMovers(t, s.sale.Ledger, func(crash func() error) func(context.Context, []stock.Entry) error {
@@ -174,7 +170,7 @@ func TestMovers_CrashAnywhere_WriteEveryEntryOnce(t *testing.T) {
 // database. A mover that had read entries before the loss brings them afterwards.
 func TestRestore_KilledAnywhere_GoesOnFromTheDatabase(t *testing.T) {
 	t.Parallel()
-	each(t, 20, func(t *testing.T, s *shop) {
+	each(t, stock.Spec{Limit: 20}, func(t *testing.T, s *shop) {
 		ctx := t.Context()
 		reserved, err := s.sale.Reserve(ctx, stock.Order{ID: "cart", User: "cid", Lines: []stock.Line{{N: 2}}}, 100*time.Hour)
 		require.NoError(t, err)
@@ -197,9 +193,10 @@ func TestRestore_KilledAnywhere_GoesOnFromTheDatabase(t *testing.T) {
 			require.ErrorIs(t, err, errCrash)
 			s.lose()
 			require.ErrorIs(t, s.sale.Open(ctx, s.spec), stock.ErrNoStock)
-			s.asked = crashingBook{s.Book, crashes(uint64(round))}
+			killed := crashingBook{s.Book, crashes(uint64(round))}
+			crashing := s.client(func(string) stock.Book { return killed }).Sale("phones")
 			for crashed := 0; ; crashed++ {
-				lost, err := s.sale.Restore(ctx, s.spec)
+				lost, err := crashing.Restore(ctx, s.spec)
 				if err == nil {
 					require.Empty(t, lost)
 					break
@@ -207,7 +204,6 @@ func TestRestore_KilledAnywhere_GoesOnFromTheDatabase(t *testing.T) {
 				require.ErrorIs(t, err, errCrash)
 				require.Less(t, crashed, 100)
 			}
-			s.asked = nil
 			require.ErrorIs(t, s.Move(ctx, old), redlatch.ErrMismatch)
 			require.NoError(t, s.drain())
 			require.Equal(t, ordinal, s.buy(user, 2))
@@ -228,7 +224,7 @@ func TestRestore_KilledAnywhere_GoesOnFromTheDatabase(t *testing.T) {
 // Two processes restore the sale at the same time, again and again.
 func TestRestore_Two_TheBookGoesOnWithTheOneThatStands(t *testing.T) {
 	t.Parallel()
-	each(t, 100, func(t *testing.T, s *shop) {
+	each(t, stock.Spec{Limit: 100}, func(t *testing.T, s *shop) {
 		for round := range 5 {
 			s.buy(fmt.Sprint("ann ", round), 1)
 			if round > 0 {
@@ -265,7 +261,7 @@ func TestRestore_Two_TheBookGoesOnWithTheOneThatStands(t *testing.T) {
 // database takes the entries of the first opening only, and Restore takes back what the second has sold.
 func TestBook_SoldASecondTime_TakesTheFirstOpening(t *testing.T) {
 	t.Parallel()
-	each(t, 9, func(t *testing.T, s *shop) {
+	each(t, stock.Spec{Limit: 9}, func(t *testing.T, s *shop) {
 		ctx := t.Context()
 		s.buy("ann", 5)
 		require.NoError(t, s.drain())
@@ -290,7 +286,7 @@ func TestBook_SoldASecondTime_TakesTheFirstOpening(t *testing.T) {
 // Keep goes on after errors of the database, and over a loss and a Restore; it ends at a hole.
 func TestKeep_DatabaseAndServerFail_GoesOnUntilAHole(t *testing.T) {
 	t.Parallel()
-	each(t, 9, func(t *testing.T, s *shop) {
+	each(t, stock.Spec{Limit: 9}, func(t *testing.T, s *shop) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		failures := make(chan error, 1000)
@@ -346,7 +342,7 @@ func TestKeep_DatabaseAndServerFail_GoesOnUntilAHole(t *testing.T) {
 // them to After.
 func TestBook_AfterFails_GetsEveryEntryLater(t *testing.T) {
 	t.Parallel()
-	each(t, 9, func(t *testing.T, s *shop) {
+	each(t, stock.Spec{Limit: 9}, func(t *testing.T, s *shop) {
 		var failures []error
 		s.Failed = func(err error) { failures = append(failures, err) }
 		s.After = func(context.Context, []stock.Entry) error { return errCrash }
@@ -377,32 +373,22 @@ func TestBook_ManyAtOnce_TakesOneOpening(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		for round := range 4 {
 			b := redlatchledger.Book{DB: open(), Dialect: d, Sale: "sale " + strconv.Itoa(round)}
-			var took sync.Map
+			took := make([]error, 6)
 			var all sync.WaitGroup
-			for i := range int64(6) {
+			for i := range took {
 				all.Go(func() {
-					err := d.Create(t.Context(), b.DB)
-					switch {
-					case err != nil:
-					case i%2 == 0:
-						err = b.Move(t.Context(), []stock.Entry{{Epoch: 1 + i, Serial: 1, Kind: "sold", ID: "ann"}})
-					default:
-						_, err = b.Continue(t.Context(), 0, 1+i)
+					epoch, err := int64(1+i), d.Create(t.Context(), b.DB)
+					if err == nil && i%2 == 0 {
+						err = b.Move(t.Context(), []stock.Entry{{Epoch: epoch, Serial: 1, Kind: "sold", ID: "ann"}})
+					} else if err == nil {
+						_, err = b.Continue(t.Context(), 0, epoch)
 					}
-					took.Store(i, err)
+					took[i] = err
 				})
 			}
 			all.Wait()
-			nils := 0
-			took.Range(func(_, err any) bool {
-				if err == nil {
-					nils++
-				} else {
-					require.ErrorIs(t, err.(error), redlatch.ErrMismatch)
-				}
-				return true
-			})
-			require.Equal(t, 1, nils)
+			took = slices.DeleteFunc(took, func(err error) bool { return errors.Is(err, redlatch.ErrMismatch) })
+			require.Equal(t, []error{nil}, took)
 		}
 	})
 }
@@ -410,7 +396,7 @@ func TestBook_ManyAtOnce_TakesOneOpening(t *testing.T) {
 // Names that MySQL's own texts would take for one.
 func TestBook_SimilarNames_StayDistinct(t *testing.T) {
 	t.Parallel()
-	each(t, 9, func(t *testing.T, s *shop) {
+	each(t, stock.Spec{Limit: 9}, func(t *testing.T, s *shop) {
 		for _, user := range []string{"ann", "Ann", "ann ", "änn", "a\u0308nn", "安"} {
 			ordinal := s.buy(user, 1)
 			require.NoError(t, s.drain())
@@ -428,36 +414,31 @@ func TestBook_BadInput_IsRefused(t *testing.T) {
 	t.Parallel()
 	db, ctx := services.FreshSQLite(t)(), t.Context()
 	good := redlatchledger.Book{DB: db, Dialect: redlatchledger.SQLite, Sale: "phones"}
-	with := func(change func(b *redlatchledger.Book)) redlatchledger.Book {
-		b := good
-		change(&b)
-		return b
+	require.NoError(t, redlatchledger.SQLite.Create(ctx, db))
+	require.NoError(t, good.Move(ctx, nil))
+	no := redlatchledger.PacketMover{DB: db, Dialect: redlatchledger.SQLite}
+	refused := map[string]error{
+		`Dialect is "Oracle"`: redlatchledger.Dialect("Oracle").Create(ctx, db),
+		`Packet is ""`:        no.Move(ctx, nil),
+		"s is nil":            good.Keep(ctx, nil, time.Second),
+		"Hub is nil":          redlatchledger.Live{Channel: "c"}.Publish(ctx, nil),
 	}
-	for want, act := range map[string]func() error{
-		"DB is nil": func() error { return with(func(b *redlatchledger.Book) { b.DB = nil }).Move(ctx, nil) },
-		`Dialect is ""`: func() error {
-			_, err := with(func(b *redlatchledger.Book) { b.Dialect = "" }).Opened(ctx)
-			return err
-		},
-		`Dialect is "Oracle"`: func() error { return redlatchledger.Dialect("Oracle").Create(ctx, db) },
-		`Sale is ""`: func() error {
-			_, err := with(func(b *redlatchledger.Book) { b.Sale = "" }).Order(ctx, "ann")
-			return err
-		},
-		"Sale is of 1025 bytes": func() error {
-			_, err := with(func(b *redlatchledger.Book) { b.Sale = strings.Repeat("x", 1025) }).Continue(ctx, 0, 1)
-			return err
-		},
-		`Packet is ""`: func() error {
-			return (&redlatchledger.PacketMover{DB: db, Dialect: redlatchledger.SQLite}).Move(ctx, nil)
-		},
-		"s is nil":   func() error { return good.Keep(ctx, nil, time.Second) },
-		"Hub is nil": func() error { return redlatchledger.Live{Channel: "c"}.Publish(ctx, nil) },
+	for want, change := range map[string]func(b *redlatchledger.Book){
+		"DB is nil":             func(b *redlatchledger.Book) { b.DB = nil },
+		`Dialect is ""`:         func(b *redlatchledger.Book) { b.Dialect = "" },
+		`Sale is ""`:            func(b *redlatchledger.Book) { b.Sale = "" },
+		"Sale is of 1025 bytes": func(b *redlatchledger.Book) { b.Sale = strings.Repeat("x", 1025) },
 	} {
-		err := act()
+		bad := good
+		change(&bad)
+		_, refused[want+" for Opened"] = bad.Opened(ctx)
+		_, refused[want+" for Continue"] = bad.Continue(ctx, 0, 1)
+		_, refused[want+" for Order"] = bad.Order(ctx, "ann")
+		refused[want+" for Move"] = bad.Move(ctx, nil)
+	}
+	for want, err := range refused {
+		want, _, _ = strings.Cut(want, " for ")
 		require.ErrorIs(t, err, redlatch.ErrInvalidOption, want)
 		require.ErrorContains(t, err, want)
 	}
-	require.NoError(t, redlatchledger.SQLite.Create(ctx, db))
-	require.NoError(t, good.Move(ctx, nil))
 }

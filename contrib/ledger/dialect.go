@@ -21,11 +21,10 @@ const (
 )
 
 func (d Dialect) check() error {
-	switch d {
-	case SQLite, PostgreSQL, MySQL:
-		return nil
+	if d != SQLite && d != PostgreSQL && d != MySQL {
+		return invalid("Dialect", strconv.Quote(string(d)), "SQLite, PostgreSQL or MySQL")
 	}
-	return invalid("Dialect", strconv.Quote(string(d)), "SQLite, PostgreSQL or MySQL")
+	return nil
 }
 
 func invalid(field string, value any, must string) error {

@@ -98,54 +98,41 @@ func ExampleBook() {
 	// cid has 3
 }
 
-// The database answers for an order without the server.
+// The database answers for an order or a customer without the server, by an index.
 func ExampleBook_Order() {
 	ctx := context.Background()
 	_, red, book, end := setup(ctx, nil)
 	defer end()
-	sale := red.Sales().Sale("phones")
-	services.Must(sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour, Ledger: true}))
-	_, err := sale.Reserve(ctx, stock.Order{ID: "order-1", User: "ann"}, 10*time.Minute)
+	sale := red.Sales().Sale("tickets")
+	services.Must(sale.Open(ctx, stock.Spec{Limit: 9, PerUser: 5, OpenFor: time.Hour, Ledger: true}))
+	_, err := sale.Reserve(ctx, stock.Order{ID: "order-1", User: "ann", Lines: []stock.Line{{N: 5}}}, 10*time.Minute)
 	services.Must(err)
 	for _, id := range []string{"order-1", "order-1", "no such order"} { // payments
 		_, err := sale.Pay(ctx, id)
 		services.Must(err)
 	}
-	_, err = sale.Ledger(ctx, 1000, book("phones").Move)
-	services.Must(err)
-	for _, id := range []string{"order-1", "no such order"} {
-		entries, err := book("phones").Order(ctx, id)
-		services.Must(err)
-		for _, e := range entries {
-			fmt.Println(id+":", strings.TrimSpace(fmt.Sprint(e.Kind, " ", e.N, " ", e.Why)))
-		}
-	}
-	// Output:
-	// order-1: reserved 1
-	// order-1: paid 1
-	// no such order: void 0 forbidden
-}
-
-// The units of a customer are found by an index, however many others there are.
-func ExampleBook_UnitsOf() {
-	ctx := context.Background()
-	_, red, book, end := setup(ctx, nil)
-	defer end()
-	sale := red.Sales().Sale("tickets")
-	services.Must(sale.Open(ctx, stock.Spec{Limit: 100, PerUser: 5, OpenFor: time.Hour, Ledger: true}))
-	_, err := sale.Buy(ctx, stock.Order{ID: "order-1", User: "ann", Lines: []stock.Line{{N: 5}}})
-	services.Must(err)
 	_, err = sale.Return(ctx, "order-1", stock.Line{N: 3}) // these stay
 	services.Must(err)
 	_, err = sale.Ledger(ctx, 1000, book("tickets").Move)
 	services.Must(err)
+	for _, id := range []string{"order-1", "no such order"} {
+		entries, err := book("tickets").Order(ctx, id)
+		services.Must(err)
+		for _, e := range entries {
+			fmt.Printf("%s: %s %d %q\n", e.ID, e.Kind, e.N, e.Why)
+		}
+	}
 	units, err := book("tickets").UnitsOf(ctx, "ann")
 	services.Must(err)
 	for _, e := range units {
-		fmt.Println(e.N, "from", e.Ordinal, "by", e.ID)
+		fmt.Println("ann has", e.N, "from", e.Ordinal, "by", e.ID)
 	}
 	// Output:
-	// 3 from 1 by order-1
+	// order-1: reserved 5 ""
+	// order-1: paid 5 ""
+	// order-1: returned 2 ""
+	// no such order: void 0 "forbidden"
+	// ann has 3 from 1 by order-1
 }
 
 // A live page counts what is sold.

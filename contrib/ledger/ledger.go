@@ -28,7 +28,7 @@ type tables[E any] struct {
 	entries string // the table with a row for each entry
 	name    string // the column with the name of the sale or packet
 	columns string // the other columns of entries
-	create  string // the statement that makes the row of heads if there is none; "": the caller announces it
+	create  string // a statement that makes the row of heads if there is none; "": see Announce
 
 	fields func(*E) []any // the fields of an entry, as the columns
 	number func(*E) (epoch, serial int64)
@@ -49,13 +49,11 @@ func (m micros) Value() (driver.Value, error) {
 // Scan is for SELECT.
 func (m micros) Scan(value any) error {
 	var us sql.NullInt64
-	if err := us.Scan(value); err != nil {
-		return err
-	}
-	if *m.Time = (time.Time{}); us.Int64 != 0 {
+	err := us.Scan(value)
+	if us.Int64 != 0 {
 		*m.Time = time.UnixMicro(us.Int64).UTC()
 	}
-	return nil
+	return err
 }
 
 // ledger is the ledger of one sale or packet, as its database has it.
@@ -150,24 +148,11 @@ func (l *ledger[E]) move(ctx context.Context, entries []E) error {
 
 // inTx runs do in a transaction, with what begin returns.
 func (l *ledger[E]) inTx(ctx context.Context, do func(tx *sql.Tx, epoch, last int64) error) error {
-	err := l.tryInTx(ctx, do)
-	if !errors.Is(err, errNoHead) {
-		return err
+	if l.create != "" { // before the transaction: if one of several that insert a row rolls back, MySQL finds a deadlock
+		if _, err := l.db.ExecContext(ctx, l.sql(l.create), l.of); err != nil {
+			return err
+		}
 	}
-	if l.create == "" {
-		return l.mismatch("the database knows no %s of this name; see Announce", l.name)
-	}
-	// not in the transaction: where two of them insert the row, and a third rolls back, MySQL finds a deadlock
-	if _, err := l.db.ExecContext(ctx, l.sql(l.create), l.of); err != nil {
-		return err
-	}
-	return l.tryInTx(ctx, do)
-}
-
-// errNoHead: the sale or packet has no row in heads.
-var errNoHead = errors.New("it is not known")
-
-func (l *ledger[E]) tryInTx(ctx context.Context, do func(tx *sql.Tx, epoch, last int64) error) error {
 	tx, err := l.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -197,7 +182,7 @@ func (l *ledger[E]) begin(ctx context.Context, tx *sql.Tx) (epoch, last int64, e
 		err = tx.QueryRowContext(ctx, l.sql(query), l.of).Scan(&epoch, &last)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		err = errNoHead
+		err = l.mismatch("the database knows no %s of this name; see Announce", l.name)
 	}
 	return epoch, last, err
 }
@@ -212,22 +197,18 @@ func (l *ledger[E]) hole(serial int64) error {
 
 // write writes the entries that the database does not have, and returns them. takes and last are what begin returned.
 func (l *ledger[E]) write(ctx context.Context, tx *sql.Tx, takes, last int64, entries []E) (fresh []E, err error) {
+	_, first := l.number(&entries[0])
 	past := 0
 	for i := range entries {
-		epoch, serial := l.number(&entries[i])
-		switch {
-		case serial <= last:
-			past++
-		case takes == 0:
-			takes = epoch
-		case epoch != takes:
+		switch epoch, serial := l.number(&entries[i]); {
+		case serial > last && takes != 0 && epoch != takes:
 			return nil, l.mismatch("entry %d is of opening %d, and the database takes those of %d", serial, epoch, takes)
-		}
-	}
-	_, first := l.number(&entries[0])
-	for i := range entries {
-		if _, serial := l.number(&entries[i]); serial != first+int64(i) || first > last+1 {
+		case serial != first+int64(i) || first > last+1:
 			return nil, l.hole(min(first, last+1) + int64(i))
+		case serial > last:
+			takes = epoch
+		default:
+			past++
 		}
 	}
 	if err := l.compare(ctx, tx, entries[:past]); err != nil {
@@ -258,8 +239,8 @@ func (l *ledger[E]) compare(ctx context.Context, tx *sql.Tx, entries []E) error 
 	}
 	_, first := l.number(&entries[0])
 	next := 0
-	for was, err := range l.read(ctx, tx, `{name} = ? AND serial BETWEEN ? AND ? ORDER BY serial`, l.of, first,
-		first+int64(len(entries))-1) {
+	for was, err := range l.query(ctx, tx, selectEntries+`{name} = ? AND serial BETWEEN ? AND ? ORDER BY serial`, l.of,
+		first, first+int64(len(entries))-1) {
 		if err != nil {
 			return err
 		}
@@ -308,14 +289,13 @@ func (l *ledger[E]) opened(ctx context.Context) (epoch int64, err error) {
 	return epoch, err
 }
 
+// querier is a database or a transaction.
 type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// read yields the entries of a condition.
-func (l *ledger[E]) read(ctx context.Context, q querier, where string, args ...any) iter.Seq2[E, error] {
-	return l.query(ctx, q, `SELECT {columns} FROM {entries} WHERE `+where, args...)
-}
+const selectEntries = `SELECT {columns} FROM {entries} WHERE `
 
 // query yields what a query returns, with the columns of entries.
 func (l *ledger[E]) query(ctx context.Context, q querier, query string, args ...any) iter.Seq2[E, error] {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -88,7 +87,7 @@ func (l Live) Events(ctx context.Context, every time.Duration) iter.Seq2[Event, 
 		if err == nil {
 			err = (&feed{Live: l, every: every, yield: yield}).run(ctx)
 		}
-		if !errors.Is(err, errEnough) {
+		if err != nil {
 			yield(Event{}, err)
 		}
 	}
@@ -103,61 +102,48 @@ type feed struct {
 	last  stock.Entry // zero: any may follow
 }
 
-var (
-	errEnough = errors.New("the loop was left")
-	errDue    = errors.New("a gap is due")
-)
-
-// run ends with an error.
+// run ends with an error, or nil if the loop was left.
 func (f *feed) run(ctx context.Context) error {
-	for {
-		wait, done := context.WithTimeoutCause(ctx, f.every, errDue)
-		sub, err := f.Hub.Subscribe(wait, f.Channel)
-		if err == nil {
-			done()
-			defer sub.Close()
-			return f.receive(ctx, sub)
-		}
-		if ctx.Err() == nil && isFinal(err) {
-			done()
-			return err
-		}
-		<-wait.Done()
-		done()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if !f.gap() { // the page looks without the channel
-			return errEnough
-		}
+	sub, err := f.subscribe(ctx)
+	if sub == nil {
+		return err
 	}
-}
-
-// isFinal reports whether a channel cannot be subscribed to later either.
-func isFinal(err error) bool {
-	return errors.Is(err, redlatch.ErrClosed) || errors.Is(err, redlatch.ErrDenied) ||
-		errors.Is(err, redlatch.ErrInvalidName)
-}
-
-func (f *feed) receive(ctx context.Context, sub *pubsub.Subscription) error {
+	defer sub.Close()
 	f.gapAt = time.Time{} // now, whatever came before
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	for ctx.Err() == nil {
 		// Next prefers messages to the end of its wait: a channel that is never silent must not put the gap off
 		if !time.Now().Before(f.gapAt) && !f.gap() {
-			return errEnough
+			return nil
 		}
-		wait, done := context.WithDeadlineCause(ctx, f.gapAt, errDue)
+		wait, done := context.WithDeadline(ctx, f.gapAt)
 		m, err := sub.Next(wait)
 		done()
 		switch {
-		case ctx.Err() != nil || errors.Is(err, errDue):
+		case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
 		case err != nil:
 			return err
 		case !f.take(m):
-			return errEnough
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// subscribe subscribes as soon as it can. Until then the page looks without the channel. The result is nil with the
+// error of run.
+func (f *feed) subscribe(ctx context.Context) (*pubsub.Subscription, error) {
+	for {
+		wait, done := context.WithTimeout(ctx, f.every)
+		sub, err := f.Hub.Subscribe(wait, f.Channel)
+		if err == nil || errors.Is(err, redlatch.ErrDenied) || errors.Is(err, redlatch.ErrInvalidName) ||
+			errors.Is(err, redlatch.ErrClosed) {
+			done()
+			return sub, err
+		}
+		<-wait.Done()
+		done()
+		if ctx.Err() != nil || !f.gap() {
+			return nil, context.Cause(ctx) // nil if the loop was left
 		}
 	}
 }
@@ -169,8 +155,9 @@ func (f *feed) gap() bool {
 }
 
 func (f *feed) take(m pubsub.Message) bool {
-	entries, err := published(m)
-	if err != nil {
+	var entries []stock.Entry
+	isNone := func(e stock.Entry) bool { return e.Epoch < 1 || e.Serial < 1 }
+	if m.Gap || json.Unmarshal([]byte(m.Payload), &entries) != nil || slices.ContainsFunc(entries, isNone) {
 		// What comes may begin anywhere, also before the last one: a failover has forgotten that one, and its number goes to
 		// another.
 		f.last = stock.Entry{}
@@ -189,18 +176,4 @@ func (f *feed) take(m pubsub.Message) bool {
 		}
 	}
 	return true
-}
-
-// published are the entries of a message.
-func published(m pubsub.Message) (entries []stock.Entry, err error) {
-	if m.Gap {
-		return nil, errDue
-	}
-	err = json.Unmarshal([]byte(m.Payload), &entries)
-	for _, e := range entries {
-		if e.Epoch < 1 || e.Serial < 1 {
-			err = errors.Join(err, fmt.Errorf("entry %d of opening %d", e.Serial, e.Epoch))
-		}
-	}
-	return entries, err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/pubsub"
 	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
@@ -165,35 +164,29 @@ func TestEvents_SlowReader_SeesAGapAndDelaysNoOther(t *testing.T) {
 func TestEvents_Every_BoundsTheTimeBetweenGaps(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, _ *redistest.Server, c rueidis.Client) (redlatchledger.Live, func()) {
-		hub, err := pubsub.New(c, pubsub.Options{})
-		require.NoError(t, err)
-		return redlatchledger.Live{Hub: hub, Channel: "live"}, func() { hub.Close(context.Background()) }
+		l := live(t, c, pubsub.Options{})
+		return l, func() { l.Hub.Close(context.Background()) }
 	}
 	redistest.InBubble(t, 1, open, func(t *testing.T, _ *redistest.Server, all []redlatchledger.Live) {
-		began, gaps := time.Now(), 0
-		for e, err := range all[0].Events(t.Context(), 3*time.Second) {
-			require.NoError(t, err)
-			require.True(t, e.Gap)
-			require.Equal(t, time.Duration(gaps)*3*time.Second, time.Since(began))
-			if gaps++; gaps == 4 {
-				break
+		for _, publishes := range []bool{false, true} {
+			last, gaps, serial := time.Now(), 0, int64(0)
+			for e, err := range all[0].Events(t.Context(), 3*time.Second) {
+				require.NoError(t, err)
+				require.LessOrEqual(t, time.Since(last), 3100*time.Millisecond)
+				if e.Gap {
+					last = time.Now()
+					gaps++
+				}
+				if gaps == 10 {
+					break
+				}
+				if publishes {
+					time.Sleep(100 * time.Millisecond)
+					serial += 2
+					require.NoError(t, all[0].Publish(t.Context(), sold(1, serial-1, serial)))
+				}
 			}
 		}
-		gaps, began = 0, time.Now()
-		serial := int64(0)
-		for e, err := range all[0].Events(t.Context(), 3*time.Second) {
-			require.NoError(t, err)
-			if e.Gap {
-				gaps++
-			}
-			if time.Since(began) > 31*time.Second {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
-			serial += 2
-			require.NoError(t, all[0].Publish(t.Context(), sold(1, serial-1, serial)))
-		}
-		require.GreaterOrEqual(t, gaps, 10)
 	})
 }
 
@@ -219,33 +212,24 @@ func TestEvents_CannotSubscribe_SeesGapsUntilItCan(t *testing.T) {
 func TestEvents_ContextOrHubEnds_End(t *testing.T) {
 	t.Parallel()
 	enough := errors.New("enough")
-	for name, tc := range map[string]struct {
-		end  func(cancel context.CancelCauseFunc, h *pubsub.Hub)
-		want error
-	}{
-		"context": {func(cancel context.CancelCauseFunc, _ *pubsub.Hub) { cancel(enough) }, enough},
-		"hub":     {func(_ context.CancelCauseFunc, h *pubsub.Hub) { h.Close(context.Background()) }, redlatch.ErrClosed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			hub := rig.Hub(t, redistest.Embedded(t).Client(t))
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			var said []error
-			for e, err := range (redlatchledger.Live{Hub: hub, Channel: "live"}).Events(ctx, time.Hour) {
-				if said = append(said, err); err == nil {
-					require.True(t, e.Gap)
-					time.AfterFunc(time.Millisecond, func() { tc.end(cancel, hub) })
-				}
-			}
-			require.Len(t, said, 2)
-			require.ErrorIs(t, said[1], tc.want)
-		})
-	}
-	for want, l := range map[string]redlatchledger.Live{"Hub is nil": {Channel: "live"}, "every is 0s": {
-		Hub: rig.Hub(t, redistest.Embedded(t).Client(t)), Channel: "live"}} {
-		for _, err := range l.Events(t.Context(), 0) {
-			require.ErrorIs(t, err, redlatch.ErrInvalidOption)
-			require.ErrorContains(t, err, want)
+	for _, want := range []error{enough, redlatch.ErrClosed, redlatch.ErrInvalidOption} {
+		l := live(t, redistest.Embedded(t).Client(t), pubsub.Options{})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		every := time.Hour
+		if want == redlatch.ErrInvalidOption {
+			every = 0
 		}
+		var last error
+		for e, err := range l.Events(ctx, every) {
+			require.NotEqual(t, e.Gap, err != nil)
+			switch last = err; want {
+			case enough:
+				cancel(enough)
+			case redlatch.ErrClosed:
+				l.Hub.Close(context.Background())
+			}
+		}
+		require.ErrorIs(t, last, want)
 	}
 }

@@ -72,11 +72,7 @@ func (m *PacketMover) Announce(ctx context.Context, epoch int64, spec redpacket.
 		spec.Shares); err != nil {
 		return err
 	}
-	known, err := l.opened(ctx)
-	if err != nil {
-		return err
-	}
-	b, err := m.sums(ctx, m.DB)
+	known, b, err := m.sums(ctx, m.DB)
 	if err == nil && (known != epoch || b.Total != spec.Total || b.Shares != spec.Shares) {
 		err = l.mismatch("the database has opening %d of %d cents in %d shares, not opening %d of %d in %d", known, b.Total,
 			b.Shares, epoch, spec.Total, spec.Shares)
@@ -92,7 +88,7 @@ func (m *PacketMover) Opened(ctx context.Context) (epoch int64, err error) {
 
 // Entries yields the entries of the packet by serial.
 func (m *PacketMover) Entries(ctx context.Context) iter.Seq2[redpacket.Entry, error] {
-	return m.ledger().read(ctx, m.DB, `{name} = ? ORDER BY serial`, m.Packet)
+	return m.ledger().query(ctx, m.DB, selectEntries+`{name} = ? ORDER BY serial`, m.Packet)
 }
 
 // Books is what a database has of a packet. Total - TakenCents - RefundCents is what is left of it, or is not moved
@@ -104,15 +100,13 @@ type Books struct {
 	Refunded          bool
 }
 
-func (m *PacketMover) sums(ctx context.Context, q interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}) (b Books, err error) {
+func (m *PacketMover) sums(ctx context.Context, q querier) (epoch int64, b Books, err error) {
 	var refund sql.NullInt64
 	err = q.QueryRowContext(ctx, m.Dialect.bind(
-		`SELECT total, shares, taken, taken_cents, refund_cents FROM packets WHERE packet = ?`), m.Packet).
-		Scan(&b.Total, &b.Shares, &b.Taken, &b.TakenCents, &refund)
+		`SELECT epoch, total, shares, taken, taken_cents, refund_cents FROM packets WHERE packet = ?`), m.Packet).
+		Scan(&epoch, &b.Total, &b.Shares, &b.Taken, &b.TakenCents, &refund)
 	b.RefundCents, b.Refunded = refund.Int64, refund.Valid
-	return b, err
+	return epoch, b, err
 }
 
 // fault is what contradicts itself in b, or "".
@@ -127,21 +121,18 @@ func (b Books) fault() string {
 
 // balance adds fresh entries to the sums of their packet, whose row tx has locked.
 func (m *PacketMover) balance(ctx context.Context, tx *sql.Tx, fresh []redpacket.Entry) error {
-	b, err := m.sums(ctx, tx)
+	_, b, err := m.sums(ctx, tx)
 	if err != nil {
 		return err
 	}
-	fault := ""
 	for _, e := range fresh {
-		switch {
-		case e.Cents < 0 || b.Refunded: // nothing comes after the refund
-			fault = "an entry after the refund, or of less than nothing"
-		case e.Kind == redpacket.KindRefund:
-			b.Refunded, b.RefundCents = true, e.Cents
-		default:
-			b.Taken, b.TakenCents = b.Taken+1, b.TakenCents+e.Cents
-		}
-		if fault == "" {
+		fault := "an entry after the refund, or of less than nothing"
+		if e.Cents >= 0 && !b.Refunded {
+			if e.Kind == redpacket.KindRefund {
+				b.Refunded, b.RefundCents = true, e.Cents
+			} else {
+				b.Taken, b.TakenCents = b.Taken+1, b.TakenCents+e.Cents
+			}
 			fault = b.fault()
 		}
 		if fault != "" {
@@ -167,7 +158,7 @@ func (m *PacketMover) Books(ctx context.Context) (sums Books, err error) {
 		return Books{}, err
 	}
 	err = l.inTx(ctx, func(tx *sql.Tx, _, _ int64) (err error) { // no one adds rows meanwhile
-		if sums, err = m.sums(ctx, tx); err != nil {
+		if _, sums, err = m.sums(ctx, tx); err != nil {
 			return err
 		}
 		var taken, cents, refund int64

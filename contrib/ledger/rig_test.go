@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"iter"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -44,22 +43,16 @@ type shop struct {
 	spec    stock.Spec
 	open    func() *sql.DB // another connection
 	redlatchledger.Book
-	asked stock.Book // by the sale, in place of Book
 }
 
 // each runs a test on a sale with a book in each database.
-func each(t *testing.T, limit int64, test func(t *testing.T, s *shop)) {
+func each(t *testing.T, spec stock.Spec, test func(t *testing.T, s *shop)) {
+	spec.OpenFor, spec.Remember, spec.PerUser, spec.Ledger = 1000*time.Hour, 1000*time.Hour, spec.Limit, true
 	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		server := redistest.Embedded(t)
-		s := &shop{t: t, raw: server.Client(t), forward: server.Clock(), open: open,
-			spec: stock.Spec{Limit: limit, PerUser: limit, OpenFor: 1000 * time.Hour, Remember: 1000 * time.Hour, Ledger: true},
+		s := &shop{t: t, raw: server.Client(t), forward: server.Clock(), open: open, spec: spec,
 			Book: redlatchledger.Book{DB: open(), Dialect: d, Sale: "phones"}}
-		s.sale = s.client(func(string) stock.Book {
-			if s.asked != nil {
-				return s.asked
-			}
-			return s.Book
-		}).Sale("phones")
+		s.sale = s.client(func(string) stock.Book { return s.Book }).Sale("phones")
 		require.NoError(t, s.sale.Open(t.Context(), s.spec))
 		test(t, s)
 	})
@@ -186,18 +179,4 @@ func (b crashingBook) Continue(ctx context.Context, from, to int64) (int64, erro
 	}
 	last, err := b.Book.Continue(ctx, from, to)
 	return last, errors.Join(err, b.crash())
-}
-
-func (b crashingBook) Entries(ctx context.Context) iter.Seq2[stock.Entry, error] {
-	return func(yield func(stock.Entry, error) bool) {
-		for e, err := range b.Book.Entries(ctx) {
-			if crashed := b.crash(); crashed != nil {
-				yield(e, crashed)
-				return
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
 }
