@@ -19,7 +19,7 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Book is a database that has the ledger of one sale.
+// Book is a database that has the ledger of one sale. That of contrib/ledger is one, for SQL databases.
 type Book interface {
 	// Opened is the epoch of the opening whose entries the book takes; 0: it knows none.
 	Opened(ctx context.Context) (epoch int64, err error)
