@@ -621,6 +621,7 @@ func TestReservation_LastMillisecond_IsItsOwners(t *testing.T) {
 			forward(time.Millisecond)
 			a, err = s.Buy(ctx, sale.Order{User: "ann"})
 		} else {
+			require.NoError(t, pause(ctx, s, true)) // a lapsed order would hear ErrLater
 			a, err = s.Pay(ctx, "first", sale.Line{N: 1})
 		}
 		require.NoError(t, err)

@@ -381,13 +381,15 @@ func TestAnyone_CallersLeaveTheirBatch_LoseNoUnit(t *testing.T) {
 // Calls of one id that want different things share no call: each is done.
 func TestCancel_BesideStatus_IsDone(t *testing.T) {
 	t.Parallel()
-	s := opened(t, on(t, redistest.Embedded(t).Client(t), exact), "s", spec(1000))
-	for i := range 4 {
+	w := &wire{Client: redistest.Embedded(t).Client(t), copies: 1}
+	s := opened(t, on(t, w, exact), "s", spec(1000))
+	w.off = func([]string) bool { time.Sleep(20 * time.Millisecond); return false } // so that calls are shared
+	for i := range 3 {
 		id := fmt.Sprint("o", i)
 		_, err := s.Reserve(ctx, sale.Order{ID: id}, time.Hour)
 		require.NoError(t, err)
-		rig.Crowd(24, 1, func(caller, _ int) {
-			if caller%3 > 0 {
+		rig.Crowd(40, 1, func(caller, _ int) {
+			if caller%4 != 1 {
 				_, _ = s.Status(ctx, id)
 			} else if a, err := s.Cancel(ctx, id); err != nil || a.Why != sale.Cancelled {
 				t.Error(a, err)

@@ -469,6 +469,7 @@ func (w *walk) look() {
 	require.NoError(w, err, w.story())
 	want := w.m.Table()
 	require.Equal(w, want, rig.Hash(w, w.raw, w.s.Keys()[1]), w.story())
+	rig.RequireEnds(w, w.raw)
 	items := map[string]sale.ItemStand{}
 	for name, is := range w.m.Items {
 		require.LessOrEqual(w, is.Sold+is.Reserved, is.Limit, w.story())
