@@ -389,6 +389,33 @@ func TestRestore_BookLacksEntriesThatWereMoved_IsRefused(t *testing.T) {
 	require.EqualValues(t, 2, a.Lines[0].Ordinal)
 }
 
+// Restore finds out that its Spec is wrong when it has made the hash of a lost sale by it.
+func TestRestore_LostSaleWithAnotherSpec_CanBeRestoredBetter(t *testing.T) {
+	t.Parallel()
+	raw := redistest.Embedded(t).Client(t)
+	b := &book{}
+	o := exact
+	o.Books = func(string) sale.Book { return b }
+	right := spec(0)
+	right.Items = map[string]sale.Item{"cap": {Limit: 5}, "mug": {Limit: 1}}
+	s := opened(t, on(t, raw, o), "s", right)
+	_, err := s.Buy(ctx, sale.Order{ID: "x", Lines: []sale.Line{{Item: "mug", N: 1}}})
+	require.NoError(t, err)
+	_, err = s.Ledger(ctx, 10, b.Move)
+	require.NoError(t, err)
+	rig.Must(t, raw, append([]string{"DEL"}, s.Keys()[:6]...)...)
+	wrong := spec(0)
+	wrong.Items = map[string]sale.Item{"cap": {Limit: 5}}
+	_, err = s.Restore(ctx, wrong)
+	require.ErrorContains(t, err, `has the item "mug", and the Spec has not`)
+	_, err = s.Restore(ctx, right)
+	require.NoError(t, err)
+	stand, err := s.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "open", stand.Phase)
+	require.EqualValues(t, 1, stand.Items["mug"].Sold)
+}
+
 // A mover has read entries before the sale was restored, and hands them to the book afterwards.
 func TestRestore_MoverOfTheOldOpening_IsRefused(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,7 @@
 -- ARGV[1]  the step   [2] the id of the round
 --          'suspend'  the sale does nothing from here on, and a round before is over. [3] the round before, as it was
 --                     read; [4] the server's ms until which this call may act, 0 to ask; [5…] the fields of the hash,
---                     if there is none
+--                     if there is none, or only one that a round before has made, perhaps by another Spec
 --          'put'      [3] 'orders' or 'reservations', [4…] (field, value) or (score, member); or 'endings', [4] how
 --                     many there are before, [5…] entries. At most 1000 arguments
 --          'resume'   [3] how many fields of orders, [4] reservations, [5] endings; [6…] fields of the hash
@@ -43,7 +43,7 @@ if step == 'suspend' then
   if is[3] ~= round then
     if expired(ARGV[4], now) then return {-11, now, 0, is[3] or ''} end
     if (is[3] or '') ~= ARGV[3] then return {-10, 0, 0} end
-    if not is[5] then
+    if not is[5] or is[4] == '0' then
       if not ARGV[5] then return {-6, 0, 0} end
       redis.call('DEL', KEYS[1])
       set_fields(5)
