@@ -106,8 +106,9 @@ func flag(is bool) string {
 
 // text is all that a sale was opened with but the start: two calls of Open contradict each other if it differs.
 func (o *Spec) text(items map[string]Item) string {
-	text := []string{"OpenFor " + script.Millis(o.OpenFor) + "ms", "Retain " + script.Millis(o.Retain) + "ms",
-		"Remember " + script.Millis(o.Remember) + "ms", "Ledger " + flag(o.Ledger)}
+	whole := func(d time.Duration) time.Duration { return script.Duration(millis(d)) }
+	text := []string{fmt.Sprint("OpenFor ", whole(o.OpenFor)), fmt.Sprint("Retain ", whole(o.Retain)),
+		fmt.Sprint("Remember ", whole(o.Remember)), fmt.Sprint("Ledger ", o.Ledger)}
 	for _, name := range slices.Sorted(maps.Keys(items)) {
 		text = append(text, fmt.Sprintf("item %q %d, %d a user", name, items[name].Limit, items[name].PerUser))
 	}

@@ -163,6 +163,9 @@ func TestOpen_Again_JoinsOrSaysInWhatItDiffers(t *testing.T) {
 	err = s.Open(ctx, spec(6))
 	require.ErrorIs(t, err, errs.ErrMismatch)
 	require.ErrorContains(t, err, `item "" 5, 1 a user, not item "" 6, 1 a user`)
+	longer := spec(5)
+	longer.OpenFor += time.Microsecond
+	require.ErrorContains(t, s.Open(ctx, longer), "opened with OpenFor 1h0m0s, not OpenFor 1h0m0.001s")
 	require.NoError(t, s.EndSale(ctx))
 	require.NoError(t, s.Open(ctx, spec(5)), "ended, and stands")
 	a, err := s.Buy(ctx, sale.Order{User: "ann"})
