@@ -28,10 +28,12 @@ type Observer = errs.Observer
 //     EventLost the node of a Cluster.
 //   - N (int64): permits, units or cents; for EventTakenOver of a lock, holds; for EventShared, requests.
 //   - Outcome (string): the answer. Of a sale a stock.State, or the Answer.Why of an order that was Refused; otherwise
-//     a redpacket.Outcome, ratelimit.OutcomeAllowed or OutcomeRefused; for EventDegraded the ratelimit.Policy.
+//     "grabbed" or a redpacket.Share's Why, ratelimit.OutcomeAllowed or OutcomeRefused; for EventDegraded the
+//     ratelimit.Policy.
 //   - Took, Held (time.Duration): how long the call took, and how long the hold or permit was held.
 //   - ByMessage (bool): a message woke the waiter, not its timer.
-//   - Again (bool): the channel had been confirmed before, and was down meanwhile; or a sale had the order before.
+//   - Again (bool): the channel had been confirmed before, and was down meanwhile; or a sale had the order, or a red packet the
+//     user's share, before.
 //   - Err (error): the error of the call, or why a hold ended or work failed; nil is success.
 //   - Acquisition (context.Context): has the values of the context that the Observer returned for the acquisition which
 //     is released now. The context may have ended.

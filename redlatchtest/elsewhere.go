@@ -11,7 +11,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/rcounter/redpacket"
 	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -276,7 +275,7 @@ func (s *Server) SellOut(name string) {
 		for n := 1; ; n++ {
 			share, err := packet.Grab(ctx, elsewhere+"-"+strconv.Itoa(n))
 			s.check("SellOut", name, err)
-			if share.Outcome != redpacket.Granted {
+			if !share.Won() {
 				return
 			}
 		}

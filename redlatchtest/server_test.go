@@ -319,7 +319,7 @@ func TestSellOut_PacketAndSale_AreSoldOut(t *testing.T) {
 		srv.SellOut("new-year")
 		share, err := p.Grab(t.Context(), "ann")
 		is(t, err, nil)
-		require.Equal(t, redpacket.SoldOut, share.Outcome)
+		require.Equal(t, redpacket.SoldOut, share.Why)
 		s := openSale(t, red, stock.Spec{Items: map[string]stock.Item{"a": {Limit: 5}, "b": {Limit: 1}, "c": {Limit: 2}}})
 		_, err = s.Reserve(t.Context(), stock.Order{User: "ann", Lines: []stock.Line{{Item: "a", N: 1}, {Item: "b", N: 1}}},
 			time.Minute)

@@ -212,8 +212,8 @@ func ExamplePacketMover() {
 	books, err := mover.Books(ctx)
 	fmt.Println(books.TakenCents, "+", books.RefundCents, "=", books.Total, err)
 	// Output:
-	// grant ann 250
-	// grant bob 250
-	// refund  500
+	// grabbed ann 250
+	// grabbed bob 250
+	// refunded  500
 	// 500 + 500 = 1000 <nil>
 }

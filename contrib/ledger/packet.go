@@ -32,7 +32,7 @@ func (m *PacketMover) ledger() *ledger[redpacket.Entry] {
 		tables: tables[redpacket.Entry]{heads: "packets", entries: "shares", name: "packet",
 			columns: `serial, epoch, kind, ordinal, n, user_id, cents, at`,
 			fields: func(e *redpacket.Entry) []any {
-				return []any{&e.Serial, &e.Epoch, (*string)(&e.Kind), &e.Ordinal, &e.N, &e.User, &e.Cents, micros{&e.At}}
+				return []any{&e.Serial, &e.Epoch, &e.Kind, &e.Ordinal, &e.N, &e.User, &e.Cents, micros{&e.At}}
 			},
 			number: func(e *redpacket.Entry) (epoch, serial int64) { return e.Epoch, e.Serial },
 			at:     func(e *redpacket.Entry) *time.Time { return &e.At }}}
@@ -128,7 +128,7 @@ func (m *PacketMover) balance(ctx context.Context, tx *sql.Tx, fresh []redpacket
 	for _, e := range fresh {
 		fault := "an entry after the refund, or of less than nothing"
 		if e.Cents >= 0 && !b.Refunded {
-			if e.Kind == redpacket.KindRefund {
+			if e.Kind == "refunded" {
 				b.Refunded, b.RefundCents = true, e.Cents
 			} else {
 				b.Taken, b.TakenCents = b.Taken+1, b.TakenCents+e.Cents
@@ -145,9 +145,9 @@ func (m *PacketMover) balance(ctx context.Context, tx *sql.Tx, fresh []redpacket
 	return err
 }
 
-const countShares = `SELECT COUNT(CASE WHEN kind = 'grant' THEN 1 END),
-	COALESCE(SUM(CASE WHEN kind = 'grant' THEN cents END), 0),
-	COALESCE(SUM(CASE WHEN kind = 'refund' THEN cents END), 0) FROM shares WHERE packet = ?`
+const countShares = `SELECT COUNT(CASE WHEN kind = 'grabbed' THEN 1 END),
+	COALESCE(SUM(CASE WHEN kind = 'grabbed' THEN cents END), 0),
+	COALESCE(SUM(CASE WHEN kind = 'refunded' THEN cents END), 0) FROM shares WHERE packet = ?`
 
 // Books adds up all rows of a packet. The error is ErrUnbalanced if they contradict the sums that the PacketMovers have
 // written, as after rows were changed by hand; redlatch.ErrMismatch if the database knows no such packet; or the

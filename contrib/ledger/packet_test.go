@@ -113,11 +113,11 @@ func TestPacketMover_CrashesDuringGrabs_SumsToTheTotal(t *testing.T) {
 		has, sum := map[string]int64{}, int64(0)
 		for e, err := range g.Entries(t.Context()) {
 			require.NoError(t, err)
-			if sum += e.Cents; e.Kind == redpacket.KindGrant {
+			if sum += e.Cents; e.Kind == "grabbed" {
 				has[e.User] = e.Cents
 			} else {
 				e.At = time.Time{}
-				require.Equal(t, redpacket.Entry{Serial: 61, Kind: redpacket.KindRefund, Epoch: g.epoch, N: 40,
+				require.Equal(t, redpacket.Entry{Serial: 61, Kind: "refunded", Epoch: g.epoch, N: 40,
 					Cents: back.Cents}, e)
 			}
 		}
@@ -136,11 +136,11 @@ func TestPacketMover_SharesDoNotAddUp_AreRefused(t *testing.T) {
 	t.Parallel()
 	eachGift(t, redpacket.Spec{Total: 100, Shares: 3}, func(t *testing.T, g *gift) {
 		e := func(serial, cents int64) redpacket.Entry {
-			return redpacket.Entry{Serial: serial, Kind: redpacket.KindGrant, Epoch: g.epoch, Ordinal: serial, N: 1,
+			return redpacket.Entry{Serial: serial, Kind: "grabbed", Epoch: g.epoch, Ordinal: serial, N: 1,
 				Cents: cents, User: fmt.Sprint("user ", serial)}
 		}
 		refund := func(serial, cents int64) redpacket.Entry {
-			return redpacket.Entry{Serial: serial, Kind: redpacket.KindRefund, Epoch: g.epoch, Cents: cents}
+			return redpacket.Entry{Serial: serial, Kind: "refunded", Epoch: g.epoch, Cents: cents}
 		}
 		move := func(entries ...redpacket.Entry) error { return g.Move(t.Context(), entries) }
 		for _, wrong := range [][]redpacket.Entry{

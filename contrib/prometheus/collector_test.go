@@ -221,7 +221,7 @@ func everything() *redlatchprom.Collector {
 			{Kind: redlatch.EventAnsweredLocally, Name: "st", Outcome: stock.SoldOut},
 			{Kind: redlatch.EventBackgroundFailed, Name: "st", Err: err},
 		},
-		"redpacket": {{Kind: redlatch.EventClaimed, Name: "p", Outcome: string(redpacket.Granted), N: 1, Took: 1}},
+		"redpacket": {{Kind: redlatch.EventClaimed, Name: "p", Outcome: "grabbed", N: 1, Took: 1}},
 		"rcounter":  {{Kind: redlatch.EventWritten, Name: "c", Took: 1}},
 		"ratelimit": {
 			{Kind: redlatch.EventBackgroundFailed, Name: "r", Err: err},

@@ -87,9 +87,9 @@ var features = []feature{
 			"zadd zrem zcard zcount zrange rpush lpop lrange lindex llen xadd xlen xrange xtrim time",
 	},
 	{
-		name: "packets", keys: []string{"rc"}, plain: "xrange",
-		scripts: "exists pttl pexpire unlink hget hset hlen hmget hincrby hscan rpush lpop lrange llen xadd xlen xrange " +
-			"xtrim time",
+		name: "packets", keys: []string{"rc"}, plain: "hscan",
+		scripts: "exists pttl pexpire unlink hget hset hlen hmget hincrby rpush lpop lrange llen xadd xlen xrange xtrim " +
+			"time",
 	},
 	{
 		name: "inspect", own: []string{"", "{"}, keys: locks.keys[:len(locks.keys)-1], fixed: []string{"~redlatch_alive:*"},

@@ -59,7 +59,10 @@ func TestEviction_FirstCallOfEachPackage_WarnsOnce(t *testing.T) {
 		"Send": func(red *redlatch.Client) error {
 			return err1(red.RedPackets().Packet(rand.Text()).Send(ctx, redpacket.Spec{Total: 5, Shares: 2, OpenFor: time.Hour}))
 		},
-		"Grab": func(red *redlatch.Client) error { return err1(red.RedPackets().Packet("p").Grab(ctx, "ann")) },
+		"Grab": func(red *redlatch.Client) error {
+			require.ErrorIs(t, err1(red.RedPackets().Packet("p").Grab(ctx, "ann")), redpacket.ErrNoPacket)
+			return nil
+		},
 	} {
 		for name, option := range map[string]rueidis.ClientOption{"may ask": evicts.Option(), "may not": mayNot,
 			"has nothing to fear": keeps} {

@@ -266,7 +266,7 @@ func TestObserver_LooksAtItsClient_WaitsForNothing(t *testing.T) {
 		<-lost.Done()
 		<-gone.Done()
 		require.NoError(t, err1(red.Counters().Counter("c", rcounter.CounterOptions{}).Incr(ctx)))
-		require.NoError(t, err1(red.RedPackets().Packet("p").Grab(ctx, "ann")))
+		require.ErrorIs(t, err1(red.RedPackets().Packet("p").Grab(ctx, "ann")), redpacket.ErrNoPacket)
 		require.ErrorIs(t, err1(red.Sales().Sale("sale").Buy(ctx, stock.Order{User: "ann"})), stock.ErrNoStock)
 		for _, event := range []string{
 			"rlock acquiring", "rlock waiting", "rlock woken", "rlock acquired", "rlock not acquired", "rlock releasing",

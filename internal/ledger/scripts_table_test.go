@@ -3,11 +3,8 @@ package ledger_test
 import (
 	"testing"
 
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/table"
 )
-
-func TestMain(m *testing.M) { redistest.Main(m, nil) }
 
 func TestScripts_EachRow_DoesWhatItSays(t *testing.T) {
 	t.Parallel()

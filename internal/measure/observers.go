@@ -9,7 +9,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/redpacket"
 	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
@@ -139,7 +138,7 @@ func (o *Observers) ofCounts(ctx context.Context, kind, class string, e redlatch
 		o.sink.Add(ctx, Claims, 1, kind, class, Result(e.Err, outcome))
 		o.sink.Record(ctx, ClaimTime, e.Took.Seconds(), kind, class)
 		switch outcome {
-		case string(redpacket.Granted), string(stock.Sold), string(stock.Reserved):
+		case "grabbed", string(stock.Sold), string(stock.Reserved):
 			o.sink.Add(ctx, ClaimedUnits, float64(e.N), kind, class)
 		}
 	case redlatch.EventAnsweredLocally:

@@ -145,12 +145,12 @@ var primitives = []primitive{
 		s, err := c.red[0].RedPackets().Packet("redpacket").Grab(ctx, e.ID)
 		e.Return, e.Out, e.V, e.N = now(), reason(err), s.Ordinal, s.Cents
 		if err == nil && !s.Won() {
-			e.Out = string(s.Outcome)
+			e.Out = s.Why
 		}
 		c.say(e)
 	}, final: func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
 		s, err := red.RedPackets().Packet("redpacket").Inspect(ctx)
-		return map[string]int64{"sold": s.Taken, "cents": s.TakenCents, "limit": shares}, gone(err, s.Shares == 0)
+		return map[string]int64{"sold": s.Taken, "cents": s.TakenCents, "limit": shares}, gone(err, errors.Is(err, redpacket.ErrNoPacket))
 	}, works: answered("claim"), judge: claims},
 }
 

@@ -79,10 +79,9 @@ const enoughTrials = 12
 
 // known are scripts that a missing right breaks off for good, and the rights.
 var known = map[string]string{
-	// The ledger has an entry that the packet knows nothing of, or records are missing. All calls say so (ErrCorrupt).
-	"internal/ledger/moved":    "HINCRBY",
-	"rcounter/redpacket/grab":  "HSET LPOP",
-	"rcounter/redpacket/moved": "HINCRBY",
+	// The ledger has an entry that the packet or sale knows nothing of, or records are missing. All calls say so (ErrCorrupt).
+	"internal/ledger/moved":   "HINCRBY",
+	"rcounter/redpacket/grab": "HSET LPOP",
 }
 
 // trials are what is known of all scripts so far.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"math/rand/v2"
 	"time"
 
@@ -15,103 +14,120 @@ import (
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 )
 
-// demo is a hub on an embedded server; a program would call pubsub.Dial with its server's address.
-func demo() (h *pubsub.Hub, end func()) {
+// demo is a client on an embedded server; a program would call pubsub.Dial with its server's address.
+func demo(o redpacket.Options) (packets *redpacket.Client, end func()) {
 	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
+	check(server.Start())
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
 		DisableCache: true})
-	if err != nil {
-		log.Fatal(err)
+	check(err)
+	hub, err := pubsub.New(client, pubsub.Options{})
+	check(err)
+	o.CallTimeout = 10 * time.Second // a busy machine takes its time
+	packets, err = redpacket.New(hub, o)
+	check(err)
+	return packets, func() {
+		packets.Close(context.Background())
+		hub.Close(context.Background())
+		client.Close()
+		server.Close()
 	}
-	if h, err = pubsub.New(client, pubsub.Options{}); err != nil {
-		log.Fatal(err)
-	}
-	return h, func() { h.Close(context.Background()); client.Close(); server.Close() }
 }
 
-// demoClient is a client on an embedded server, which may take its time on a busy machine.
-func demoClient() (c *redpacket.Client, end func()) {
-	hub, end := demo()
-	c, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second})
+func check(err error) {
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
-	return c, end
 }
 
-// Ten yuan among five friends, of whom one asks again.
-func ExamplePacket() {
-	c, end := demoClient()
+// wages is a packet of ten yuan in three shares, of which ann and bob have one.
+func wages(packets *redpacket.Client) *redpacket.Packet {
+	packet := packets.Packet("wages")
+	_, err := packet.Send(context.Background(), redpacket.Spec{Total: 1000, Shares: 3, Method: redpacket.Equal,
+		OpenFor: 500 * time.Millisecond, Ledger: true})
+	check(err)
+	for _, user := range []string{"ann", "bob"} {
+		_, err := packet.Grab(context.Background(), user)
+		check(err)
+	}
+	return packet
+}
+
+// Ten yuan among five friends. A process that died before it noted the epoch sends again, and hears it.
+func ExamplePacket_Send() {
+	packets, end := demo(redpacket.Options{KeyPrefix: "party:"})
 	defer end()
-	ctx := context.Background()
+	ctx, spec := context.Background(), redpacket.Spec{Total: 1000, Shares: 5, OpenFor: 24 * time.Hour}
 
-	packet := c.Packet("new-year")
-	if _, err := packet.Send(ctx,
-		redpacket.Spec{Total: 1000, Shares: 5, OpenFor: 24 * time.Hour, Retain: 7 * 24 * time.Hour,
-			Rand: rand.New(rand.NewPCG(1, 2))}); err != nil { // leave Rand out: these amounts can be predicted
-		log.Fatal(err)
-	}
-	for _, user := range []string{"ann", "bob", "ann"} {
-		share, err := packet.Grab(ctx, user)
-		if err != nil {
-			log.Fatal(err) // no answer: asking again is safe
-		}
-		fmt.Printf("%s %v: %d.%02d, %d left\n", user, share.Outcome, share.Cents/100, share.Cents%100, share.Left)
-	}
-	_, err := packet.Refund(ctx)
-	fmt.Println("refund:", errors.Is(err, redpacket.ErrNotEnded))
+	epoch, err := packets.Packet("new-year").Send(ctx, spec)
+	check(err)
+	again, err := packets.Packet("new-year").Send(ctx, spec)
+	fmt.Println(errors.Is(err, redlatch.ErrAlreadyOpen), again == epoch)
 	// Output:
-	// ann granted: 2.51, 4 left
-	// bob granted: 1.82, 3 left
-	// ann replayed: 2.51, 3 left
-	// refund: true
+	// true true
+}
+
+// A user who asks again has the same share.
+func ExamplePacket_Grab() {
+	packets, end := demo(redpacket.Options{})
+	defer end()
+	ctx, packet := context.Background(), packets.Packet("new-year")
+	_, err := packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 2, OpenFor: time.Hour,
+		Rand: rand.New(rand.NewPCG(1, 2))}) // leave Rand out: these amounts can be predicted
+	check(err)
+	for _, user := range []string{"ann", "bob", "ann", "cid"} {
+		share, err := packet.Grab(ctx, user)
+		check(err) // no answer: asking again is safe
+		fmt.Printf("%s %d %v %q\n", user, share.Cents, share.Again, share.Why)
+	}
+	_, err = packets.Packet("old-year").Grab(ctx, "ann")
+	fmt.Println(errors.Is(err, redpacket.ErrNoPacket))
+	// Output:
+	// ann 231 false ""
+	// bob 769 false ""
+	// ann 231 true ""
+	// cid 0 false "sold out"
+	// true
 }
 
 // What nobody took goes back once, however often it is asked for.
 func ExamplePacket_Refund() {
-	c, end := demoClient()
+	packets, end := demo(redpacket.Options{})
 	defer end()
-	ctx := context.Background()
-	packet := c.Packet("short")
-	packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 4, Method: redpacket.Equal, OpenFor: 500 * time.Millisecond})
-	packet.Grab(ctx, "ann")
-
+	ctx, packet := context.Background(), wages(packets)
 	for n := 0; n < 2; {
 		refund, err := packet.Refund(ctx)
 		if errors.Is(err, redpacket.ErrNotEnded) {
-			st, _ := packet.Inspect(ctx)
-			time.Sleep(st.UntilEnd)
+			stand, err := packet.Inspect(ctx)
+			check(err)
+			time.Sleep(stand.UntilEnd)
 			continue
 		}
-		fmt.Println(refund.Cents, refund.Outcome) // pay it out by an entry that is unique over (packet, refund.Epoch)
+		check(err)
+		fmt.Println(refund.Cents, refund.Again) // pay it out by an entry that is unique over (packet, refund.Epoch)
 		n++
 	}
 	// Output:
-	// 750 granted
-	// 750 replayed
+	// 333 false
+	// 333 true
 }
 
-// Shares lists the users and their shares, in the order in which they were taken.
-func ExamplePacket_Shares() {
-	c, end := demoClient()
+func ExamplePacket_Inspect() {
+	packets, end := demo(redpacket.Options{})
 	defer end()
-	ctx := context.Background()
-	packet := c.Packet("equal")
-	packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 3, Method: redpacket.Equal, OpenFor: time.Hour})
-	packet.Grab(ctx, "ann")
-	packet.Grab(ctx, "bob")
+	stand, err := wages(packets).Inspect(context.Background())
+	check(err)
+	fmt.Println(stand.Taken, "of", stand.Shares, "shares,", stand.TakenCents, "of", stand.Total, "cents")
+	// Output:
+	// 2 of 3 shares, 667 of 1000 cents
+}
 
-	var paid []redpacket.Share
-	for share, err := range packet.Shares(ctx) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		paid = append(paid, share)
-	}
-	for _, share := range paid {
+// Shares yields the users and their shares, in the order in which they were taken.
+func ExamplePacket_Shares() {
+	packets, end := demo(redpacket.Options{})
+	defer end()
+	for share, err := range wages(packets).Shares(context.Background()) {
+		check(err)
 		fmt.Println(share.Ordinal, share.User, share.Cents)
 	}
 	// Output:
@@ -122,43 +138,48 @@ func ExamplePacket_Shares() {
 // The ledger moves into a database, here a map: an entry that comes again changes nothing, and another entry under its
 // key is an error.
 func ExamplePacket_Ledger() {
-	c, end := demoClient()
+	packets, end := demo(redpacket.Options{})
 	defer end()
-	ctx := context.Background()
-	packet := c.Packet("wages")
-	packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 3, Method: redpacket.Equal, OpenFor: time.Hour, Ledger: true})
-	packet.Grab(ctx, "ann")
-	packet.Grab(ctx, "bob")
-
 	type key struct{ epoch, serial int64 }
 	rows := map[key]redpacket.Entry{}
-	insert := func(_ context.Context, entries []redpacket.Entry) error { // a transaction
-		for _, e := range entries {
+	n, err := wages(packets).Ledger(context.Background(), 500, func(_ context.Context, entries []redpacket.Entry) error {
+		for _, e := range entries { // in one transaction
 			k := key{e.Epoch, e.Serial}
 			if was, there := rows[k]; there && (was.User != e.User || was.Cents != e.Cents) {
 				return fmt.Errorf("place %d was given to %s and to %s", e.Ordinal, was.User, e.User)
 			}
 			rows[k] = e
-			if e.Kind == redpacket.KindGrant {
-				fmt.Println(e.Serial, "pay", e.User, e.Cents)
-			}
+			fmt.Println(e.Serial, e.Kind, e.User, e.Cents)
 		}
 		return nil
-	}
-	n, err := packet.Ledger(ctx, 500, insert)
+	})
 	fmt.Println(n, err)
-
-	moving, stop := context.WithCancel(ctx)
-	stop() // a program moves it until it ends
-	fmt.Println(packet.KeepLedger(moving, time.Second, 500, insert))
 	// Output:
-	// 1 pay ann 334
-	// 2 pay bob 333
+	// 1 grabbed ann 334
+	// 2 grabbed bob 333
 	// 2 <nil>
+}
+
+// A program moves the ledger until it ends.
+func ExamplePacket_KeepLedger() {
+	packets, end := demo(redpacket.Options{})
+	defer end()
+	ctx, stop := context.WithCancel(context.Background())
+	err := wages(packets).KeepLedger(ctx, time.Second, 1, func(_ context.Context, entries []redpacket.Entry) error {
+		fmt.Println(entries[0].User, entries[0].Cents)
+		if entries[0].Serial == 2 {
+			stop()
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// ann 334
+	// bob 333
 	// context canceled
 }
 
-// The splitting alone, without a server.
+// The draw alone, without a server.
 func ExampleSplit() {
 	shares, err := redpacket.Split(1000, 5, 100, 300, redpacket.DoubleMean, rand.New(rand.NewPCG(1, 2)))
 	fmt.Println(shares, err)
@@ -169,57 +190,19 @@ func ExampleSplit() {
 	// redpacket: invalid option: total is 10, must be at least n * lo, which is 20 * 1
 }
 
-// A packet of a client of its own, and what became of it.
-func ExamplePacket_Inspect() {
-	hub, end := demo()
-	defer end()
-	packets, err := redpacket.New(hub, redpacket.Options{KeyPrefix: "party:", CallTimeout: 10 * time.Second})
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx := context.Background()
-	defer packets.Close(ctx)
-
-	packet := packets.Packet("birthday")
-	if _, err := packet.Send(ctx,
-		redpacket.Spec{Total: 900, Shares: 3, Method: redpacket.Equal, OpenFor: time.Hour}); err != nil {
-		log.Fatal(err)
-	}
-	share, err := packet.Grab(ctx, "ann")
-	fmt.Println(share.Won(), share.Cents, err)
-	var st redpacket.State
-	if st, err = packet.Inspect(ctx); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(st.Phase == redpacket.PhaseOpen, st.Taken, st.TakenCents, st.Total)
-	// Output:
-	// true 300 <nil>
-	// true 1 300 900
-}
-
 // Metrics of what is taken, in cents.
 func ExampleClient_observer() {
-	hub, end := demo()
-	defer end()
 	taken := int64(0)
-	var metrics redpacket.Observer = func(ctx context.Context, e redlatch.Event) context.Context {
+	packets, end := demo(redpacket.Options{Observer: func(ctx context.Context, e redlatch.Event) context.Context {
 		taken += e.N
 		fmt.Println(e.Name, e.Outcome, e.N, e.Err)
 		return ctx
-	}
-	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second, Observer: metrics})
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx := context.Background()
-	defer packets.Close(ctx)
-	packet := packets.Packet("wedding")
-	packet.Send(ctx, redpacket.Spec{Total: 800, Shares: 1, OpenFor: time.Hour})
-	packet.Grab(ctx, "ann")
-	packet.Grab(ctx, "bob")
+	}})
+	defer end()
+	wages(packets)
 	fmt.Println(taken, "cents taken,", packets.Stats().SharedCalls, "calls shared")
 	// Output:
-	// wedding granted 800 <nil>
-	// wedding sold out 0 <nil>
-	// 800 cents taken, 0 calls shared
+	// wages grabbed 334 <nil>
+	// wages grabbed 333 <nil>
+	// 667 cents taken, 0 calls shared
 }

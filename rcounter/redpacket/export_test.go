@@ -6,13 +6,12 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// The scripts' Go functions, with the call's id given, so that tests can send one call twice.
-
-func (p *Packet) GrabAs(ctx context.Context, id string, users ...string) ([]Share, error) {
-	return p.grab(ctx, id, users)
+// GrabEach grabs for several users in one call.
+func (p *Packet) GrabEach(ctx context.Context, users ...string) ([]Share, error) {
+	return p.grab(ctx, users)
 }
 
-// SendAs is Send with shares already drawn, in parts of a size of the test's choice; the parts before from are left
+// SendAs is Send with an id and shares of the test's choice, in parts of such a size; the parts before from are left
 // out.
 func (p *Packet) SendAs(ctx context.Context, id string, o Spec, shares []int64,
 	from, part int) (epoch int64, err error) {
@@ -26,13 +25,6 @@ func (p *Packet) SendAs(ctx context.Context, id string, o Spec, shares []int64,
 	}
 	return epoch, nil
 }
-
-func (p *Packet) RefundAs(ctx context.Context, id string) (Share, error) {
-	return p.refund(ctx, id)
-}
-
-// SharesBy is Shares, in pages of a size of the test's choice.
-func (p *Packet) SharesBy(ctx context.Context, size int) ([]Share, error) { return p.all(ctx, size) }
 
 // Source is the text of a script.
 func Source(file string) string {

@@ -29,10 +29,6 @@ type Options struct {
 	ReplicaTimeout time.Duration
 	// Logger gets a line if the server evicts keys when its memory is full. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Observer is called with what happens, for metrics. Defaults to none.
-	Observer Observer
+	// Observer, a redlatch.Observer, is called with grabs. Defaults to none.
+	Observer errs.Observer
 }
-
-// Observer is called with what happens to the red packets of a client. It is redlatch.Observer, which is one type
-// for all packages.
-type Observer = errs.Observer

@@ -54,7 +54,7 @@ func (p *Packet) batcher() *grabs {
 	g := c.packets.Of(p.keys[0], func() *grabs {
 		own := &Packet{c: c, name: p.name, keys: p.keys} // not the caller's, which refers to what is made here
 		return &grabs{batch.Batcher[string, Share]{Options: &c.batch, Tally: &c.tally,
-			What: "grab", Key: p.keys[0], Run: batch.Each(own.grabEach, Share.Won)}}
+			What: "grab", Key: p.keys[0], Run: batch.Each(own.grab, Share.Won)}}
 	})
 	p.known.Store(g)
 	return g
@@ -68,33 +68,18 @@ func (p *Packet) call(sc *script.Script, args ...string) script.Call {
 	return script.Call{Script: sc, Keys: p.keys, Args: args}
 }
 
-// sure makes a call, has it confirmed by Options.MinReplicas, and decodes its reply of at least n integers. With
-// ErrNotReplicated the reply is there, too.
-func (p *Packet) sure(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
-	return p.reply(ctx, n, p.c.calls.Confirmed(p.call(sc, args...)))
-}
-
-func (p *Packet) reply(ctx context.Context, n int, call script.Call) ([]int64, error) {
+// run runs a script. The reply has at least three integers and no error. With ErrNotReplicated the reply is there, too.
+func (p *Packet) run(ctx context.Context, call script.Call) ([]int64, error) {
 	m, unconfirmed := p.c.calls.Do(ctx, call)
 	if unconfirmed != nil && !script.IsUnreplicated(unconfirmed) {
 		return nil, unconfirmed
 	}
 	v, err := m.AsIntSlice()
-	if err != nil || len(v) < n {
-		return nil, malformed("a red packet's script", p.keys[0])
+	switch {
+	case err != nil || len(v) < 3:
+		return nil, p.malformed()
+	case v[0] < 0:
+		return nil, p.verdict([3]int64(v))
 	}
 	return v, unconfirmed
-}
-
-// verdict is the error that a reply begins with.
-func (p *Packet) verdict(v []int64) error {
-	switch {
-	case v[0] == 0:
-		return nil
-	case v[0] == -1 && len(v) >= 3:
-		return corrupt(p.keys[0], v[1], v[2])
-	case v[0] == -13 && len(v) >= 3:
-		return misled(p.keys[3], v[1], v[2])
-	}
-	return malformed("a red packet's script", p.keys[0])
 }

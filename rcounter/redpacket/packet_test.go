@@ -61,7 +61,7 @@ func TestSend_LargePacket_OpensWithItsLastPart(t *testing.T) {
 		for j := range users {
 			users[j] = fmt.Sprintf("u%d", i*128+j)
 		}
-		_, err := p.GrabAs(ctx, "B", users...)
+		_, err := p.GrabEach(ctx, users...)
 		require.NoError(t, err)
 	}
 	stop := make(chan struct{})
@@ -80,8 +80,11 @@ func TestSend_LargePacket_OpensWithItsLastPart(t *testing.T) {
 		}
 	})
 	var sum int64
-	shares, err := p.SharesBy(ctx, 100)
-	require.NoError(t, err)
+	var shares []redpacket.Share
+	for s, err := range p.Shares(ctx) {
+		require.NoError(t, err)
+		shares = append(shares, s)
+	}
 	close(stop)
 	going.Wait()
 	require.GreaterOrEqual(t, len(shares), 30*128)
@@ -125,9 +128,9 @@ func TestSend_BrokenOff_VanishesByItself(t *testing.T) {
 	srv.Embedded.SetTime(began.Add(29 * time.Second))
 	_, err = p.Send(ctx, o)
 	require.ErrorIs(t, err, redpacket.ErrSending)
-	st, err := p.Inspect(ctx)
-	require.NoError(t, err)
-	require.Equal(t, redpacket.PhaseSending, st.Phase)
+	for verb, call := range packetVerbs(p) {
+		require.ErrorIs(t, call(), redpacket.ErrSending, verb)
+	}
 	srv.Embedded.SetTime(began.Add(31 * time.Second))
 	_, err = p.SendAs(ctx, "A", o, []int64{10, 20, 30}, 2, 1)
 	require.ErrorIs(t, err, errs.ErrUnavailable)
@@ -153,26 +156,34 @@ type packetModel struct {
 func (m *packetModel) grab(u string) (redpacket.Share, error) {
 	switch {
 	case !m.there:
-		return redpacket.Share{User: u, Outcome: redpacket.NotOpen}, nil
+		return redpacket.Share{}, redpacket.ErrNoPacket
 	case m.broken:
 		return redpacket.Share{}, errs.ErrCorrupt
 	}
-	s := redpacket.Share{User: u, Epoch: m.epoch, Outcome: redpacket.Granted}
+	s := redpacket.Share{User: u, Epoch: m.epoch}
 	for _, t := range m.taken {
 		if t.User == u {
-			s.Outcome, s.Ordinal, s.Cents = redpacket.Replayed, t.Ordinal, t.Cents
+			s.Again, s.Ordinal, s.Cents = true, t.Ordinal, t.Cents
 		}
 	}
 	switch {
 	case s.Ordinal > 0:
 	case m.now >= m.end || m.refunded:
-		s.Outcome = redpacket.Ended
+		s.Why = redpacket.Ended
 	case int64(len(m.taken)) == m.n:
-		s.Outcome = redpacket.SoldOut
+		s.Why = redpacket.SoldOut
 	default:
 		s.Ordinal = int64(len(m.taken)) + 1 // Cents: whatever it is, but once and for all
 	}
 	return s, nil
+}
+
+// lost is the error of all verbs while the packet is not there, or not whole.
+func (m *packetModel) lost() error {
+	if m.broken {
+		return errs.ErrCorrupt
+	}
+	return redpacket.ErrNoPacket
 }
 
 func TestRedPacket_RandomCalls_AnswersAsTheModel(t *testing.T) {
@@ -199,6 +210,8 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 				OpenFor: time.Duration(1+rnd.IntN(60)) * time.Second, Retain: time.Duration(1+rnd.IntN(20)) * time.Second}
 			epoch, err := p.Send(ctx, o)
 			switch {
+			case m.broken:
+				require.ErrorIs(t, err, errs.ErrCorrupt)
 			case m.there:
 				require.ErrorIs(t, err, errs.ErrAlreadyOpen)
 			default:
@@ -210,54 +223,49 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			got, err := p.Grab(ctx, u)
 			want, wantErr := m.grab(u)
 			require.ErrorIs(t, err, wantErr)
-			if want.Outcome == redpacket.Granted {
+			require.True(t, got.Again || !want.Again)
+			want.Again = got.Again // also in a repetition of the first call
+			if want.Won() && int64(len(m.taken)) < want.Ordinal {
 				require.Positive(t, got.Cents)
 				want.Cents = got.Cents
 				m.taken = append(m.taken, want)
 				m.given += want.Cents
 				require.LessOrEqual(t, m.given, m.total)
 			}
-			if want.Outcome != "" && want.Outcome != redpacket.NotOpen && !m.refunded {
+			if err == nil && !m.refunded {
 				want.Left, want.LeftCents = m.n-int64(len(m.taken)), m.total-m.given
 			}
 			require.Equal(t, want, got)
 		case op < 75:
 			got, err := p.Refund(ctx)
-			want, wantErr := redpacket.Share{Outcome: redpacket.Granted, Cents: m.total - m.given,
+			want, wantErr := redpacket.Share{Again: got.Again, Cents: m.total - m.given,
 				Left: m.n - int64(len(m.taken)), Epoch: m.epoch}, error(nil)
-			if m.refunded {
-				want.Outcome = redpacket.Replayed
-			}
 			switch {
 			case !m.there:
 				want, wantErr = redpacket.Share{}, redpacket.ErrNoPacket
-			case m.refunded: // the model's breakage is of the records only, and the refund stands
-			case m.now < m.end:
-				want, wantErr = redpacket.Share{}, redpacket.ErrNotEnded
 			case m.broken:
 				want, wantErr = redpacket.Share{}, errs.ErrCorrupt
+			case !m.refunded && m.now < m.end:
+				want, wantErr = redpacket.Share{}, redpacket.ErrNotEnded
 			}
+			require.True(t, got.Again || err != nil || !m.refunded)
 			require.ErrorIs(t, err, wantErr)
 			require.Equal(t, want, got)
 			m.refunded = m.refunded || err == nil
 		case op < 82:
 			st, err := p.Inspect(ctx)
-			if m.broken {
-				require.ErrorIs(t, err, errs.ErrCorrupt)
-			} else {
-				require.NoError(t, err)
+			if m.broken || !m.there {
+				require.ErrorIs(t, err, m.lost())
+				break
 			}
-			want := redpacket.State{Phase: redpacket.PhaseAbsent}
-			if m.there {
-				want = redpacket.State{Phase: redpacket.PhaseOpen, Shares: m.n, Taken: int64(len(m.taken)), Total: m.total,
-					TakenCents: m.given,
-					Epoch:      m.epoch, UntilEnd: max(0, m.end-m.now), UntilGone: m.gone - m.now}
-				switch {
-				case m.refunded:
-					want.Phase = redpacket.PhaseRefunded
-				case m.now >= m.end:
-					want.Phase = redpacket.PhaseEnded
-				}
+			require.NoError(t, err)
+			want := redpacket.Stand{Phase: "open", Shares: m.n, Taken: int64(len(m.taken)), Total: m.total, TakenCents: m.given,
+				Epoch: m.epoch, UntilEnd: max(0, m.end-m.now), UntilGone: m.gone - m.now}
+			switch {
+			case m.refunded:
+				want.Phase = "refunded"
+			case m.now >= m.end:
+				want.Phase = "ended"
 			}
 			require.Equal(t, want, st)
 		case op < 88:
@@ -269,14 +277,14 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 				}
 				got = append(got, s)
 			}
-			if m.broken {
-				require.ErrorIs(t, err, errs.ErrCorrupt)
+			if m.broken || !m.there {
+				require.ErrorIs(t, err, m.lost())
 				break
 			}
 			require.NoError(t, err)
 			require.Len(t, got, len(m.taken))
 			for i, s := range got {
-				require.Equal(t, redpacket.Share{User: m.taken[i].User, Outcome: redpacket.Replayed, Ordinal: int64(i + 1),
+				require.Equal(t, redpacket.Share{User: m.taken[i].User, Again: true, Ordinal: int64(i + 1),
 					Cents: m.taken[i].Cents, Epoch: m.epoch}, s)
 			}
 		case op < 98:
@@ -382,9 +390,8 @@ func TestSend_LateCopy_OpensNothing(t *testing.T) {
 		for _, args := range sent {
 			raw(admin, args...) // some are EVALSHA that the server does not know now
 		}
-		share, err := packet.Grab(ctx, "bob")
-		require.NoError(t, err)
-		require.Equal(t, redpacket.NotOpen, share.Outcome)
+		_, err := packet.Grab(ctx, "bob")
+		require.ErrorIs(t, err, redpacket.ErrNoPacket)
 		if _, err = c.Packet("other").Send(ctx, o); err != nil { // loads the script
 			require.ErrorIs(t, err, errs.ErrAlreadyOpen)
 		}

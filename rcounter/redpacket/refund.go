@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Refund takes back what is left when the packet's time is over: Share.Cents, which is 0 if nothing is left. From then
@@ -13,42 +12,29 @@ import (
 // the total.
 //
 // The refund happens once. A later call, because the reply was lost or because another worker refunded, returns the
-// same amount as Replayed. Pay it out by an entry that is unique over (packet, epoch), and not only when the Outcome is
-// Granted: the process that got that answer may have died before it paid. Refund before the packet's retention is over:
-// afterwards the server has forgotten the packet, and the error is ErrNoPacket.
+// same amount, with Again. Pay it out by an entry that is unique over (packet, epoch), and not only without Again: the
+// process that got that answer may have died before it paid. Refund before the packet's retention is over: afterwards
+// the server has forgotten the packet, and the error is ErrNoPacket.
 //
-// Errors: ErrNotEnded before the end, even if all shares are taken. ErrNoPacket. The others as for Grab. One round
-// trip, repeated until answered.
+// Errors: ErrNotEnded before the end, even if all shares are taken. The others as for Grab. One round trip, repeated
+// until answered.
 func (p *Packet) Refund(ctx context.Context) (share Share, err error) {
 	defer edge(&err)
 	if err := p.usable(); err != nil {
 		return Share{}, err
 	}
-	return p.refund(ctx, session.CallID())
+	v, err := p.run(ctx, p.c.calls.Confirmed(p.call(refundScript, p.c.calls.Mark())))
+	switch {
+	case v == nil:
+		return Share{}, err
+	case v[0] == codeNotEnded: // a refusal needs no replica
+		return Share{}, fmt.Errorf("%w: %q, for another %v", ErrNotEnded, p.name, script.Duration(v[1]))
+	case v[0] != codeOK || len(v) != 5:
+		return Share{}, p.malformed()
+	case err != nil:
+		return Share{}, err
+	}
+	return Share{Epoch: v[1], Again: v[2] == 1, Left: v[3], Cents: v[4]}, nil
 }
 
 var refundScript = script.Load("redpacket_refund", files, "refund")
-
-// refund runs refund.lua.
-func (p *Packet) refund(ctx context.Context, id string) (Share, error) {
-	v, unconfirmed := p.sure(ctx, 3, refundScript, id, p.c.calls.Mark())
-	switch {
-	case v == nil:
-		return Share{}, unconfirmed
-	case v[0] == 1:
-		return Share{}, fmt.Errorf("%w: %q, for another %v", ErrNotEnded, p.name, script.Duration(v[2]))
-	case v[0] == 2:
-		return Share{}, fmt.Errorf("%w: %q", ErrNoPacket, p.keys[0])
-	case v[0] != 0:
-		return Share{}, p.verdict(v)
-	case len(v) != 5:
-		return Share{}, malformed("refund", p.keys[0])
-	case unconfirmed != nil:
-		return Share{}, unconfirmed
-	}
-	s := Share{Outcome: Replayed, Epoch: v[1], Cents: v[2], Left: v[3]}
-	if v[4] == 1 {
-		s.Outcome = Granted
-	}
-	return s, nil
-}

@@ -3,7 +3,6 @@ package redpacket
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -55,7 +54,7 @@ func (p *Packet) send(ctx context.Context, id string, o Spec, shares []int64, pa
 		}
 	}
 	if len(shares) > part { // a smaller packet may expire, and costs no timer
-		p.c.calls.RemoveAfter(o.OpenFor+o.Retain, p.look("", 0))
+		p.c.calls.RemoveAfter(o.OpenFor+o.Retain, p.call(inspectScript))
 	}
 	return epoch, nil
 }
@@ -77,34 +76,29 @@ func (p *Packet) sendPart(ctx context.Context, id string, o Spec, first int, sha
 	}
 	var v []int64
 	for {
-		if *until == "" {
-			v, err = p.reply(ctx, 2, p.call(sendScript, args...))
-		} else {
-			all := slices.Clone(args)
+		call := p.call(sendScript, args...)
+		if *until != "" {
 			for _, s := range shares {
-				all = append(all, n(s))
+				call.Args = append(call.Args, n(s))
 			}
-			v, err = p.sure(ctx, 2, sendScript, all...)
+			call = p.c.calls.Confirmed(call)
 		}
-		if err != nil {
+		if v, err = p.run(ctx, call); err != nil {
 			return 0, err
 		}
-		if v[0] != 4 {
+		if v[0] != codeTime {
 			break
 		}
 		*until = script.NotAfter(v[1], p.c.calls.Wanted(ctx))
 	}
 	switch v[0] {
-	case 0:
+	case codeOK:
 		return v[1], nil
-	case 1:
-		return 0, fmt.Errorf("%w: of %q", ErrSending, p.keys[0])
-	case 2:
+	case codeSent:
 		return v[1], fmt.Errorf("%w: %q, epoch %d", errs.ErrAlreadyOpen, p.name, v[1])
-	case 3:
+	case codeNoParts:
 		return 0, fmt.Errorf("%w: the parts of %q sent before are gone: %d of the first %d shares are there",
-			errs.ErrUnavailable,
-			p.keys[0], v[1], first)
+			errs.ErrUnavailable, p.keys[0], v[1], first)
 	}
-	return 0, p.verdict(v)
+	return 0, p.malformed()
 }

@@ -20,7 +20,7 @@ var packages = map[string][]string{
 	"locks": {"rlock", "internal/lease"}, "elections": {"rlock", "rlock/election", "internal/lease"},
 	"semaphores": {"rsemaphore", "rsemaphore/counting", "internal/lease"},
 	"counters":   {"rcounter"}, "limits": {"rcounter/ratelimit"}, "stocks": {"rcounter/stock/sale", "internal/ledger"},
-	"packets": {"rcounter/redpacket"},
+	"packets": {"rcounter/redpacket", "internal/ledger"},
 }
 
 // elected are the scripts of package rlock that an election runs: those of a Fenced lock that is acquired, waited for,
