@@ -10,16 +10,8 @@ import (
 )
 
 // Packet is an amount of money that is split into shares. Each user takes one share, first come, first served, until
-// none is left or the time is over; what is left then goes back to the sender. All amounts are whole cents. It is an
-// immutable description, safe for concurrent use, and costs nothing until used.
-//
-// Send draws all shares and stores them; a Grab takes the next one. So their sum is exact whatever happens later: what
-// was taken, what is left and what was refunded always add up to the total. A user who has a share gets the same answer
-// however often a Grab asks for it, until the packet's retention is over. The packet fails closed: if records or shares
-// are missing on the server, no user gets anything more, and the answer is ErrCorrupt.
-//
-// A failover can lose a share that was taken, and it is then taken again. So pay shares out by entries that are unique
-// over (packet, epoch, user), and refunds by entries that are unique over (packet, epoch).
+// none is left or the time is over; what is left then goes back to the sender. All amounts are whole cents. A Packet is
+// an immutable description, safe for concurrent use, and costs nothing until used.
 type Packet struct {
 	c       *Client
 	name    string

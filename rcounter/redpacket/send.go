@@ -29,8 +29,8 @@ const (
 //
 // Errors: ErrUnknownOutcome, after which the packet may be open, which the next Send says. ErrUnavailable, after which
 // it is not open. If Send was broken off, what it stored vanishes within about half a minute, and until then another
-// Send returns ErrSending. ErrCorrupt if records or shares of a packet that was lost are there. ErrNotReplicated if the
-// packet may be open and too few replicas know (Options.MinReplicas).
+// Send returns ErrSending. ErrNoPacket and ErrCorrupt if users or shares of a packet that was lost are there.
+// ErrNotReplicated if the packet may be open and too few replicas know (Options.MinReplicas).
 func (p *Packet) Send(ctx context.Context, o Spec) (epoch int64, err error) {
 	defer edge(&err)
 	if err := p.usable(); err != nil {

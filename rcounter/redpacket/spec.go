@@ -35,8 +35,7 @@ type Spec struct {
 	// are at most 100 years.
 	Retain time.Duration
 	// Ledger has every Grab that takes a share and the Refund write an entry to the packet's ledger, in the script that
-	// does it: see Packet.Ledger. A process with an earlier version of this library, which writes none, ends such a packet
-	// by its first Grab of a share: ErrCorrupt from then on. Defaults to false.
+	// does it: see Packet.Ledger. Defaults to false.
 	Ledger bool
 	// Rand draws the shares. Defaults to nil: an unpredictable generator.
 	Rand *rand.Rand
