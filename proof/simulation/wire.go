@@ -103,11 +103,12 @@ func (w *world) says(c *client, object string, until time.Time) {
 	}
 }
 
-// happens keeps what happens to a server. Its turn is the caller's.
+// happens keeps what happens to the first server, which has all but the other votes of a Quorum. Its turn is the
+// caller's.
 func (w *world) happens(n *node, what Wire) {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
-	if what.At, what.Server = time.Now(), n.now(); w.net.wired {
+	if what.At, what.Server = time.Now(), n.now(); w.net.wired && n == w.nodes[0] {
 		w.net.wire = append(w.net.wire, what)
 	}
 }
