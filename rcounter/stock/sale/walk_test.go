@@ -326,10 +326,6 @@ func (w *walk) text(id string) string {
 	return ""
 }
 
-var states = map[byte]sale.Answer{'R': {State: sale.Reserved}, 'S': {State: sale.Sold}, 'L': {State: sale.Lapsed},
-	'C': {State: sale.Closed, Why: sale.Cancelled}, 'E': {State: sale.Closed, Why: sale.Expired},
-	'G': {State: sale.Closed, Why: sale.Returned}, 'F': {State: sale.Closed, Why: sale.Forbidden}}
-
 // compare has the model do an act, and compares the answer. before is the order as it was.
 func (w *walk) compare(a salemodel.Act, before string, got sale.Answer, err error) {
 	outcome := w.m.Do(a)
@@ -349,16 +345,12 @@ func (w *walk) compare(a salemodel.Act, before string, got sale.Answer, err erro
 		require.Nil(w, got.Refund(sale.Line{N: 1}))
 		return
 	case salemodel.Answered:
-		if o := w.m.Orders[a.ID]; o != nil {
-			want.State, want.Why, want.User = states[o.State].State, states[o.State].Why, o.User
-			for _, l := range o.Lines {
-				if want.State != sale.Closed {
-					want.Lines = append(want.Lines, sale.Line{Item: l.Item, N: l.N, Ordinal: l.Ordinal})
-				}
-			}
+		want = w.m.Answer(a.ID)
+		want.Epoch, want.Until = got.Epoch, got.Until
+		if want.State != "" {
 			want.Again = got.Again
 			if w.wire.copies == 1 {
-				want.Again = before == o.Text(a.ID)
+				want.Again = before == w.m.Record(a.ID)
 			}
 		}
 	default:
