@@ -58,9 +58,7 @@ func (w *world) judgeSale(o *object) {
 	j := saleJudge{durable: w.plan.Durable, saleState: saleState{Sale: &salemodel.Sale{}, gone: true},
 		told: map[string][]told{}, forgotten: map[string]bool{}}
 	if b := o.shop.base; b != nil {
-		b.mu.Lock()
-		j.rows, j.ledger = b.rows, true
-		b.mu.Unlock()
+		j.rows, j.ledger = b.All, true
 	}
 	w.net.mu.Lock()
 	wire := slices.Clone(w.net.wire)
@@ -268,35 +266,34 @@ func (j *saleJudge) acts(w *Wire, args []string) error {
 	return nil
 }
 
+// verbs are those of act.lua by their letters, with how many arguments each has.
+var verbs = map[string]struct {
+	verb string
+	args int
+}{"B": {"buy", 5}, "R": {"reserve", 6}, "E": {"extend", 4}, "P": {"pay", 5}, "C": {"cancel", 4}, "G": {"return", 5},
+	"A": {"part", 5}, "S": {"status", 3}}
+
 // actOf is the first of some acts, and how many arguments it has.
 func actOf(args []string) (a salemodel.Act, n int) {
-	a.ID = args[1]
-	lines := func(text string) {
-		text, a.UpTo = strings.CutPrefix(text, "+")
-		for line := range strings.SplitSeq(text, "|") {
-			if item, n, ok := strings.Cut(line, ","); ok {
-				a.Lines = append(a.Lines, salemodel.Line{Item: item, Asked: number(n)})
-			}
-		}
-	}
+	a.Verb, a.ID, n = verbs[args[0]].verb, args[1], verbs[args[0]].args
+	lines := ""
 	switch args[0] {
 	case "B":
-		a.Verb, a.User, n = "buy", args[3], 5
-		lines(args[4])
+		a.User, lines = args[3], args[4]
 	case "R":
-		a.Verb, a.User, a.MS, n = "reserve", args[3], number(args[5]), 6
-		lines(args[4])
+		a.User, lines, a.MS = args[3], args[4], number(args[5])
 	case "E":
-		a.Verb, a.MS, n = "extend", number(args[3]), 4
+		a.MS = number(args[3])
 	case "P", "G":
-		a.Verb, n = map[string]string{"P": "pay", "G": "return"}[args[0]], 5
-		lines(args[3])
-	case "C":
-		a.Verb, n = "cancel", 4
+		lines = args[3]
 	case "A":
-		a.Verb, a.First, a.N, n = "part", number(args[3]), number(args[4]), 5
-	default:
-		a.Verb, n = "status", 3
+		a.First, a.N = number(args[3]), number(args[4])
+	}
+	lines, a.UpTo = strings.CutPrefix(lines, "+")
+	for line := range strings.SplitSeq(lines, "|") {
+		if item, n, ok := strings.Cut(line, ","); ok {
+			a.Lines = append(a.Lines, salemodel.Line{Item: item, Asked: number(n)})
+		}
 	}
 	return a, n
 }

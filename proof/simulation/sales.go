@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/salebook"
 	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
@@ -44,7 +45,7 @@ func sales() []*kind {
 	return []*kind{
 		{
 			name: "sale", crowds: true, open: openSale, act: actOnSale, verdict: auditSale,
-			make: func(_ *world, o *object) { o.shop = newShop(&base{}) },
+			make: func(_ *world, o *object) { o.shop = newShop(&salebook.Book{}) },
 			plan: func(r *rand.Rand, s *Step) {
 				s.What = []what{
 					reserve, reserve, reserve, reserve, reserve, reserve, buy, buy, pay, pay, pay, webhook, extend, cancel, giveBack,
@@ -66,14 +67,14 @@ func sales() []*kind {
 
 // shop is what a program knows that sells: what customers have paid, and what the bank paid back, in all.
 type shop struct {
-	base       *base // nil: the sale keeps no ledger
+	base       *salebook.Book // nil: the sale keeps no ledger
 	mu         sync.Mutex
 	orders     []stock.Order               // that were asked for
 	paid, back map[string]map[string]int64 // by order and item
 	isMended   atomic.Bool                 // there was a Restore
 }
 
-func newShop(b *base) *shop {
+func newShop(b *salebook.Book) *shop {
 	return &shop{base: b, paid: map[string]map[string]int64{}, back: map[string]map[string]int64{}}
 }
 
