@@ -41,7 +41,8 @@ func processes(t *testing.T, s *redistest.Server, n int) []*redlatch.Client {
 	all := make([]*redlatch.Client, n)
 	for i := range all {
 		red, err := redlatch.Open(t.Context(), s.Option(),
-			redlatch.Options{CallTimeout: 10 * time.Second, Sales: withBooks, Locks: func(o *rlock.Options) { o.Liveness = true }})
+			redlatch.Options{CallTimeout: 10 * time.Second, Sales: withBooks,
+				Locks: func(o *rlock.Options) { o.Liveness = true }})
 		require.NoError(t, err)
 		closesWithin(t, red, 10*time.Second)
 		all[i] = red

@@ -313,7 +313,8 @@ func TestOutage_CachedAnswer_WaitsForNoConnection(t *testing.T) {
 		red := connect(redlatch.Options{CallTimeout: callTimeout, Sales: func(o *stock.Options) {
 			o.SoldOutTrust = time.Hour
 		}})
-		s, k, one := red.Sales().Sale("sold"), red.Counters().Counter("read", rcounter.CounterOptions{}), stock.Order{Anyone: true}
+		s, one := red.Sales().Sale("sold"), stock.Order{Anyone: true}
+		k := red.Counters().Counter("read", rcounter.CounterOptions{})
 		other := connect(patient)
 		require.NoError(t, other.Sales().Sale("sold").Open(t.Context(), stock.Spec{Limit: 1, OpenFor: time.Hour}))
 		require.NoError(t, err1(other.Sales().Sale("sold").Buy(t.Context(), one)))

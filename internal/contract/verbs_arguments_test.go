@@ -200,7 +200,8 @@ func badOfSales(t *testing.T, red *redlatch.Client) map[string]map[error]refusal
 		names.add(says, slices.Concat(order(stock.Order{ID: text}), order(stock.Order{ID: "id", User: text}), byID(text),
 			lines(1, stock.Line{Item: text, N: 1}))...)
 		items := map[string]stock.Item{text: {Limit: 1}}
-		names.add(says, s.Open(ctx, stock.Spec{Items: items, OpenFor: time.Hour}), s.Change(ctx, stock.Change{Items: items}))
+		names.add(says, s.Open(ctx, stock.Spec{Items: items, OpenFor: time.Hour}),
+			s.Change(ctx, stock.Change{Items: items}))
 	}
 	for _, sign := range ",;|+" {
 		names.add(fmt.Sprintf("the item \"a%c\"", sign), lines(1, stock.Line{Item: "a" + string(sign), N: 1})...)
@@ -224,7 +225,8 @@ func badOfSales(t *testing.T, red *redlatch.Client) map[string]map[error]refusal
 		options.add(`Items["a"].PerUser`+is, s.Change(ctx, stock.Change{Items: map[string]stock.Item{"a": {PerUser: n}}}))
 	}
 	for _, ttl := range []time.Duration{0, -time.Second, time.Microsecond, lifetime + 1} {
-		options.add("ttl is "+ttl.String(), err1(s.Reserve(ctx, stock.Order{User: "ann"}, ttl)), err1(s.Extend(ctx, "id", ttl)))
+		options.add("ttl is "+ttl.String(), err1(s.Reserve(ctx, stock.Order{User: "ann"}, ttl)),
+			err1(s.Extend(ctx, "id", ttl)))
 	}
 	options.add("change is empty", s.Change(ctx, stock.Change{}))
 	for _, in := range []time.Duration{-1, lifetime + 1} {

@@ -470,10 +470,9 @@ func TestSale_ImpossibleData_IsNoStock(t *testing.T) {
 	c := on(t, raw, exact)
 	for i, harm := range [][]string{
 		{"HSET", "0", "sold:", "-1"}, {"HSET", "0", "sold:", "99"}, {"HSET", "0", "seq:", "0"}, {"HSET", "0", "limit:", "x"},
-		{"HDEL", "0", "reserved:"}, {"HSET", "0", "epoch", "x"}, {"HSET", "0", "epoch", "-inf"}, {"HSET", "0", "remember", "x"}, {"HDEL", "0", "fields"},
-		{"HSET", "1", "held", "?"},
-		{"HSET", "1", "held", "R1;;"}, {"HDEL", "0", "gone"},
-		{"HSET", "1", "held", "S;,99999999999999999999,1,1;"},
+		{"HDEL", "0", "reserved:"}, {"HSET", "0", "epoch", "x"}, {"HSET", "0", "epoch", "-inf"},
+		{"HSET", "0", "remember", "x"}, {"HDEL", "0", "fields"}, {"HDEL", "0", "gone"},
+		{"HSET", "1", "held", "?"}, {"HSET", "1", "held", "R1;;"}, {"HSET", "1", "held", "S;,99999999999999999999,1,1;"},
 	} {
 		s := opened(t, c, fmt.Sprint("s", i), spec(9))
 		_, err := s.Reserve(ctx, sale.Order{ID: "held"}, time.Hour)
