@@ -51,8 +51,8 @@ func (t *tool) onSale(use, short string, do func(*stock.Sale, context.Context) e
 // limits are what the flag --limit says of each item.
 func limits(f *pflag.FlagSet) map[string]stock.Item {
 	items := map[string]stock.Item{}
-	f.Func("limit", "`[ITEM=]UNITS[/USER]`: how many units there are, and how many a user may have\n(default 1); "+
-		"once for each item of a sale", func(text string) (err error) {
+	f.Func("limit", "how many units there are, as `[ITEM=]UNITS[/USER]`, where USER is how many of them\n"+
+		"a user may have (default 1); once for each item", func(text string) (err error) {
 		at := strings.LastIndex(text, "=")
 		units, user, _ := strings.Cut(text[at+1:], "/")
 		var of stock.Item

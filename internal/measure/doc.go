@@ -51,10 +51,10 @@ var (
 	AwaitTime = took("await",
 		"How long calls of Await of latches and barriers took, by result: reached, or an error.", "class", "result")
 	Claims = count("claims", "{claim}",
-		"Orders and claims that the server answered, by outcome: sold, granted, replayed, sold_out and others, or an error.",
+		"Orders and claims that the server answered, by outcome: sold, grabbed, replayed, sold_out and others, or an error.",
 		"kind", "class", "outcome")
 	ClaimedUnits = count("claimed_units", "{unit}",
-		"Units that were sold or reserved, or cents of red packets that were granted.", "kind", "class")
+		"Units that were sold or reserved, or cents of red packets that were grabbed.", "kind", "class")
 	ClaimTime    = took("claim", "How long claims took for which the server was asked.", "kind", "class")
 	LocalAnswers = count("local_answers", "{claim}",
 		"Orders that the process answered without the server, because the sale is sold out, by outcome.", "class", "outcome")
