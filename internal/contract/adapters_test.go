@@ -3,11 +3,11 @@ package contract_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/salebook"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
@@ -201,18 +201,8 @@ func packetActs(x *redpacket.Packet) []act {
 // saleSpec is that of the sales whose acts are saleActs.
 var saleSpec = stock.Spec{Limit: 100, PerUser: 9, OpenFor: time.Hour, Retain: time.Hour, Ledger: true}
 
-// forgetful is a book that keeps nothing. Restore needs one.
-type forgetful struct{}
-
-func withBooks(o *stock.Options) { o.Books = func(string) stock.Book { return forgetful{} } }
-
-func (forgetful) Opened(context.Context) (int64, error)                 { return 0, nil }
-func (forgetful) Move(context.Context, []stock.Entry) error             { return nil }
-func (forgetful) Continue(context.Context, int64, int64) (int64, error) { return 0, nil }
-func (forgetful) Order(context.Context, string) ([]stock.Entry, error)  { return nil, nil }
-func (forgetful) Entries(context.Context) iter.Seq2[stock.Entry, error] {
-	return func(func(stock.Entry, error) bool) {}
-}
+// withBooks has each Restore find an empty book.
+func withBooks(o *stock.Options) { o.Books = func(string) stock.Book { return &salebook.Book{} } }
 
 // saleActs are those of a sale as sale opens it.
 func saleActs(x *stock.Sale) []act {

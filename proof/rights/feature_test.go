@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/acl"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/salebook"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -55,7 +56,7 @@ func uses(hub *pubsub.Hub, prefix string, watchdog time.Duration) map[string]fun
 			useOfLimits(ctx, c)
 		},
 		"stocks": func(ctx context.Context) {
-			book := &entries{}
+			book := &salebook.Book{}
 			c := redistest.Got(stock.New(hub, stock.Options{KeyPrefix: prefix, CallTimeout: slow,
 				Books: func(string) stock.Book { return book }}))
 			useOfSales(ctx, c, book)

@@ -2,7 +2,6 @@ package rights_test
 
 import (
 	"context"
-	"iter"
 	"testing"
 	"time"
 
@@ -12,39 +11,12 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/internal/salebook"
 	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
 )
 
-// entries are the book of one sale.
-type entries []stock.Entry
-
-func (b *entries) Opened(context.Context) (int64, error) { return 0, nil }
-
-func (b *entries) Move(_ context.Context, list []stock.Entry) error {
-	for _, e := range list {
-		if e.Serial == int64(len(*b))+1 {
-			*b = append(*b, e)
-		}
-	}
-	return nil
-}
-
-func (b *entries) Continue(context.Context, int64, int64) (int64, error) { return int64(len(*b)), nil }
-
-func (b *entries) Entries(context.Context) iter.Seq2[stock.Entry, error] {
-	return func(yield func(stock.Entry, error) bool) {
-		for _, e := range *b {
-			if !yield(e, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (b *entries) Order(context.Context, string) ([]stock.Entry, error) { return nil, nil }
-
 // useOfSales uses all of a sale. book is c's.
-func useOfSales(ctx context.Context, c *stock.Client, book *entries) {
+func useOfSales(ctx context.Context, c *stock.Client, book *salebook.Book) {
 	spec := stock.Spec{Limit: 1, OpenFor: time.Hour, Retain: time.Minute}
 	sale, user := c.Sale("sale"), stock.Order{User: "ann"}
 	redistest.Must(sale.Open(ctx, spec))
