@@ -123,10 +123,10 @@ func (w *walk) act(ctx context.Context) {
 func (w *walk) anyone(ctx context.Context) {
 	if len(w.parts) == 0 || w.IntN(3) == 0 {
 		n := 1 + w.Int64N(3)
-		a, err := w.sale.Buy(ctx, stock.Order{Anyone: true, Lines: []stock.Line{{N: n}}})
+		a, err := w.sale.Buy(ctx, stock.Order{Anyone: true, UpTo: true, Lines: []stock.Line{{N: n}}})
 		require.NoError(w.t, err)
 		order, _, _ := strings.Cut(a.ID, ".")
-		w.m.Do(salemodel.Act{Verb: "buy", ID: order, Lines: []salemodel.Line{{Asked: n}}})
+		w.m.Do(salemodel.Act{Verb: "buy", ID: order, UpTo: true, Lines: []salemodel.Line{{Asked: n}}})
 		if a.Won() {
 			w.parts = append(w.parts, a.ID)
 		}
