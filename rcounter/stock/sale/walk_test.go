@@ -457,11 +457,11 @@ func (w *walk) look() {
 	w.wire.copies = 1
 	w.m.Tick()
 	w.tell("look")
+	rig.RequireEnds(w, w.raw) // before Inspect, which mends them
 	st, err := w.s.Inspect(ctx)
 	require.NoError(w, err, w.story())
 	want := w.m.Table()
 	require.Equal(w, want, rig.Hash(w, w.raw, w.s.Keys()[1]), w.story())
-	rig.RequireEnds(w, w.raw)
 	items := map[string]sale.ItemStand{}
 	for name, is := range w.m.Items {
 		require.LessOrEqual(w, is.Sold+is.Reserved, is.Limit, w.story())
