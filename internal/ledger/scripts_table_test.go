@@ -10,5 +10,3 @@ func TestScripts_EachRow_DoesWhatItSays(t *testing.T) {
 	t.Parallel()
 	table.RunAll(t, "testdata/scripts", table.How{})
 }
-
-func TestMain(m *testing.M) { redistest.Main(m, nil) }
