@@ -32,8 +32,8 @@ type Observer = errs.Observer
 //     ratelimit.Policy.
 //   - Took, Held (time.Duration): how long the call took, and how long the hold or permit was held.
 //   - ByMessage (bool): a message woke the waiter, not its timer.
-//   - Again (bool): the channel had been confirmed before, and was down meanwhile; or a sale had the order, or a red packet the
-//     user's share, before.
+//   - Again (bool): the channel had been confirmed before, and was down meanwhile; or a sale had the order, or
+//     a red packet the user's share, before.
 //   - Err (error): the error of the call, or why a hold ended or work failed; nil is success.
 //   - Acquisition (context.Context): has the values of the context that the Observer returned for the acquisition which
 //     is released now. The context may have ended.

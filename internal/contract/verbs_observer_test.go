@@ -190,7 +190,8 @@ func TestObserver_CountsAndSales_AreToldOnce(t *testing.T) {
 	rig.Must(t, admin, "DEL", "rc:{p}:g")
 	p.Grab(ctx, "ann")
 	is(`p: , 0, redpacket: no such red packet: "rc:{p}:p"`, "p: grabbed, 70, <nil>", "p: grabbed, 70, <nil>",
-		"p: sold out, 0, <nil>", `p: , 0, redpacket: no such red packet: corrupt: "rc:{p}:p" counts 1 records or shares, and 0 are there`)
+		"p: sold out, 0, <nil>",
+		`p: , 0, redpacket: no such red packet: corrupt: "rc:{p}:p" counts 1 records or shares, and 0 are there`)
 
 	s, two := red.Sales().Sale("s"), []stock.Line{{N: 2}}
 	require.NoError(t, s.Open(ctx, stock.Spec{Limit: 9, PerUser: 5, OpenFor: time.Hour}))

@@ -60,7 +60,7 @@ type Event struct {
 	// N is how many permits, units or cents the event is about, how many holds were taken over, or how many requests share
 	// a call. Other events of locks and events of counters have 0.
 	N int64
-	// Outcome is the answer in words: a stock.State, or why an order was Refused; "grabbed", or the Why of a redpacket.Share;
+	// Outcome is the answer in words: a stock.State, or why an order was Refused; "grabbed", or a redpacket.Share's Why;
 	// ratelimit.OutcomeAllowed or OutcomeRefused.
 	// Outcome is "" if Err is set. For EventDegraded, Outcome is the ratelimit.Policy.
 	Outcome string
