@@ -338,8 +338,8 @@ end
 --     removes a record or a reservation
 --   5 records, counts, reservations: the next script finds another number of them than the hash says (-1)
 --   6 if in_two_steps: numbers in which units that come back are free, and the entries are counted
---   7 the ends of keys that are new. Before it is there, a key can have none. A user who may not set ends has decided all the same, and
---     the next call of the operator sets them: see mend_ends
+--   7 the ends of keys that are new. Before it is there, a key can have none. A user who may not set ends has decided
+--     all the same, and the next call of the operator sets them: see mend_ends
 local function save()
   if not next(s.touched) then return false end
   if s.in_two_steps then
