@@ -27,7 +27,6 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
-	"github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -46,9 +45,7 @@ var sentinels = map[string]error{
 	"ErrBrokenBarrier": rsemaphore.ErrBrokenBarrier, "ErrOutOfRange": redlatch.ErrOutOfRange,
 	"ErrOverflow": redlatch.ErrOverflow,
 	"ErrMismatch": redlatch.ErrMismatch, "ErrAlreadyOpen": redlatch.ErrAlreadyOpen, "ErrCorrupt": redlatch.ErrCorrupt,
-	"ErrNotOpen":   stock.ErrNotOpen,
-	"ErrRestoring": stock.ErrRestoring, "ErrNotFound": stock.ErrNotFound,
-	"ErrNoStock": sale.ErrNoStock, "ErrLater": sale.ErrLater,
+	"ErrNoStock": stock.ErrNoStock, "ErrLater": stock.ErrLater,
 	"ErrNotEnded": redpacket.ErrNotEnded,
 	"ErrSending":  redpacket.ErrSending, "ErrNoPacket": redpacket.ErrNoPacket, "ErrLimited": ratelimit.ErrLimited,
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
-	"github.com/redlatch/redlatch/rcounter/stock/sale"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -66,8 +65,7 @@ type Options struct {
 	Elections  func(*election.Options)
 	Semaphores func(*rsemaphore.Options)
 	Counters   func(*rcounter.Options)
-	Stocks     func(*stock.Options)
-	Sales      func(*sale.Options)
+	Sales      func(*stock.Options)
 	RedPackets func(*redpacket.Options)
 	Limiters   func(*ratelimit.Options)
 }
@@ -80,8 +78,7 @@ type Client struct {
 	elections  *election.Client
 	semaphores *rsemaphore.Client
 	counters   *rcounter.Client
-	stocks     *stock.Client
-	sales      *sale.Client
+	sales      *stock.Client
 	packets    *redpacket.Client
 	limiters   *ratelimit.Client
 
@@ -109,7 +106,7 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts Options) (*Client, e
 	c, err := all.clients(hub)
 	if err == nil {
 		err = script.CanWait(ctx, hub.Client(), cmp.Or(opts.CallTimeout, waitsFor), max(all.locks.MinReplicas,
-			all.elections.MinReplicas, all.semaphores.MinReplicas, all.stocks.MinReplicas, all.sales.MinReplicas,
+			all.elections.MinReplicas, all.semaphores.MinReplicas, all.sales.MinReplicas,
 			all.packets.MinReplicas))
 	}
 	if err != nil {
@@ -126,8 +123,7 @@ type packages struct {
 	elections  election.Options
 	semaphores rsemaphore.Options
 	counters   rcounter.Options
-	stocks     stock.Options
-	sales      sale.Options
+	sales      stock.Options
 	packets    redpacket.Options
 	limiters   ratelimit.Options
 }
@@ -151,11 +147,7 @@ func (o *Options) packages() packages {
 		counters: with(o.Counters, rcounter.Options{
 			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger,
 		}),
-		stocks: with(o.Stocks, stock.Options{
-			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
-			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger,
-		}),
-		sales: with(o.Sales, sale.Options{
+		sales: with(o.Sales, stock.Options{
 			KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
 			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger,
 		}),
@@ -168,7 +160,7 @@ func (o *Options) packages() packages {
 		}),
 	}
 	for _, own := range []*Observer{&p.hub.Observer, &p.locks.Observer, &p.elections.Observer, &p.semaphores.Observer,
-		&p.counters.Observer, &p.stocks.Observer, &p.sales.Observer, &p.packets.Observer, &p.limiters.Observer} {
+		&p.counters.Observer, &p.sales.Observer, &p.packets.Observer, &p.limiters.Observer} {
 		*own = own.And(o.Observer)
 	}
 	return p
@@ -182,8 +174,7 @@ func (p packages) clients(hub *pubsub.Hub) (*Client, error) {
 		add(c, &c.elections, election.New, p.elections),
 		add(c, &c.semaphores, rsemaphore.New, p.semaphores),
 		add(c, &c.counters, rcounter.New, p.counters),
-		add(c, &c.stocks, stock.New, p.stocks),
-		add(c, &c.sales, sale.New, p.sales),
+		add(c, &c.sales, stock.New, p.sales),
 		add(c, &c.packets, redpacket.New, p.packets),
 		add(c, &c.limiters, ratelimit.New, p.limiters),
 	)
@@ -247,11 +238,8 @@ func (c *Client) Semaphores() *rsemaphore.Client { return c.semaphores }
 // Counters returns the client that makes counters.
 func (c *Client) Counters() *rcounter.Client { return c.counters }
 
-// Stocks returns the client that makes stocks, which Sales replaces.
-func (c *Client) Stocks() *stock.Client { return c.stocks }
-
 // Sales returns the client that makes sales, in which the first N orders win.
-func (c *Client) Sales() *sale.Client { return c.sales }
+func (c *Client) Sales() *stock.Client { return c.sales }
 
 // RedPackets returns the client that makes red packets.
 func (c *Client) RedPackets() *redpacket.Client { return c.packets }

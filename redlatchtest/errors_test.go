@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -21,9 +21,6 @@ import (
 
 // These tests are how a user's test provokes each error: take the line that you need. Errors that several packages
 // share are the same values; those of package rlock stand for all.
-
-// Until rcounter/stock/sale has taken the place of rcounter/stock, not provoked: stock.ErrNotOpen, stock.ErrRestoring,
-// stock.ErrNotFound; and under another name: sale.ErrNoStock, sale.ErrLater.
 
 // inBubble runs test with a server, and a client of it, in a bubble: what waits takes no time.
 func inBubble(t *testing.T, test func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client)) {

@@ -21,7 +21,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // probe is a command that some servers, proxies and users' rights refuse, with the finding where the server has no such
@@ -165,7 +165,7 @@ func (x *checkup) rights(ctx context.Context) {
 		{what: "rate limits", feature: "limits", try: func(ctx context.Context) error {
 			return errOf(x.red.Limiters().Limiter(x.name+":limit", ratelimit.LimiterOptions{Rate: 100}).Allow(ctx, "", 1))
 		}},
-		{what: "sales", feature: "stocks", try: x.trySale},
+		{what: "sales", feature: "sales", try: x.trySale},
 		{what: "red packets", feature: "packets", try: x.tryPacket},
 		{what: "elections", feature: "elections", try: x.tryElection},
 	}

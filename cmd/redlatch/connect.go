@@ -23,7 +23,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // seeConnection ends the error of an attempt to connect. That page names all flags and variables that may be wrong.

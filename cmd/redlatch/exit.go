@@ -11,7 +11,7 @@ import (
 	"syscall"
 
 	"github.com/redlatch/redlatch"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 

@@ -6,7 +6,7 @@ import (
 	"iter"
 	"time"
 
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // Book is the ledger of one sale in a database: a stock.Book. Its fields are not changed while it is used. Several

@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest/services"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // setup is a Redis server in this process, a client of it that has books in an SQLite database, and their Book. change

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // Orders and the units of one user are found by an index: the rows of the others are not read.

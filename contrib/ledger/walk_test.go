@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/oracle/salemodel"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // folded is an order by its entries alone.

@@ -82,7 +82,7 @@ var features = []feature{
 		scripts: "pexpire get set del unlink type zadd zrem zcount zrange zremrangebyscore time",
 	},
 	{
-		name: "stocks", keys: []string{"rc"}, plain: cached + " hget hscan xrange",
+		name: "sales", keys: []string{"rc"}, plain: cached + " hget hscan xrange",
 		scripts: "exists pttl pexpire del unlink rename hget hgetall hset hdel hexists hlen hmget hincrby " +
 			"zadd zrem zcard zcount zrange rpush lpop lrange lindex llen xadd xlen xrange xtrim time",
 	},

@@ -31,9 +31,8 @@ var Derived = []string{
 	"redisson_sc",
 	"redisson_countdownlatch__channel__",
 	"redlatch_barrier",
-	// stocks, red packets, limits, and the records of counters
+	// sales, red packets, limits, and the records of counters
 	"rc",
-	"redlatch_stock",
 }
 
 // Endings are the suffixes of such keys. Suffix puts one behind the name of the object. TestKeys_Suffixes_AreListed

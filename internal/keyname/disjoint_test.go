@@ -39,7 +39,7 @@ func forms() []form {
 	}
 	for _, p := range keyname.Derived {
 		switch p { // there is always more behind the name, or it is none of an object's
-		case "rc", "redlatch_stock", "redlatch_kept", "redlatch_grant", "redlatch_alive", "redisson_unlock_latch":
+		case "rc", "redlatch_kept", "redlatch_grant", "redlatch_alive", "redisson_unlock_latch":
 			continue
 		}
 		hint := p == "redisson_lock__channel" || p == "redisson_sc"
@@ -60,12 +60,12 @@ func forms() []form {
 // braced are the keys of kinds whose names have no braces.
 func braced(n string) []string {
 	size := strconv.Itoa(len(n))
-	keys := []string{"rc:{" + n + "}:q" + size, "rc:{" + n + "}:l" + size, "redlatch_stock:{" + n + "}",
-		"redlatch_stock:{a}{" + n + "}"}
+	keys := []string{"rc:{" + n + "}:q" + size, "rc:{" + n + "}:l" + size}
 	for _, key := range []string{"a", "a:b", "}", "{", "}:i0.1", ""} {
 		keys = append(keys, "rc:"+n+":{"+key+"}:k"+size, "rc:"+n+":{a}"+key+":t"+size)
 	}
-	for _, tail := range []string{"", ":u", ":r", ":h", ":o", ":l", ":f", ":p", ":a", ":g", ":e"} {
+	for _, tail := range []string{"", ":sale", ":orders", ":reservations", ":flags", ":ledger", ":endings", ":orders+", ":p",
+		":a", ":g", ":e"} {
 		keys = append(keys, "rc:{"+n+"}"+tail, "rc:{a}{"+n+"}"+tail)
 	}
 	return keys

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // Book is a stock.Book. The zero value is empty, and knows no opening. Its methods are safe for concurrent use.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/salebook"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 func TestRead_WrittenEntries_AreTheSame(t *testing.T) {

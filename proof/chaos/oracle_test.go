@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 const msec = int64(time.Millisecond)

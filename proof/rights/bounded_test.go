@@ -143,7 +143,7 @@ func drawShots(t *testing.T, do func(words ...string) rueidis.RedisResult,
 // unbounded are scripts that touch more of some collections, and why. docs/operations.md says so, too.
 var unbounded = map[string]string{
 	"rlock/inspect":               "the answer is all that there is",
-	"rcounter/stock/sale/inspect": "the answer is all items, of which there are 1,024 at most",
+	"rcounter/stock/inspect":      "the answer is all items, of which there are 1,024 at most",
 	"rsemaphore/inspect":          "the answer is all that there is",
 	"rsemaphore/weighted_inspect": "the answer is all that there is",
 	"rlock/fair_release":          "Redisson's own list is searched with LREM, as Redisson does",

@@ -41,12 +41,12 @@ type lua struct {
 func allScripts(t *testing.T) map[string]lua {
 	t.Helper()
 	all := map[string]lua{}
-	for _, depth := range []string{"*/", "*/*/", "*/*/*/"} {
+	for _, depth := range []string{"*/", "*/*/"} {
 		files, err := filepath.Glob("../../" + depth + "lua/*.lua")
 		require.NoError(t, err)
 		for _, at := range files {
 			folder, name := path.Dir(path.Dir(filepath.ToSlash(at))), strings.TrimSuffix(filepath.Base(at), ".lua")
-			if folder == "../../internal/script" || folder == "../../rcounter/stock" || // package sale takes its place
+			if folder == "../../internal/script" ||
 				strings.HasPrefix(folder, "../../contrib/") { // parts of scripts, and others
 				continue
 			}
@@ -422,7 +422,7 @@ var mustMiss = map[string][]string{
 	"counters":   {"rcounter/addonce HSET", "rcounter/set SET"},
 	"limits":     {"rcounter/ratelimit/reserve ZADD"},
 	"packets":    {"rcounter/redpacket/grab XADD"},
-	"stocks":     {"rcounter/stock/sale/buy HMGET", "rcounter/stock/sale/act HMGET"},
+	"sales":      {"rcounter/stock/buy HMGET", "rcounter/stock/act HMGET"},
 	"contested":  {"rlock/election/workers HSET"},
 }
 
@@ -458,7 +458,7 @@ func work(t *testing.T, c rueidis.Client, r *trials) {
 			r.forgetShapes()
 		}
 	}
-	for _, feature := range []string{"counters", "stocks", "packets", "limits"} { // alone: limits change with time
+	for _, feature := range []string{"counters", "sales", "packets", "limits"} { // alone: limits change with time
 		use(feature)
 	}
 	var all sync.WaitGroup

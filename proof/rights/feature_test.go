@@ -19,7 +19,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -55,7 +55,7 @@ func uses(hub *pubsub.Hub, prefix string, watchdog time.Duration) map[string]fun
 			c := redistest.Got(ratelimit.New(hub, ratelimit.Options{KeyPrefix: prefix, CallTimeout: slow, AllowTimeout: slow}))
 			useOfLimits(ctx, c)
 		},
-		"stocks": func(ctx context.Context) {
+		"sales": func(ctx context.Context) {
 			book := &salebook.Book{}
 			c := redistest.Got(stock.New(hub, stock.Options{KeyPrefix: prefix, CallTimeout: slow,
 				Books: func(string) stock.Book { return book }}))

@@ -41,7 +41,7 @@ func everything(o rueidis.ClientOption) error {
 	return as(o, func(ctx context.Context, hub *pubsub.Hub) {
 		defer messages(ctx, hub)()
 		all := uses(hub, "", brief)
-		for _, feature := range []string{"counters", "locks", "elections", "packets", "limits", "stocks", "semaphores"} {
+		for _, feature := range []string{"counters", "locks", "elections", "packets", "limits", "sales", "semaphores"} {
 			all[feature](ctx)
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/salebook"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // book is a client's way to the database into which the ledger of a sale is moved: slow, and gone with the client.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // entry is one call of an object that keeps records, and what it was answered.

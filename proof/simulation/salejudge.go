@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/oracle/salemodel"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // saleJudge has a sale's model (internal/oracle/salemodel) do what the server ran, in its order, and compares each

@@ -8,123 +8,140 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-type freshKey struct{}
-
-// Fresh returns a context that says that the claimant and the id of a claim or reservation are new: neither has been
-// used on this stock before, so neither can have units. Under it the process may answer SoldOut by itself, as it does
-// to ClaimAny. It is for crowds whose ids are made for each request. A repeated request asks without Fresh: a claimant
-// who has units may hear SoldOut under it.
-func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, freshKey{}, true) }
-
-func isFresh(ctx context.Context) bool { return ctx.Value(freshKey{}) != nil }
-
-// soldOutTrust is o.SoldOutTrust with its default; negative if the server is always asked.
-func (o *Options) soldOutTrust() (time.Duration, error) {
-	switch t := o.SoldOutTrust; {
-	case t < 0:
+// soldOutTrust is Options.SoldOutTrust with its default; negative if the server is always asked.
+func soldOutTrust(trust time.Duration) (time.Duration, error) {
+	switch {
+	case trust < 0:
 		return -1, nil
-	case t == 0:
+	case trust == 0:
 		return time.Second, nil
-	case t < 10*time.Millisecond || t > maxLifetime:
-		return 0, errs.InvalidOption("SoldOutTrust", t, "at least 10ms, 0 for the default, or negative for none")
-	default:
-		return t, nil
+	case trust < 10*time.Millisecond || trust > maxLifetime:
+		return 0, errs.InvalidOption("SoldOutTrust", trust, "at least 10ms, 0 for the default, or negative for none")
 	}
+	return trust, nil
 }
 
-// lookEvery is the shortest time between two looks at the flag: where there is no cache, each of them is in vain.
+// lookEvery is the shortest time between two looks at a flag. Without a cache each look is in vain.
 const lookEvery = int64(10 * time.Millisecond)
 
-// cache is what a process knows of a stock that is sold out: that the flag is in rueidis' cache. See "Sold out" in the
-// package comment.
-type cache struct {
-	c    *Client
-	get  rueidis.Cacheable // the flag
-	next atomic.Int64      // when to look again, ns after the client's base
-	busy atomic.Bool       // a look is under way
-
-	there atomic.Int64 // until when the flag is in rueidis' cache, unless it has changed; 0: it is not known to be
-	dials atomic.Int64 // script.Runner.Dials then: the cache goes with its connection
-	mu    sync.Mutex   // for the writes of there
-	turns atomic.Int64 // counts forget: what was heard before one must not be kept after it
+// soldOutCache is what a process knows of the items that are sold out.
+type soldOutCache struct {
+	c     *Client
+	flags string       // the key
+	items sync.Map     // item -> *itemFlag
+	mu    sync.Mutex   // for the writes of itemFlag.there
+	turns atomic.Int64 // counts forget: an answer that was asked for before one must not be kept after it
 }
 
-func newCache(c *Client, keys []string) cache {
-	return cache{c: c, get: c.calls.Hub.Client().B().Get().Key(keys[4]).Cache().Pin()}
+// itemFlag is what a process knows of one item: that its flag is in rueidis' cache.
+type itemFlag struct {
+	get     rueidis.Cacheable
+	next    atomic.Int64 // when to look again, ns after the client's base
+	looking atomic.Bool
+	there   atomic.Int64 // until when the flag is in rueidis' cache, unless it has changed; 0: it is not known to be
+	dials   atomic.Int64 // script.Runner.Dials then: the cache goes with its connection
 }
 
-// soldOut reports whether nothing is left, and the epoch of the stock, as far as rueidis' cache tells. Otherwise the
+func (m *soldOutCache) of(item string) *itemFlag {
+	f, ok := m.items.Load(item)
+	if !ok {
+		f, _ = m.items.LoadOrStore(item,
+			&itemFlag{get: m.c.calls.Hub.Client().B().Hget().Key(m.flags).Field(item).Cache().Pin()})
+	}
+	return f.(*itemFlag)
+}
+
+// isSoldOut reports whether nothing of an item is left, and the epoch, as far as rueidis' cache tells. Otherwise the
 // server must be asked.
 //
-// It asks the cache only while the flag should be in there. If it is not, the flag has changed a moment ago, and this
+// The cache is asked only while the flag should be in there. If the flag is not, it has changed a moment ago, and this
 // takes a round trip to a server that answered then; or the connection is lost, and dialling gets no more time than a
-// call. While another dials it does not ask: it would wait for that as long as the other does. If it was not answered,
-// until is when the patience of its caller ends, which has begun with it, and for whom the server is asked next;
-// otherwise it is zero.
-func (m *cache) soldOut(ctx context.Context) (epoch int64, yes bool, until time.Time) {
-	now := m.c.calls.Now()
-	if now >= m.there.Load() || m.dials.Load() != m.c.calls.Runner.Dials() {
+// call. While another caller dials, the cache is not asked, because the call would wait as long as the other. If the
+// cache did not answer, until is when the patience of the caller ends; otherwise it is zero.
+func (m *soldOutCache) isSoldOut(ctx context.Context, item string) (epoch int64, yes bool, until time.Time) {
+	calls, f := m.c.calls, m.of(item)
+	now := calls.Now()
+	if now >= f.there.Load() || f.dials.Load() != calls.Runner.Dials() {
 		return 0, false, until
 	}
-	ctx, done := context.WithDeadline(ctx, m.c.calls.At(now).Add(m.c.calls.CallTimeout))
-	defer done()
-	r := m.c.calls.Hub.Client().DoCache(ctx, m.get, m.c.trust)
-	if epoch = flagged(r); !r.IsCacheHit() || epoch <= 0 {
-		m.there.Store(0)
+	bounded := &lateDeadline{Context: ctx, at: calls.At(now).Add(calls.CallTimeout)}
+	defer bounded.release()
+	r := calls.Hub.Client().DoCache(bounded, f.get, m.c.trust)
+	if epoch = flaggedEpoch(r); !r.IsCacheHit() || epoch <= 0 {
+		f.there.Store(0)
 	}
 	if r.NonRedisError() != nil {
-		until = m.c.calls.At(now).Add(m.c.calls.Bound())
+		until = calls.At(now).Add(calls.Bound())
 	}
 	return epoch, epoch > 0, until
 }
 
-// untilContext is ctx until then, if that is not zero.
-func untilContext(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
-	if until.IsZero() {
-		return ctx, func() {}
-	}
-	return context.WithDeadlineCause(ctx, until, session.ErrPatience)
+// lateDeadline is a context that ends at an instant. Its timer is made when it is first asked: a hit of the cache asks
+// nothing, and would cost twice as much with a timer.
+type lateDeadline struct {
+	context.Context // the caller's
+	at              time.Time
+
+	once  sync.Once
+	until context.Context
+	done  context.CancelFunc
 }
 
-// flagged is the epoch that the flag tells, or 0.
-func flagged(r rueidis.RedisResult) int64 {
-	text, err := r.ToString()
+func (d *lateDeadline) made() context.Context {
+	d.once.Do(func() { d.until, d.done = context.WithDeadline(d.Context, d.at) })
+	return d.until
+}
+
+func (d *lateDeadline) Deadline() (at time.Time, ok bool) { return d.made().Deadline() }
+func (d *lateDeadline) Done() <-chan struct{}             { return d.made().Done() }
+func (d *lateDeadline) Err() error                        { return d.made().Err() }
+
+func (d *lateDeadline) release() {
+	d.once.Do(func() { d.until, d.done = d.Context, func() {} })
+	d.done()
+}
+
+// flaggedEpoch is the epoch in a flag, or 0.
+func flaggedEpoch(r rueidis.RedisResult) int64 {
+	epoch, err := r.AsInt64()
 	if err != nil {
 		return 0
 	}
-	return max(number(text), 0)
+	return max(epoch, 0)
 }
 
-// observe gets every answer of the server, and the number of turns when it was asked for. (A Reserve can be SoldOut
-// while some units are left, but fewer than it wants.) It looks at the flag in the background: the first look brings it
-// into rueidis' cache, unless another did, and the second tells whether there is a cache.
+// observe gets answers of the server, and the number of turns when they were asked for. observe looks at the flag in
+// the background: the first look brings it into rueidis' cache, and the second tells whether there is a cache.
 //
-// This process returns a unit, and must sell it at once, before the news of it comes back from the server
-// (TestSoldOut_OwnReturn_EndsItAtOnce): an answer that was asked for before forget says nothing about the time
-// after it, and neither does an older flag in the cache.
-func (m *cache) observe(g Grant, turns int64) {
-	now := m.c.calls.Now()
-	if g.Outcome != SoldOut || g.Remaining != 0 || m.c.trust < 0 || now < m.there.Load() || now < m.next.Load() ||
-		!m.busy.CompareAndSwap(false, true) {
+// When this process returns a unit it must sell it at once, before the news of it comes back from the server: an answer
+// that was asked for before forget says nothing about the time after it, and neither does an older flag in the cache.
+func (m *soldOutCache) observe(a Answer, turns int64) {
+	if m.c.trust < 0 || a.Why != SoldOut || len(a.Lines) != 1 || a.Lines[0].N != 0 {
 		return
 	}
-	m.next.Store(now + lookEvery)
-	m.c.calls.Finish(func() {
-		defer m.busy.Store(false)
-		ctx, cancel := context.WithTimeout(context.Background(), m.c.calls.Bound())
+	calls, f := m.c.calls, m.of(a.Lines[0].Item)
+	now := calls.Now()
+	if now < f.there.Load() || now < f.next.Load() || !f.looking.CompareAndSwap(false, true) {
+		return
+	}
+	f.next.Store(now + lookEvery)
+	calls.Finish(func() {
+		defer f.looking.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), calls.Bound())
 		defer cancel()
-		client, dials := m.c.calls.Hub.Client(), m.c.calls.Runner.Dials()
-		r := client.DoCache(ctx, m.get, m.c.trust)
-		if !r.IsCacheHit() && flagged(r) > 0 {
-			r = client.DoCache(ctx, m.get, m.c.trust)
+		client, dials := calls.Hub.Client(), calls.Runner.Dials()
+		r := client.DoCache(ctx, f.get, m.c.trust)
+		if !r.IsCacheHit() && flaggedEpoch(r) > 0 {
+			r = client.DoCache(ctx, f.get, m.c.trust)
 		}
 		// Other code may read the flag through the same cache, and keep it for longer than is trusted here.
 		left := min(time.Duration(r.CachePTTL())*time.Millisecond, m.c.trust)
-		if !r.IsCacheHit() || flagged(r) == 0 || left <= 0 {
+		if !r.IsCacheHit() || flaggedEpoch(r) == 0 || left <= 0 {
 			return
 		}
 		m.mu.Lock()
@@ -132,17 +149,67 @@ func (m *cache) observe(g Grant, turns int64) {
 		if m.turns.Load() != turns {
 			return
 		}
-		m.dials.Store(dials)
-		m.there.Store(m.c.calls.Now() + int64(left))
-		// Until then m is kept, even if no Stock value refers to it: programs make Stock values anew for every use.
+		f.dials.Store(dials)
+		f.there.Store(calls.Now() + int64(left))
+		// Until then m is kept, even if no Sale value refers to it: programs make Sale values anew for every use.
 		time.AfterFunc(left, func() { runtime.KeepAlive(m) })
 	})
 }
 
 // forget is called when this process has returned units.
-func (m *cache) forget() {
+func (m *soldOutCache) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.turns.Add(1)
-	m.there.Store(0)
+	for _, f := range m.items.Range {
+		f.(*itemFlag).there.Store(0)
+	}
+}
+
+// obtain answers an order: SoldOut by the process itself if it may say so and knows it, otherwise as the server answers
+// (ask).
+func (s *Sale) obtain(ctx context.Context, o Order, ask func(context.Context) (Answer, error)) (Answer, error) {
+	m := &s.processState().cache
+	if (o.New || o.Anyone) && len(o.Lines) == 1 && m.c.trust >= 0 {
+		epoch, yes, until := m.isSoldOut(ctx, o.Lines[0].Item)
+		if yes {
+			s.c.calls.Tell(ctx, errs.Event{Kind: errs.EventAnsweredLocally, Name: s.name, Outcome: SoldOut})
+			return Answer{ID: o.ID, State: Refused, Why: SoldOut, Lines: []Line{{Item: o.Lines[0].Item}}, Epoch: epoch}, nil
+		}
+		if !until.IsZero() {
+			var done context.CancelFunc
+			ctx, done = context.WithDeadlineCause(ctx, until, session.ErrPatience)
+			defer done()
+		}
+	}
+	var began time.Time
+	turns := m.turns.Load()
+	if s.c.calls.Observer != nil {
+		began = time.Now()
+	}
+	a, err := ask(ctx)
+	m.observe(a, turns)
+	if s.c.calls.Observer != nil {
+		s.c.calls.Tell(ctx, errs.Event{Kind: errs.EventClaimed, Name: s.name, Outcome: outcome(a), N: a.units(),
+			Took: time.Since(began), Again: a.Again, Err: edged(err)})
+	}
+	return a, err
+}
+
+// outcome is the answer to an order as an Event says it.
+func outcome(a Answer) string {
+	if a.State == Refused {
+		return a.Why
+	}
+	return string(a.State)
+}
+
+// units are those that an order has.
+func (a Answer) units() (n int64) {
+	if a.Won() {
+		for _, l := range a.Lines {
+			n += l.N
+		}
+	}
+	return n
 }

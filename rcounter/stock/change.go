@@ -1,9 +1,10 @@
 package stock
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -11,68 +12,49 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Change says what of a stock is to be changed. What is not set stays as it is.
+// Change says what of a sale is to be otherwise. Fields that are not set change nothing.
 type Change struct {
-	// Limit is how many units there are, 1 to 2^53-1.
-	Limit int64
-	// PerUser is how many units a claimant may have, 1 to 2^53-1. A claimant that has more keeps them.
-	PerUser int64
-	// StartIn moves the start of the sale: it comes in so long from now, by the server's clock, 0 to 100 years; see In.
-	// Until then a stock that sells already is answered NotStarted.
-	StartIn *time.Duration
-	// EndIn moves the end of the sale likewise. The retention begins at the new end and is as long as before. A sale that
-	// has ended sells again if the new end is ahead; one that EndSale ended does not. A stock whose end comes before its
-	// start sells nothing.
-	EndIn *time.Duration
-	// Pause has the stock grant nothing until a Change with Resume: a claim or a reservation that has no units yet is
-	// answered Paused, by every process. All else goes on. What was granted is answered as before; reservations can be
-	// confirmed in time, extended and cancelled, and expire at their time; units can be returned; the end comes when it
-	// comes. It changes nothing in a stock that is paused or was ended.
-	//
-	// Paused is the seller's wish. Suspended is a doubt about the records, and Restore ends it: while it lasts nothing is
-	// confirmed either. A stock may be both. Then it is answered as Suspended, and Restore leaves it paused.
-	Pause bool
-	// Resume ends a Pause: the stock grants again what it has, until its end, which did not move. It changes nothing in a
-	// stock that is not paused.
-	Resume bool
+	// Items are new limits; a number that is 0 stays. A user that has more than PerUser keeps it.
+	Items map[string]Item
+	// StartIn and EndIn move the start and the end to so long from now, by the server's clock. The retention after the end
+	// is as long as before. A sale that was over by its time sells again, unless EndSale ended it.
+	StartIn, EndIn *time.Duration
+	// Paused has new orders, and payments for lapsed ones, answered by ErrLater. Reserved orders can be paid. False ends a
+	// pause. A sale that EndSale ended stays ended.
+	Paused *bool
 }
 
-// In is d, for Change.
-func In(d time.Duration) *time.Duration { return &d }
+// changeArgs are the fields of a Change as change.lua has them.
+var changeArgs = map[string]string{"Limit": "limit", "PerUser": "per", "StartIn": "start", "EndIn": "end"}
 
-// args are the pairs that change.lua takes, if c can be done.
-func (c Change) args() ([]string, error) {
-	var args []string
-	for _, n := range []struct {
-		field, what string
-		value       int64
-	}{{"Limit", "limit", c.Limit}, {"PerUser", "per", c.PerUser}} {
-		if n.value < 0 || n.value > maxLimit {
-			return nil, errs.InvalidOption(n.field, n.value, fmt.Sprintf("between 1 and %d, or 0 to leave it", int64(maxLimit)))
+// args are what change.lua takes, if c can be done.
+func (c Change) args() (args []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(c.Items)) {
+		if err := checkItem(name); err != nil {
+			return nil, err
 		}
-		if n.value > 0 {
-			args = append(args, n.what, decimal(n.value))
+		item := c.Items[name]
+		for what, n := range map[string]int64{"Limit": item.Limit, "PerUser": item.PerUser} {
+			if n < 0 || n > maxUnits {
+				return nil, errs.InvalidOption(fmt.Sprintf("Items[%.64q].%s", name, what), n,
+					fmt.Sprintf("between 1 and %d, or 0 to leave it", int64(maxUnits)))
+			}
+			if n > 0 {
+				args = append(args, changeArgs[what], name, decimal(n))
+			}
 		}
 	}
-	for _, d := range []struct {
-		field, what string
-		in          *time.Duration
-	}{{"StartIn", "start", c.StartIn}, {"EndIn", "end", c.EndIn}} {
-		if d.in == nil {
+	for what, in := range map[string]*time.Duration{"StartIn": c.StartIn, "EndIn": c.EndIn} {
+		if in == nil {
 			continue
 		}
-		if *d.in < 0 || *d.in > maxLifetime {
-			return nil, errs.InvalidOption(d.field, *d.in, fmt.Sprintf("between 0 and %v", maxLifetime))
+		if *in < 0 || *in > maxLifetime {
+			return nil, errs.InvalidOption(what, *in, fmt.Sprintf("between 0 and %v", maxLifetime))
 		}
-		args = append(args, d.what, script.Millis(*d.in))
+		args = append(args, changeArgs[what], "", script.Millis(*in))
 	}
-	switch {
-	case c.Pause && c.Resume:
-		return nil, errs.InvalidOption("Resume", true, "false with Pause")
-	case c.Pause:
-		args = append(args, "paused", "1")
-	case c.Resume:
-		args = append(args, "paused", "0")
+	if c.Paused != nil {
+		args = append(args, "paused", "", flag(*c.Paused))
 	}
 	if args == nil {
 		return nil, errs.InvalidOption("change", "empty", "one that changes something")
@@ -80,48 +62,88 @@ func (c Change) args() ([]string, error) {
 	return args, nil
 }
 
-// Change changes what Open has set, all of it in one step or nothing, at any time until the retention is over. If the
-// limit is below what is sold and held, the error is ErrOutOfRange; if there is no stock, it is ErrNotOpen. After
-// ErrUnknownOutcome all may be changed or nothing; Inspect tells. OpenOrJoin goes on comparing with what the stock was
-// opened with.
+// Change changes what Open has set, all of it in one step or nothing. Open still compares with the first Spec.
 //
-// Two round trips, repeated until answered. A copy that the network delivers after the call has ended, by a
-// RetryTimeout or more, changes nothing, and neither does one that comes after another change.
-//
-// Errors: ErrInvalidOption for c, and those above.
-func (s *Stock) Change(ctx context.Context, c Change) (err error) {
+// Errors: ErrOutOfRange for a limit below what is sold and reserved; ErrInvalidName for an item that the sale does not
+// have; ErrLater while Restore runs; ErrNoStock. After ErrUnknownOutcome all may be changed or nothing: Inspect tells.
+// A copy that the network delivers late changes nothing.
+func (s *Sale) Change(ctx context.Context, c Change) (err error) {
 	defer edge(&err)
 	args, refused := c.args()
-	if err := cmp.Or(s.usable(), refused); err != nil {
+	if err := s.c.calls.Usable(s.refused, refused); err != nil {
 		return err
 	}
 	left, err := s.change(ctx, args)
 	if err == nil && c.EndIn != nil {
-		s.c.calls.RemoveAfter(left, s.reaping())
+		s.removeAfter(left)
 	}
 	return err
 }
 
-var changeScript = script.Load("change", files, "change")
+// EndSale ends the sale for good. Reserved orders can still be paid, all answers stay, and units can be returned, until
+// the retention that Open has set is over. Errors: as for Change.
+func (s *Sale) EndSale(ctx context.Context) (err error) {
+	defer edge(&err)
+	if err := s.usable(); err != nil {
+		return err
+	}
+	_, err = s.change(ctx, []string{"ended", "", "1"})
+	return err
+}
 
-// change runs change.lua: first to ask for the revision, and again as long as other calls are quicker. It returns how
-// long the stock will be there.
-func (s *Stock) change(ctx context.Context, what []string) (time.Duration, error) {
-	call := session.CallID()
+var (
+	changeScript = script.Load("change", files, "change")
+	deleteScript = script.Load("delete", files, "delete")
+)
+
+// change runs change.lua: first to ask for the revision, and again as long as other calls are quicker. The result is
+// the time until the sale is removed.
+func (s *Sale) change(ctx context.Context, what []string) (time.Duration, error) {
+	id, until := session.CallID(), "0"
 	for revision := ""; ; {
-		v, _, err := s.timely(ctx, 5, changeScript, func(notAfter string) []string {
-			return append([]string{call, revision, notAfter}, what...)
-		})
-		if v == nil {
+		r, err := s.ask(ctx, changeScript, append([]string{id, revision, until}, what...)...)
+		if err != nil {
 			return 0, err
 		}
-		if err := s.verdict(v); err != nil {
-			return 0, err
+		if len(r.rest) != 2 {
+			return 0, malformed("change", s.keys[0])
 		}
-		s.processState().cache.forget()
-		if v[2] == 1 {
-			return script.Duration(v[4]), nil
+		now, err1 := r.rest[0].AsInt64()
+		left, err2 := r.rest[1].AsInt64()
+		if err1 != nil || err2 != nil {
+			return 0, malformed("change", s.keys[0])
 		}
-		revision = decimal(v[1])
+		if r.head[2] == 1 {
+			s.processState().cache.forget()
+			return script.Duration(left), nil
+		}
+		revision, until = decimal(r.head[1]), script.NotAfter(now, s.c.calls.Wanted(ctx))
+	}
+}
+
+// Delete removes the sale with all that it knows, whatever its state, or what is left of one that was lost. The name
+// can be opened again at once. A name without a sale is not an error. A copy that the network delivers late removes no
+// other opening.
+func (s *Sale) Delete(ctx context.Context) (err error) {
+	defer edge(&err)
+	if err := s.usable(); err != nil {
+		return err
+	}
+	for epoch := ""; ; {
+		r, answered, err := s.run(ctx, script.Call{Script: deleteScript, Keys: s.keys, Args: []string{epoch}})
+		switch {
+		case !answered:
+			return err
+		case r.head[0] == codeNone || r.head[0] == codeOK && r.head[2] == 1:
+			s.processState().cache.forget()
+			return nil
+		case r.head[0] != codeOK:
+			return s.verdict(r.head)
+		case len(r.rest) != 1:
+			return malformed("delete", s.keys[0])
+		}
+		if epoch, err = r.rest[0].ToString(); err != nil {
+			return malformed("delete", s.keys[0])
+		}
 	}
 }

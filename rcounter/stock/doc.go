@@ -1,61 +1,70 @@
-// Package stock sells a limited number of units on Redis or Valkey: the first N claims win one each. Use it for
-// sales, tickets and coupons, where many processes serve a crowd and no unit may be sold twice. A claimant gets the
-// same answer however often it asks, so after an error it can ask again.
+// Package stock sells a limited number of units on Redis or Valkey: the first N buyers win, and nothing is sold twice.
 //
-//	sale := stocks.Stock("sale")
-//	_, err := sale.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour}) // from one process
-//	if err != nil && !errors.Is(err, redlatch.ErrAlreadyOpen) {
-//		return err
-//	}
-//	unit, err := sale.Claim(ctx, "ann")
+//	sale := client.Sale("phones")
+//	err := sale.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour}) // every process may call it
+//	a, err := sale.Buy(ctx, stock.Order{User: "ann"})
 //	if err != nil {
-//		return err // claim again: the answer will be the same
+//		return err // ask again, with the same order: the answer will be the same
 //	}
-//	if unit.Won() {
-//		ship(unit.Ordinal) // 1 to 100
+//	if a.Won() {
+//		ship(a.Lines[0].Ordinal) // 1 to 100
 //	}
 //
-// [Stock.Claim] claims one unit for each claimant, or several with a [Request]. [Stock.Reserve] holds units until
-// [Stock.Confirm] sells them, [Stock.Cancel] frees them or their time is over. A [Group] sells carts of several stocks.
-// [Stock.KeepLedger] moves every sale into a database.
+// An order has an id and one line or more. A shop does everything to an order by its id, and may repeat it:
 //
-// # What is guaranteed
+//	Buy      sells at once                    Cancel  ends the order unless it is sold
+//	Reserve  keeps units until they are paid  Return  ends the order, sold or not, or a part of what is sold
+//	Extend   gives more time to pay           Status  changes nothing
+//	Pay      for a payment, in time or late
 //
-//   - A stock never grants more units than its limit, nor one ordinal twice. The server never gives a claimant who has
-//     a unit a different answer. This holds for requests, reservations and units without a claimant too, whatever is
-//     lost, repeated, delayed or run twice.
-//   - Units that a reservation does not sell return to the stock exactly once, by the server's clock. The first answer
-//     of Confirm is final.
-//   - A cart is held, sold and given back as a whole.
-//   - A stock fails closed. Without its keys every claim is NotOpen and every other call by an id is ErrNotOpen, and
-//     only Open creates them. If some keys or records are missing, every call returns ErrCorrupt.
+// # Two rules
 //
-// # What is not guaranteed
+// An error means: nothing is known, or nothing was decided. Ask again with the same order. An error never means that
+// money is to go back. An answer is what has become of the order:
 //
-//   - Failover. Grants that were not replicated are forgotten, and their ordinals are granted again.
-//     Options.MinReplicas makes this less likely, and Stock.Restore repairs the stock. Keep a unique index over (sale,
-//     epoch, ordinal) in the order database.
-//   - Eviction, FLUSHALL and DEL. They stop the sale.
-//   - The server's clock. Start, end and retention move with its steps.
-//   - Failed claims. A claim that returned an error may still run while the stock sells; Claim or Lookup then returns
-//     its unit. An act by an id (a request, Reserve, Confirm, Cancel, Return) does not run after its call.
-//   - Late requests. What arrives after the retention applies to the next opening of the name.
+//	Reserved  units are kept until Until                      Pay, Extend, Cancel
+//	Sold      units are sold                                  Return
+//	Lapsed    the time to pay was over; the units went back   Pay still sells what is left; Cancel ends it
+//	Closed    it has no units and never will: Why             final
+//	Refused   nothing was kept or sold, nothing is recorded   the same call may succeed later
+//	""        of Status and Extend: the sale knows no such order
+//
+// Sold and Closed are decisions. Every caller gets the same decision, however often it asks, until Spec.Remember is
+// over (Closed) or the retention (Sold). Money goes back by Answer.Refund, which is empty for everything but these.
+//
+// # Each verb, when it is repeated or late
+//
+//	              again                late                                  paused, not started  over
+//	Buy, Reserve  the order as it is   -                                     ErrLater (new ones)  Refused (new ones)
+//	Extend        ttl from then        Lapsed                                goes on              goes on
+//	Pay           the same decision    Sold as far as units are left, else   reserved: Sold;      reserved: Sold;
+//	                                   Closed                                lapsed: ErrLater     lapsed: Closed
+//	Cancel        the order as it is   Closed                                goes on              goes on
+//	Return        the order as it is   -                                     goes on              goes on
+//
+//	the sale is suspended (Restore runs)              every verb: ErrLater
+//	the sale, or a part of it, is not on the server   every verb: ErrNoStock
 //
 // # Sold out
 //
-// Once the server has answered SoldOut, the process itself answers ClaimAny, and claims and reservations under [Fresh].
-// It asks the server again within milliseconds after a unit came back, or within Options.SoldOutTrust if the server's
-// message is lost. Other claims always ask the server.
+// While nothing of an item is left the server has a flag, which each process reads through its client-side cache. So a
+// crowd that comes too late is answered by the process itself: orders of one line under New, and Anyone. News of a
+// return ends it within milliseconds, and Options.SoldOutTrust ends it in any case.
 //
-// # Errors
+// # What is not promised
 //
-// Sold out, not started and ended are outcomes in a [Grant], not errors. An error means that there is no answer; each
-// verb lists its own. After ErrUnavailable, ErrUnknownOutcome and ErrNotReplicated, repeat the call with the same
-// claimant and id.
+// A failover forgets what was not replicated; see Options.MinReplicas, Options.Books and Sale.Restore. Keep a unique
+// index over (sale, item, ordinal) in the order database. Start, end and times to pay move with the server's clock. An
+// id that was forgotten (Spec.Remember) is a new one.
 //
-// A call ends when it is answered, when its context ends, or after Options.RetryTimeout, by default one CallTimeout.
-// Until then it is retried. Open, Ledger, Restore and other verbs that make several calls have that time for each.
+// # Files
 //
-// In the repository, docs/stocks.md has recipes, docs/guarantees.md the limits and tests of each promise, and
-// docs/design the protocol, its cost and the keys.
+//	client     New, Options                          open       Open
+//	sale       Sale: names, keys                     change     Change, EndSale, Delete
+//	order      Order, Line: what callers ask         inspect    Inspect, Holders
+//	answer     Answer: what becomes of an order      ledger     Entry, Ledger, KeepLedger
+//	verbs      Buy ... Status                        restore    Book, Restore
+//	anyone     orders of Anyone                      fold       what entries make of orders
+//	calls      calls that orders share               reply      what scripts reply, errors
+//	cache      sold out, as this process knows it
 package stock

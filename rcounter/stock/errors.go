@@ -6,41 +6,23 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// These are answers of the server, by which nothing was changed there. All other errors are those of package redlatch.
 var (
-	// ErrNotOpen: there is no stock of that name. It was never opened, its retention is over, or the server has lost it.
-	// So nothing is known of what the call names, and nothing was decided: look in your own records. A claim, a request
-	// and a reservation are answered by the Outcome NotOpen instead, which is not final.
-	ErrNotOpen = errs.New("not_open", "no such stock")
-	// ErrRestoring: of Restore, another call of it began later; that one goes on, this one has ended. Of other calls: a
-	// Restore is writing the records at this moment, or was broken off less than a minute ago; or the stock is Suspended
-	// and does not know what the call names, since the record may be lost. Nothing was changed, so the call can be made
-	// again.
-	ErrRestoring = errs.New("restoring", "restored by another call")
-	// ErrNotFound: the stock has no reservation of that id to extend.
-	ErrNotFound = errs.New("not_found", "no such reservation")
+	// ErrNoStock: the server has no such sale, or only a part of it; then the error is redlatch.ErrCorrupt too. The same
+	// is said of an order that the server has forgotten, if Options.Books has units of it. Nothing is known of any order:
+	// look in your own records. Every verb returns it, and only Open and Restore make a sale.
+	ErrNoStock = errs.New("no_stock", "no such sale")
+	// ErrLater: the sale decides nothing now. The sale is paused or suspended, or its start is ahead. Nothing was changed.
+	// Ask again. The Answer beside it has Why, and Until if the start is known.
+	ErrLater = errs.Passing("later", "the sale decides nothing now")
 )
 
-// corrupt says what of key does not fit together.
-func corrupt(key string, recorded, found int64) error {
-	if recorded < 0 {
-		return fmt.Errorf("%w: %q has numbers that are impossible", errs.ErrCorrupt, key)
-	}
-	return fmt.Errorf("%w: %q counts %d records, and %d are there", errs.ErrCorrupt, key, recorded, found)
-}
-
-// ledgerMismatch says that the ledger key has lost entries, or was given some.
-func ledgerMismatch(key string, should, found int64) error {
-	return fmt.Errorf("%w: the ledger %q should have %d entries, and has %d", errs.ErrCorrupt, key, should, found)
-}
+// packageName is the package in errors and events: the name that it takes from the package that it replaces.
+const packageName = "stock"
 
 // edge gives an error that a verb returns the package's name, once.
-func edge(err *error) { *err = errs.Edge("stock", *err) }
+func edge(err *error) { *err = edged(*err) }
 
-// edged is err as edge leaves it.
-func edged(err error) error { return errs.Edge("stock", err) }
+func edged(err error) error { return errs.Edge(packageName, err) }
 
-// malformed is a reply that none of our scripts gives.
-func malformed(what, key string) error {
-	return fmt.Errorf("unexpected reply to %s on %q", what, key)
-}
+// malformed is the error of a reply that no script of ours gives.
+func malformed(what, key string) error { return fmt.Errorf("unexpected reply to %s on %q", what, key) }

@@ -5,141 +5,360 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// demo is a hub on an embedded server; a program would call pubsub.Dial with its server's address.
-func demo() (h *pubsub.Hub, end func()) {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
+// demo is a client on an embedded server, with a book in memory. A program would call pubsub.Dial with its server's
+// address, and have its books in a database.
+func demo() (c *stock.Client, orders *book, server *miniredis.Miniredis, end func()) {
+	server = miniredis.NewMiniRedis()
+	check(server.Start())
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
 		DisableCache: true})
-	if err != nil {
-		log.Fatal(err)
+	check(err)
+	hub, err := pubsub.New(client, pubsub.Options{})
+	check(err)
+	orders = &book{}
+	c, err = stock.New(hub, stock.Options{Books: func(string) stock.Book { return orders }, CallTimeout: 10 * time.Second})
+	check(err)
+	return c, orders, server, func() {
+		c.Close(context.Background())
+		hub.Close(context.Background())
+		client.Close()
+		server.Close()
 	}
-	if h, err = pubsub.New(client, pubsub.Options{}); err != nil {
-		log.Fatal(err)
-	}
-	return h, func() { h.Close(context.Background()); client.Close(); server.Close() }
 }
 
-// demoClient is a client on an embedded server, which may take its time on a busy machine.
-func demoClient() (c *stock.Client, end func()) {
-	hub, end := demo()
-	c, err := stock.New(hub, stock.Options{CallTimeout: 10 * time.Second})
+func check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	return c, end
 }
 
-// Two units, three claimants, and one of them asks again.
-func Example() {
-	hub, end := demo()
-	defer end()
-	c, err := stock.New(hub, stock.Options{KeyPrefix: "shop:", CallTimeout: 10 * time.Second})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close(context.Background())
-	ctx := context.Background()
+// opens opens a sale of one item or of several.
+func opens(ctx context.Context, s *stock.Sale, items map[string]stock.Item) {
+	check(s.Open(ctx, stock.Spec{Items: items, OpenFor: time.Hour, Ledger: true}))
+}
 
-	sale := c.Stock("sneakers")
-	if _, err := sale.Open(ctx, stock.Spec{Limit: 2, OpenFor: time.Hour}); err != nil {
-		log.Fatal(err)
+// printingBank prints what it pays back.
+type printingBank struct{ refunded map[string]int64 }
+
+func (b *printingBank) RefundUpTo(_ context.Context, order string, total []stock.Line) error {
+	if b.refunded == nil {
+		b.refunded = map[string]int64{}
 	}
-	for _, user := range []string{"ann", "bob", "cid", "bob"} {
-		g, err := sale.Claim(ctx, user)
-		if err != nil {
-			log.Fatal(err) // no answer: asking again is safe
+	for _, l := range total {
+		key := order + l.Item
+		if l.N > b.refunded[key] {
+			fmt.Println("the bank pays back", l.N-b.refunded[key], "of", order)
+			b.refunded[key] = l.N
 		}
-		fmt.Println(user, g.Outcome, g.Ordinal)
 	}
-	// Output:
-	// ann granted 1
-	// bob granted 2
-	// cid sold out 0
-	// bob replayed 2
+	return nil
 }
 
-// A handler needs to know only whether the claimant won: the answer to a repeated request is the same.
-func ExampleStock_Claim() {
-	c, end := demoClient()
+func printAnswer(order string, a stock.Answer) {
+	if a.Why == "" {
+		fmt.Println(order, a.State)
+		return
+	}
+	fmt.Println(order, a.State, a.Why)
+}
+
+// printStates prints what has become of orders.
+func printStates(ctx context.Context, s *stock.Sale, ids ...string) {
+	for _, id := range ids {
+		a, err := s.Status(ctx, id)
+		check(err)
+		printAnswer(id, a)
+	}
+}
+
+// bank pays money back. RefundUpTo brings what was paid back for an order, in all, to a total: its idempotency key is
+// the order with the total, so a call that is repeated pays nothing.
+type bank interface {
+	RefundUpTo(ctx context.Context, order string, total []stock.Line) error
+}
+
+var errNothing = errors.New("nothing was sold")
+
+// 1. Every process announces the sale when it starts, and Buy answers each request.
+func announce(ctx context.Context, c *stock.Client, noon time.Time) error {
+	return c.Sale("phones").Open(ctx, stock.Spec{Limit: 100, Ledger: true,
+		StartIn: max(0, time.Until(noon)), OpenFor: time.Hour})
+}
+
+func buy(ctx context.Context, c *stock.Client, user string) (unit int64, err error) {
+	a, err := c.Sale("phones").Buy(ctx, stock.Order{User: user})
+	switch {
+	case err != nil:
+		return 0, err // ask again
+	case a.Won():
+		return a.Lines[0].Ordinal, nil
+	}
+	return 0, fmt.Errorf("%w: %s", errNothing, a.Why)
+}
+
+// A hundred phones, and whoever comes first gets one. The answer to a repeated call is the same.
+func ExampleSale_Buy() {
+	c, _, _, end := demo()
 	defer end()
 	ctx := context.Background()
-	sale := c.Stock("tickets")
-	sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour})
-
+	check(announce(ctx, c, time.Now()))
 	for _, user := range []string{"ann", "bob", "ann"} {
-		switch g, err := sale.Claim(ctx, user); {
-		case err != nil:
-			fmt.Println("503, try again:", err)
-		case g.Won():
-			fmt.Printf("%s has seat %d\n", user, g.Ordinal)
-		default:
-			fmt.Printf("%s: %v\n", user, g.Outcome)
+		unit, err := buy(ctx, c, user)
+		fmt.Println(user, unit, err)
+	}
+	for i := range 98 {
+		_, err := buy(ctx, c, fmt.Sprint("user ", i))
+		check(err)
+	}
+	_, err := buy(ctx, c, "cid")
+	fmt.Println("cid:", err)
+	a, err := c.Sale("phones").Buy(ctx, stock.Order{Anyone: true})
+	fmt.Println("a customer without a name:", a.State, a.Why, err)
+	// Output:
+	// ann 1 <nil>
+	// bob 2 <nil>
+	// ann 1 <nil>
+	// cid: nothing was sold: sold out
+	// a customer without a name: refused sold out <nil>
+}
+
+// 2. The page shows what Reserve answers. Called again it is the same.
+func reserve(ctx context.Context, s *stock.Sale, order, user string, cart ...stock.Line) (stock.Answer, error) {
+	return s.Reserve(ctx, stock.Order{ID: order, User: user, Lines: cart}, 10*time.Minute)
+}
+
+// webhook is called by the bank: in time, late, twice, or by a job that reads payments that nobody has told of. An
+// error is HTTP 500, and the bank calls again. paid are all lines that the customer has paid for.
+func webhook(ctx context.Context, s *stock.Sale, bank bank, order string, paid ...stock.Line) error {
+	a, err := s.Pay(ctx, order, paid...)
+	if err != nil {
+		return err // nothing is decided, or nobody knows: never a refund
+	}
+	return bank.RefundUpTo(ctx, order, a.Refund(paid...))
+}
+
+// giveUp is for what was never paid: the customer's browser, or a job. A payment in flight is refunded by webhook.
+func giveUp(ctx context.Context, s *stock.Sale, order string) (sold bool, err error) {
+	a, err := s.Cancel(ctx, order)
+	return a.State == stock.Sold, err
+}
+
+// Customers pay in time, twice, late, and after they gave up.
+func ExampleSale_Reserve() {
+	c, _, server, end := demo()
+	defer end()
+	ctx, s, at := context.Background(), c.Sale("phones"), &printingBank{}
+	one := stock.Line{N: 1}
+	opens(ctx, s, map[string]stock.Item{"": {Limit: 3, PerUser: 3}})
+	for _, order := range []string{"in time", "given up", "late", "too late"} {
+		a, err := reserve(ctx, s, order, "ann of "+order)
+		check(err)
+		printAnswer(order, a)
+	}
+
+	check(webhook(ctx, s, at, "in time", one))
+	check(webhook(ctx, s, at, "in time", one)) // the bank calls twice
+	sold, err := giveUp(ctx, s, "given up")
+	fmt.Println("given up, and sold before:", sold, err)
+	check(webhook(ctx, s, at, "given up", one))
+
+	_, err = reserve(ctx, s, "too late", "ann of too late")
+	check(err)
+	server.SetTime(time.Now().Add(11 * time.Minute))
+	_, err = buy(ctx, c, "bob")
+	check(err)
+	check(webhook(ctx, s, at, "late", one)) // a unit is left
+	check(webhook(ctx, s, at, "too late", one))
+	check(webhook(ctx, s, at, "never reserved", one))
+	printStates(ctx, s, "in time", "given up", "late", "too late", "never reserved")
+	// Output:
+	// in time reserved
+	// given up reserved
+	// late reserved
+	// too late refused sold out
+	// given up, and sold before: false <nil>
+	// the bank pays back 1 of given up
+	// the bank pays back 1 of too late
+	// the bank pays back 1 of never reserved
+	// in time sold
+	// given up closed cancelled
+	// late sold
+	// too late closed expired
+	// never reserved closed forbidden
+}
+
+// 3. A cart is an order of several lines: all or none. Refused says what is left of each.
+func cart(ctx context.Context, s *stock.Sale, order, user string, lines []stock.Line) (missing []string, err error) {
+	a, err := reserve(ctx, s, order, user, lines...)
+	if err != nil || a.State != stock.Refused {
+		return nil, err
+	}
+	for i, left := range a.Lines {
+		if left.N < lines[i].N {
+			missing = append(missing, left.Item)
 		}
 	}
-	// Output:
-	// ann has seat 1
-	// bob: sold out
-	// ann has seat 1
+	return missing, nil
 }
 
-// A unit that is returned is sold again under a new ordinal, and a second copy of the cancellation changes nothing.
-func ExampleStock_Return() {
-	c, end := demoClient()
+// All lines of a cart are reserved, or none. If none is, the answer tells what is left of each.
+func ExampleSale_Reserve_cart() {
+	c, _, _, end := demo()
 	defer end()
-	ctx := context.Background()
-	sale := c.Stock("tickets")
-	sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour})
-
-	first, _ := sale.Claim(ctx, "ann")
-	returned, _ := sale.Return(ctx, stock.Units{Claimant: "ann", Ordinal: first.Ordinal})
-	fmt.Println("returned", first.Ordinal, returned)
-	again, _ := sale.Claim(ctx, "ann")
-	fmt.Println(again.Outcome, again.Ordinal)
-	returned, _ = sale.Return(ctx, stock.Units{Claimant: "ann", Ordinal: first.Ordinal})
-	fmt.Println("returned", first.Ordinal, returned)
+	ctx, s := context.Background(), c.Sale("shirts")
+	opens(ctx, s, map[string]stock.Item{"red": {Limit: 1}, "blue": {Limit: 5}})
+	lines := []stock.Line{{Item: "red", N: 1}, {Item: "blue", N: 1}}
+	for _, user := range []string{"ann", "bob"} {
+		missing, err := cart(ctx, s, "cart of "+user, user, lines)
+		fmt.Println(user, "misses", missing, err)
+	}
+	is, err := s.Inspect(ctx)
+	fmt.Println("blue shirts reserved:", is.Items["blue"].Reserved, err)
 	// Output:
-	// returned 1 1
-	// granted 2
-	// returned 1 0
+	// ann misses [] <nil>
+	// bob misses [red] <nil>
+	// blue shirts reserved: 1 <nil>
 }
 
-// A sale that is announced: open it ahead, for an instant by time.Until.
-func ExampleStock_Open() {
-	c, end := demoClient()
-	defer end()
-	ctx := context.Background()
-	noon := time.Now().Add(3 * time.Hour)
+// 4. Refund all, or all but what the customer keeps.
+func refund(ctx context.Context, s *stock.Sale, bank bank, order string, paid []stock.Line, keep ...stock.Line) error {
+	a, err := s.Return(ctx, order, keep...)
+	if err != nil {
+		return err
+	}
+	return bank.RefundUpTo(ctx, order, a.Refund(paid...))
+}
 
-	sale := c.Stock("tickets")
-	sale.Open(ctx, stock.Spec{Limit: 100, StartIn: max(0, time.Until(noon)), OpenFor: time.Hour,
-		Retain: 7 * 24 * time.Hour})
-	g, _ := sale.Claim(ctx, "ann")
-	fmt.Println(g.Outcome)
-	_, err := sale.Open(ctx, stock.Spec{Limit: 5, OpenFor: time.Hour}) // a second server of the fleet starts
-	fmt.Println(errors.Is(err, redlatch.ErrAlreadyOpen))
+// A customer gives two of three tickets back, and then the third. A repeated step pays nothing.
+func ExampleSale_Return() {
+	c, _, _, end := demo()
+	defer end()
+	ctx, s, at := context.Background(), c.Sale("tickets"), &printingBank{}
+	opens(ctx, s, map[string]stock.Item{"": {Limit: 9, PerUser: 3}})
+	paid := []stock.Line{{N: 3}}
+	a, err := s.Buy(ctx, stock.Order{ID: "order-1", User: "ann", Lines: paid})
+	check(err)
+	fmt.Println(a.State, a.Lines[0].N)
+	for range 2 {
+		check(refund(ctx, s, at, "order-1", paid, stock.Line{N: 1}))
+	}
+	for range 2 {
+		check(refund(ctx, s, at, "order-1", paid))
+	}
+	printStates(ctx, s, "order-1")
 	// Output:
-	// not started
+	// sold 3
+	// the bank pays back 2 of order-1
+	// the bank pays back 1 of order-1
+	// order-1 closed returned
+}
+
+// 5. The night shift pauses and ends the sale, and repairs it if the server came back empty, with a part, or after a
+// failover. Until Restore returns nil every verb is an error.
+func pause(ctx context.Context, s *stock.Sale, paused bool) error {
+	return s.Change(ctx, stock.Change{Paused: &paused})
+}
+
+func repair(ctx context.Context, s *stock.Sale, spec stock.Spec) error {
+	lost, err := s.Restore(ctx, spec)
+	for _, e := range lost {
+		slog.Warn("an order that a failover forgot", "order", e.ID, "user", e.User, "item", e.Item, "n", e.N)
+	}
+	return err // run it again
+}
+
+// The night shift pauses the sale, mends it after the server came back empty, and ends it.
+func ExampleSale_Restore() {
+	c, orders, server, end := demo()
+	defer end()
+	ctx, s := context.Background(), c.Sale("phones")
+	spec := stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
+	check(s.Open(ctx, spec))
+	unit, err := buy(ctx, c, "ann")
+	fmt.Println("ann", unit, err)
+
+	check(pause(ctx, s, true))
+	_, err = buy(ctx, c, "bob")
+	fmt.Println("paused:", errors.Is(err, stock.ErrLater))
+	check(pause(ctx, s, false))
+
+	_, err = s.Ledger(ctx, 100, orders.Move) // a mover does it all the time: see KeepLedger
+	check(err)
+	server.FlushAll()
+	_, err = buy(ctx, c, "ann")
+	fmt.Println("lost:", errors.Is(err, stock.ErrNoStock))
+	check(repair(ctx, s, spec))
+	for _, user := range []string{"ann", "bob"} {
+		unit, err = buy(ctx, c, user)
+		fmt.Println(user, unit, err)
+	}
+	check(s.EndSale(ctx))
+	_, err = buy(ctx, c, "cid")
+	fmt.Println("cid:", err)
+	// Output:
+	// ann 1 <nil>
+	// paused: true
+	// lost: true
+	// ann 1 <nil>
+	// bob 2 <nil>
+	// cid: nothing was sold: ended
+}
+
+// 6. A database gets the records. The interface Book says what its Move does.
+func records(ctx context.Context, s *stock.Sale, orders stock.Book) error {
+	return s.KeepLedger(ctx, time.Second, 1000, orders.Move)
+}
+
+// untilEmpty is a book that prints the entries that it gets, and ends when it has so many.
+type untilEmpty struct {
+	stock.Book
+	most int64
+	end  func()
+}
+
+func (b untilEmpty) Move(ctx context.Context, entries []stock.Entry) error {
+	for _, e := range entries {
+		fmt.Println(e.Serial, e.Kind, e.ID, e.N)
+		if e.Serial == b.most {
+			b.end()
+		}
+	}
+	return b.Book.Move(ctx, entries)
+}
+
+// Everything that happens to units comes to the database, in order.
+func ExampleSale_KeepLedger() {
+	c, _, _, end := demo()
+	defer end()
+	ctx, cancel := context.WithCancel(context.Background())
+	s := c.Sale("phones")
+	opens(ctx, s, map[string]stock.Item{"": {Limit: 3}})
+	_, err := reserve(ctx, s, "order-1", "ann")
+	check(err)
+	_, err = s.Pay(ctx, "order-1")
+	check(err)
+	_, err = s.Buy(ctx, stock.Order{User: "bob"})
+	check(err)
+	_, err = s.Return(ctx, "bob")
+	check(err)
+	_, err = s.Pay(ctx, "unknown")
+	check(err)
+	err = records(ctx, s, untilEmpty{&book{}, 5, cancel})
+	fmt.Println(errors.Is(err, context.Canceled))
+	// Output:
+	// 1 reserved order-1 1
+	// 2 paid order-1 1
+	// 3 sold bob 1
+	// 4 returned bob 1
+	// 5 void unknown 0
 	// true
-}
-
-// A name that cannot be used is refused by the first verb, before anything is sent.
-func ExampleClient_Stock_invalidName() {
-	c, end := demoClient()
-	defer end()
-
-	_, err := c.Stock("sale{1}").Claim(context.Background(), "ann")
-	fmt.Println(errors.Is(err, redlatch.ErrInvalidName))
-	// Output: true
 }

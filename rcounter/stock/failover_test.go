@@ -1,127 +1,101 @@
 package stock_test
 
 import (
-	"context"
 	"errors"
-	"net"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// pair is a primary and its replica, which can be cut off and promoted.
-type pair struct {
-	primary, replica *redistest.Server
-	link             *redistest.Wire // between them
-	admin, heir      rueidis.Client
+// twoUnits are the lines of the order in these tables.
+var twoUnits = []stock.Line{{N: 2}}
+
+// orderStates make an order in each state.
+var orderStates = map[string]func(s *stock.Sale, id string) error{
+	"none":     func(*stock.Sale, string) error { return nil },
+	"reserved": func(s *stock.Sale, id string) error { return second(orderVerbs["reserve"](s, id)) },
+	"lapsed": func(s *stock.Sale, id string) error {
+		_, err := s.Reserve(ctx, stock.Order{ID: id, User: "ann", Lines: twoUnits}, time.Millisecond)
+		time.Sleep(3 * time.Millisecond)
+		return errors.Join(err, second(s.Status(ctx, id)))
+	},
+	"sold":   func(s *stock.Sale, id string) error { return second(orderVerbs["buy"](s, id)) },
+	"closed": func(s *stock.Sale, id string) error { return second(orderVerbs["cancel"](s, id)) },
 }
 
-func newPair(t testing.TB) *pair {
-	t.Helper()
-	// by default WAIT ends with the next 100 ms, whatever its timeout
-	p := &pair{primary: redistest.Start(t, "--hz", "100")}
-	p.link = redistest.NewWire(t, p.primary.Addr())
-	host, port, err := net.SplitHostPort(p.link.Addr())
-	require.NoError(t, err)
-	p.replica = redistest.Start(t, "--replicaof", host, port)
-	p.admin, p.heir = p.primary.Client(t), p.replica.Client(t)
-	redistest.Eventually(t, 30*time.Second, "the replica is in step", func() bool {
-		return strings.Contains(text(t, p.heir, "INFO", "replication"), "master_link_status:up")
-	})
-	return p
+func second(_ stock.Answer, err error) error { return err }
+
+// orderVerbs are the verbs of a shop.
+var orderVerbs = map[string]func(s *stock.Sale, id string) (stock.Answer, error){
+	"buy": func(s *stock.Sale, id string) (stock.Answer, error) {
+		return s.Buy(ctx, stock.Order{ID: id, User: "ann", Lines: twoUnits})
+	},
+	"reserve": func(s *stock.Sale, id string) (stock.Answer, error) {
+		return s.Reserve(ctx, stock.Order{ID: id, User: "ann", Lines: twoUnits}, time.Hour)
+	},
+	"extend": func(s *stock.Sale, id string) (stock.Answer, error) { return s.Extend(ctx, id, 2*time.Hour) },
+	"pay":    func(s *stock.Sale, id string) (stock.Answer, error) { return s.Pay(ctx, id) },
+	"part":   func(s *stock.Sale, id string) (stock.Answer, error) { return s.Pay(ctx, id, stock.Line{N: 1}) },
+	"cancel": func(s *stock.Sale, id string) (stock.Answer, error) { return s.Cancel(ctx, id) },
+	"return": func(s *stock.Sale, id string) (stock.Answer, error) { return s.Return(ctx, id) },
+	"keep":   func(s *stock.Sale, id string) (stock.Answer, error) { return s.Return(ctx, id, stock.Line{N: 1}) },
+	"status": func(s *stock.Sale, id string) (stock.Answer, error) { return s.Status(ctx, id) },
 }
 
-// promote makes the replica what clients find after a failover.
-func (p *pair) promote(t testing.TB) {
-	t.Helper()
-	require.NoError(t, p.primary.Process.Kill())
-	must(t, p.heir, "REPLICAOF", "NO", "ONE")
-}
-
-func isUnconfirmed(err error) bool { return errors.Is(err, errs.ErrNotReplicated) }
-
-// What a caller cannot ask for again is given back; what it can ask for again is confirmed once a replica has it.
-func TestNotReplicated_Units_ComeBackOrAreConfirmedLater(t *testing.T) {
+// Each verb on an order in each state: its answer, which the book has, is its answer after Restore too, whatever the
+// server has lost since. Before Restore a loss that the server can see is ErrNoStock, and refunds nothing.
+func TestVerbs_EachState_SurviveEachLoss(t *testing.T) {
 	t.Parallel()
-	p := newPair(t)
-	s := opened(t, on(t, p.primary.Client(t),
-		stock.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond}), "s", 100)
-	p.link.Lead("")
-	_, err := s.Claim(ctx, "ann")
-	require.ErrorIs(t, err, errs.ErrNotReplicated)
-	_, err = s.ClaimAny(ctx, 3)
-	require.ErrorIs(t, err, errs.ErrNotReplicated)
-	redistest.Eventually(t, 20*time.Second, "ClaimAny's units are returned", func() bool {
-		st, err := s.Inspect(ctx)
-		return err == nil && st.Sold == 1
-	})
-	p.link.Lead(p.primary.Addr())
-	redistest.Eventually(t, 60*time.Second, "the replica is back", func() bool {
-		g, err := s.Claim(ctx, "ann")
-		return err == nil && g.Outcome == stock.Replayed && g.Ordinal == 1
-	})
-}
-
-// A mover waits for the replicas: it neither moves what they do not have nor ends.
-func TestKeepLedger_NotReplicated_MovesOnceItIs(t *testing.T) {
-	t.Parallel()
-	p := newPair(t)
-	unconfirmed := make(chan error, 1000)
-	s := on(t, p.primary.Client(t),
-		stock.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond,
-			Observer: func(_ context.Context, e redlatch.Event) context.Context {
-				if e.Kind == redlatch.EventBackgroundFailed {
-					select {
-					case unconfirmed <- e.Err:
-					default:
-					}
+	raw := redistest.Embedded(t).Client(t)
+	var b *book
+	o := exact
+	o.Books = func(string) stock.Book { return b }
+	c := on(t, raw, o)
+	losses := map[string]func(s *stock.Sale, setBack func()) (seen bool){
+		"failover": func(_ *stock.Sale, setBack func()) bool { setBack(); return false },
+		"all": func(s *stock.Sale, _ func()) bool {
+			rig.Must(t, raw, append([]string{"DEL"}, s.Keys()...)...)
+			return true
+		},
+		"hash":   func(s *stock.Sale, _ func()) bool { return rig.Number(t, raw, "DEL", s.Keys()[0]) > 0 },
+		"orders": func(s *stock.Sale, _ func()) bool { return rig.Number(t, raw, "DEL", s.Keys()[1]) > 0 },
+	}
+	is := spec(20)
+	is.PerUser = 9
+	for state, prepare := range orderStates {
+		for name, verb := range orderVerbs {
+			for loss, lose := range losses {
+				what, id := state+" "+name+" "+loss, "o"
+				b = &book{}
+				s := opened(t, c, what, is)
+				require.NoError(t, prepare(s, id))
+				setBack := snapshot(t, raw, s)
+				before, err := verb(s, id)
+				require.NoError(t, err, what)
+				_, err = s.Ledger(ctx, 100, b.Move)
+				require.NoError(t, err, what)
+				if lose(s, setBack) {
+					got, err := verb(s, id)
+					require.ErrorIs(t, err, stock.ErrNoStock, what)
+					require.Nil(t, got.Refund(twoUnits...), what)
 				}
-				return nil
-			}}).Stock("s")
-	o := spec(100)
-	o.Ledger = true
-	_, err := s.Open(ctx, o)
-	require.NoError(t, err)
-	p.link.Lead("")
-	_, err = s.Claim(ctx, "ann")
-	require.ErrorIs(t, err, errs.ErrNotReplicated)
-
-	keeping, stop := context.WithCancel(ctx)
-	defer stop()
-	moved, ended := make(chan stock.Entry, 10), make(chan error, 1)
-	go func() {
-		ended <- s.KeepLedger(keeping, time.Millisecond, 10, func(_ context.Context, entries []stock.Entry) error {
-			for _, e := range entries {
-				moved <- e
+				_, err = s.Restore(ctx, is)
+				require.NoError(t, err, what)
+				after, err := verb(s, id)
+				require.NoError(t, err, what)
+				before.Again, before.Until, before.Epoch = after.Again, after.Until, after.Epoch
+				if before.State == "" && after.ID == id {
+					before.ID = id
+				}
+				require.Equal(t, before, after, what)
+				require.Equal(t, before.Refund(twoUnits...), after.Refund(twoUnits...), what)
+				require.NoError(t, s.Delete(ctx))
 			}
-			return nil
-		})
-	}()
-	for range 3 {
-		select {
-		case err := <-unconfirmed:
-			require.ErrorIs(t, err, errs.ErrNotReplicated)
-		case err := <-ended:
-			t.Fatal("the mover ended: ", err)
 		}
 	}
-	require.Empty(t, moved)
-	p.link.Lead(p.primary.Addr())
-	select {
-	case e := <-moved:
-		require.Equal(t, "ann", e.Claimant)
-	case err := <-ended:
-		t.Fatal("the mover ended: ", err)
-	case <-time.After(time.Minute):
-		t.Fatal("nothing is moved")
-	}
-	stop()
-	require.ErrorIs(t, <-ended, context.Canceled)
 }

@@ -2,102 +2,98 @@ package stock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch"
+	"github.com/stretchr/testify/require"
+
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/stock"
-	"github.com/stretchr/testify/require"
 )
 
-// seen notes what an observer is told.
+// seen keeps the events of a client.
 type seen struct {
-	mu    sync.Mutex
-	lines []string
+	mu     sync.Mutex
+	events []errs.Event
 }
 
-func (s *seen) add(format string, args ...any) {
+func (s *seen) observe(ctx context.Context, e errs.Event) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lines = append(s.lines, fmt.Sprintf(format, args...))
+	s.events = append(s.events, e)
+	return ctx
 }
 
-func (s *seen) take() []string {
+// lines are the events since the last call.
+func (s *seen) lines() (lines []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lines := s.lines
-	s.lines = nil
+	for _, e := range s.events {
+		lines = append(lines, fmt.Sprintf("%s %s %s: %s, %d, again %t, %v", e.Package, e.Kind, e.Name, e.Outcome, e.N, e.Again,
+			e.Err))
+	}
+	s.events = nil
 	return lines
 }
 
-func TestObserver_ClaimAnsweredLocally_IsToldSo(t *testing.T) {
+func TestObserver_Orders_AreReportedByPackageStock(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	var told seen
-	o := patient
-	o.Observer = func(_ context.Context, e redlatch.Event) context.Context {
-		told.add("%s: %v, %v", e.Name, e.Outcome, e.Kind)
-		return nil
+	var events seen
+	c := on(t, redistest.Start(t).Client(t), stock.Options{CallTimeout: 10 * time.Second, Observer: events.observe})
+	s := c.Sale("s")
+	_, err := s.Buy(ctx, stock.Order{User: "ann"})
+	require.ErrorIs(t, err, stock.ErrNoStock)
+	require.NoError(t, s.Open(ctx, spec(3)))
+	for range 2 {
+		_, err := s.Buy(ctx, stock.Order{User: "ann"})
+		require.NoError(t, err)
 	}
-	c := on(t, srv.Client(t), o)
-	s := opened(t, c, "s", 1)
-	claimed(t, s, "ann")
-	quiet(t, srv.Client(t), func() { loses(t, s) })
-	told.take()
-	loses(t, s)
-	claimed(t, s, "ann")
-	require.Equal(t, []string{"s: sold out, answered locally", "s: replayed, claimed"}, told.take())
+	_, err = s.Reserve(ctx, stock.Order{ID: "order", Lines: []stock.Line{{N: 2}}}, time.Hour)
+	require.NoError(t, err)
+	_, err = s.Buy(ctx, stock.Order{User: "bob"})
+	require.NoError(t, err)
+	_, err = s.Pay(ctx, "order")
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		`stock claimed s: , 0, again false, stock: no such sale: "rc:{s}:sale"`,
+		"stock claimed s: sold, 1, again false, <nil>",
+		"stock claimed s: sold, 1, again true, <nil>",
+		"stock claimed s: reserved, 2, again false, <nil>",
+		"stock claimed s: sold out, 0, again false, <nil>",
+	}, events.lines())
+	redistest.Eventually(t, 20*time.Second, "the process says that it is sold out", func() bool {
+		a, err := s.Buy(ctx, stock.Order{Anyone: true})
+		require.NoError(t, err)
+		require.Equal(t, stock.SoldOut, a.Why)
+		lines := events.lines()
+		return lines[len(lines)-1] == "stock answered locally s: sold out, 0, again false, <nil>"
+	})
 }
 
-func TestObserver_BackgroundFails_IsToldAndLoggedOnce(t *testing.T) {
+func TestObserver_SharedCalls_AreReportedWithTheirRequests(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	log, text := rig.Logged()
-	var told seen
-	c := on(t, srv.Client(t),
-		stock.Options{CallTimeout: 50 * time.Millisecond, Logger: log,
-			Observer: func(_ context.Context, e redlatch.Event) context.Context {
-				if e.Kind == redlatch.EventBackgroundFailed {
-					told.add("%s: %v", e.Name, e.Err)
-				}
-				return nil
-			}})
-	opened(t, on(t, srv.Client(t), exact), "s", 10)
-	s := c.Stock("s")
-	redistest.Eventually(t, 20*time.Second, "it answers", func() bool { _, err := s.Inspect(ctx); return err == nil })
-	reaping, stop := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	srv.Stop(t)
-	defer srv.Process.Signal(redistest.SigCont)
-	wg.Go(func() { s.KeepReaped(reaping, time.Millisecond) })
-	for unknown := 0; unknown < 3; {
-		brief, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-		_, err := s.ClaimAny(brief, 1)
-		cancel()
-		require.Error(t, err)
-		if errors.Is(err, errs.ErrUnknownOutcome) { // and not over before it was sent
-			unknown++
+	var events seen
+	c := on(t, redistest.Start(t).Client(t), stock.Options{CallTimeout: 10 * time.Second, Observer: events.observe})
+	s := opened(t, c, "s", spec(1000))
+	shared := map[string]int64{}
+	redistest.Eventually(t, 20*time.Second, "a call with several requests", func() bool {
+		var callers sync.WaitGroup
+		for i := range 50 {
+			callers.Go(func() { s.Buy(ctx, stock.Order{User: fmt.Sprint("user ", i)}) })
 		}
-	}
-	var all []string
-	redistest.Eventually(t, 30*time.Second, "told of all", func() bool {
-		all = append(all, told.take()...)
-		return len(all) >= 3+2
+		callers.Wait()
+		events.mu.Lock()
+		defer events.mu.Unlock()
+		for _, e := range events.events {
+			if e.Kind == errs.EventShared {
+				shared[e.Name] = max(shared[e.Name], e.N)
+			}
+		}
+		events.events = nil
+		return shared["s"] > 1
 	})
-	stop()
-	wg.Wait()
-	for _, line := range all {
-		require.True(t, strings.HasPrefix(line, "s: stock: outcome unknown: "), line)
-	}
-	require.Less(t, strings.Count(text(), "could not be returned"), 3, text())
-	require.Contains(t, text(), "could not be returned")
-	require.Equal(t, 1, strings.Count(text(), "could not be reaped"), text())
-	require.Contains(t, text(), "name=s")
+	require.Len(t, shared, 1)
 }

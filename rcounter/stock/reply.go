@@ -5,126 +5,156 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
-// ints runs one of the stock's scripts, which all may run twice, and decodes its reply of at least n integers.
-func (s *Stock) ints(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
-	return s.reply(ctx, n, s.call(sc, args...))
+// reply is what a script replies: three integers, and what follows them.
+type reply struct {
+	head [3]int64
+	rest []rueidis.RedisMessage
 }
 
-// run is ints for a script whose reply begins with how it ended. If that is an error, run returns the reply too.
-func (s *Stock) run(ctx context.Context, n int, sc *script.Script, args ...string) (v []int64, err error) {
-	if v, err = s.ints(ctx, n, sc, args...); err == nil {
-		err = s.verdict(v)
-	}
-	return v, err
-}
+// The first numbers of replies, and the codes of acts: see act.lua and change.lua.
+const (
+	codeOK        = 0
+	codeSoldOut   = 3
+	codeNotYet    = 5
+	codeEnded     = 6
+	codeUserLimit = 7
+	codePaused    = 12
 
-// grant runs a script that grants units under id, as the call with the id in call, and decodes its reply: {0, epoch,
-// remaining, outcome, ordinal, n}, and for units that are only held, in how many ms they go back.
-func (s *Stock) grant(ctx context.Context, sc *script.Script, call, id string, args ...string) (Grant, error) {
-	sent := time.Now()
-	v, unconfirmed := s.sure(ctx, 6, sc, append([]string{call, s.c.calls.Mark()}, args...)...)
-	if v == nil {
-		return Grant{}, unconfirmed
-	}
-	g := Grant{Outcome: outcome(v[3]), Ordinal: v[4], N: v[5], Remaining: v[2], Epoch: v[1]}
-	switch {
-	case !g.Won():
-		return g, nil // nothing was granted that a replica could forget
-	case unconfirmed != nil:
-		return Grant{}, unconfirmed
-	case len(v) > 6:
-		g.Until = sent.Add(script.Duration(v[6]))
-	}
-	g.Request = id
-	return g, nil
-}
+	codeCorrupt   = -1
+	codeUsedUp    = -2
+	codeMismatch  = -3
+	codeTooSmall  = -5 // followed by how many units are sold and reserved
+	codeNone      = -6
+	codeNoItem    = -7
+	codeUnknown   = -9
+	codeSuspended = -10
+	codeTooLate   = -11 // followed by the server's ms
+	codeMore      = -12 // reservations are over, more than the script has ended: the call is made again
+	codeLedger    = -13 // followed by how many entries there should be, and are
+)
 
-// sure is run for a script that grants: what it writes is confirmed by Options.MinReplicas. With ErrNotReplicated the
-// reply is there too.
-func (s *Stock) sure(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
-	v, unconfirmed := s.confirmed(ctx, n, sc, args...)
-	if v == nil {
-		return nil, unconfirmed
-	}
-	if err := s.verdict(v); err != nil {
-		return nil, err
-	}
-	return v, unconfirmed
-}
-
-// confirmed is ints for a script that writes what replicas are to confirm.
-func (s *Stock) confirmed(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
-	return s.reply(ctx, n, s.c.calls.Confirmed(s.call(sc, args...)))
-}
-
-func (s *Stock) reply(ctx context.Context, n int, call script.Call) ([]int64, error) {
+// run runs one of the sale's scripts, which all may run twice, and returns the reply; an error is that of a call that
+// was not answered. With ErrNotReplicated the reply is there too.
+func (s *Sale) run(ctx context.Context, call script.Call) (r reply, answered bool, err error) {
 	for again := false; ; again = true {
 		m, unconfirmed := s.c.calls.Do(ctx, call)
 		if unconfirmed != nil && !script.IsUnreplicated(unconfirmed) {
 			if again { // a copy of an earlier try may be under way
 				unconfirmed = script.Unsure(unconfirmed)
 			}
-			return nil, unconfirmed
+			return reply{}, false, unconfirmed
 		}
-		v, err := m.AsIntSlice()
-		if err != nil || len(v) < 3 || len(v) < n && v[0] >= 0 { // what is wrong is said in three
-			return nil, malformed("a stock's script", s.keys[0])
+		r, ok := decodeReply(m)
+		if !ok {
+			return reply{}, false, malformed("a sale's script", s.keys[0])
 		}
-		switch {
-		case v[0] == stockMore:
-			continue
-		case unconfirmed != nil:
-			return v, unconfirmed
+		if r.head[0] != codeMore {
+			return r, true, unconfirmed
 		}
-		return v, nil
 	}
 }
 
-// What the stock's scripts answer in front.
-const (
-	stockOK        = 0
-	stockCorrupt   = -1  // followed by the records said and found, or by -1
-	stockUsedUp    = -2  // the last ordinal a double can count to is out
-	stockMismatch  = -3  // the id is that of something else
-	stockParts     = -4  // too many parts of one grant were returned one by one
-	stockTooSmall  = -5  // followed by how many are sold and held
-	stockNone      = -6  // no stock
-	stockUnknown   = -7  // no such reservation
-	stockLedger    = -13 // followed by how many entries the ledger should have, and has
-	stockMore      = -12 // more holds are over than the script has ended: the call is made again (11 is in restore.go)
-	stockForbids   = -9  // more unknown ids are forbidden than may be
-	stockRestoring = -10 // Restore goes on, or another round of it; or the record may be lost, and Restore has not begun
-)
-
-// verdict turns the front of a script's reply into an error.
-func (s *Stock) verdict(v []int64) error {
-	switch v[0] {
-	case stockOK:
-		return nil
-	case stockCorrupt:
-		return corrupt(s.keys[0], v[1], v[2])
-	case stockRestoring:
-		return fmt.Errorf("%w: %q", ErrRestoring, s.keys[0])
-	case stockLedger:
-		return ledgerMismatch(s.keys[5], v[1], v[2])
-	case stockUsedUp:
-		return fmt.Errorf("%w: %q has given out ordinal %d", errs.ErrOverflow, s.keys[0], int64(maxLimit))
-	case stockMismatch:
-		return fmt.Errorf("%w: on %q", errs.ErrMismatch, s.keys[0])
-	case stockParts:
-		return fmt.Errorf("%w: %q keeps no more than 1024 returned parts of one grant", errs.ErrOutOfRange, s.keys[0])
-	case stockForbids:
-		return fmt.Errorf("%w: %q remembers a million ids that it does not know", errs.ErrOutOfRange, s.keys[0])
-	case stockTooSmall:
-		return fmt.Errorf("%w: %q has %d units sold and held", errs.ErrOutOfRange, s.keys[0], v[1])
-	case stockNone:
-		return fmt.Errorf("%w %q", ErrNotOpen, s.keys[0])
-	case stockUnknown:
-		return fmt.Errorf("%w: on %q", ErrNotFound, s.keys[0])
+func decodeReply(m rueidis.RedisMessage) (r reply, ok bool) {
+	all, err := m.ToArray()
+	if err != nil || len(all) < len(r.head) {
+		return r, false
 	}
-	return malformed("a stock's script", s.keys[0])
+	for i := range r.head {
+		if r.head[i], err = all[i].AsInt64(); err != nil {
+			return r, false
+		}
+	}
+	r.rest = all[len(r.head):]
+	return r, true
+}
+
+// ask is run for a script whose answers need no replica. The reply begins with codeOK.
+func (s *Sale) ask(ctx context.Context, sc *script.Script, args ...string) (reply, error) {
+	r, _, err := s.run(ctx, s.call(sc, args...))
+	if err == nil {
+		err = s.verdict(r.head)
+	}
+	return r, err
+}
+
+// verdict turns the front of a reply, or the code of an act, into an error.
+func (s *Sale) verdict(head [3]int64) error {
+	key := s.keys[0]
+	switch head[0] {
+	case codeOK:
+		return nil
+	case codeCorrupt:
+		if head[1] < 0 || head[2] < 0 {
+			return fmt.Errorf("%w: %w: %q has numbers or records that are impossible", ErrNoStock, errs.ErrCorrupt, key)
+		}
+		return fmt.Errorf("%w: %w: %q counts %d records, and %d are there", ErrNoStock, errs.ErrCorrupt, key, head[1],
+			head[2])
+	case codeLedger:
+		return fmt.Errorf("%w: %w: the ledger %q should have %d entries, and has %d", ErrNoStock, errs.ErrCorrupt, s.keys[4],
+			head[1], head[2])
+	case codeNone:
+		return fmt.Errorf("%w: %q", ErrNoStock, key)
+	case codeSuspended:
+		return fmt.Errorf("%w: %q is suspended", ErrLater, key)
+	case codePaused:
+		return fmt.Errorf("%w: %q is paused", ErrLater, key)
+	case codeNotYet:
+		return fmt.Errorf("%w: %q has not started", ErrLater, key)
+	case codeUsedUp:
+		return fmt.Errorf("%w: %q has given out ordinal %d", errs.ErrOverflow, key, int64(maxUnits))
+	case codeMismatch:
+		return fmt.Errorf("%w: on %q", errs.ErrMismatch, key)
+	case codeNoItem:
+		return fmt.Errorf("%w: %q has no such item", errs.ErrInvalidName, key)
+	case codeTooSmall:
+		return fmt.Errorf("%w: %q has %d units sold and reserved", errs.ErrOutOfRange, key, head[1])
+	case codeTooLate:
+		return s.tooLate()
+	}
+	return malformed("a sale's script", key)
+}
+
+func (s *Sale) tooLate() error {
+	return fmt.Errorf("%w: %q: the request reached the server too late, and an earlier copy may have run",
+		errs.ErrUnknownOutcome, s.keys[0])
+}
+
+// timely makes a call that names the instant, in the server's time, at which its caller's patience ends: the time that
+// the server said in its last reply, and what has passed since. A client that has heard nothing yet asks for the time
+// first, by the same script. In a reply that begins with codeOK the third number is the server's time. With
+// ErrNotReplicated the reply is there too.
+func (s *Sale) timely(ctx context.Context, sc *script.Script,
+	args func(notAfter string) []string) (r reply, sent time.Time, err error) {
+	clock, key := s.c.calls.Runner.Clock, s.keys[0]
+	until := time.Now().Add(s.c.calls.Wanted(ctx))
+	for again := false; ; again = true {
+		if again { // the first call needs no context of its own
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadlineCause(ctx, until, session.ErrPatience)
+			defer cancel()
+		}
+		sent = time.Now()
+		r, answered, err := s.run(ctx, s.c.calls.Confirmed(s.call(sc, args(decimal(clock.At(key, until)))...)))
+		received := time.Now()
+		switch {
+		case !answered:
+			return reply{}, sent, err
+		case r.head[0] == codeOK:
+			clock.Learn(key, r.head[2], sent, received)
+			return r, sent, err
+		case r.head[0] != codeTooLate:
+			return reply{}, sent, s.verdict(r.head)
+		}
+		clock.Relearn(key, r.head[1], sent, received) // too late, or it only asked
+		if received.After(until) {
+			return reply{}, sent, s.tooLate()
+		}
+	}
 }

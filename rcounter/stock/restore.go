@@ -8,583 +8,311 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"sort"
 	"strconv"
-	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/ledger"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Restored is what Restore has done.
-type Restored struct {
-	// Added is how many units of the winners the stock did not have as theirs.
-	Added int64
-	// Displaced are the units that Restore has taken from the claimants named here. Either the winners name another
-	// claimant for them: a failover forgot that grant, and the stock granted the ordinal again. Or an entry of KindReturn
-	// returned them: a failover forgot the return. The next claim of such a claimant may get another unit.
-	Displaced []Entry
-	// Unaccounted is how many units the stock counts as sold though neither its records nor the winners name a holder.
-	// They stay sold. A larger limit (Change) makes up for them.
-	Unaccounted int64
+// Book is a database that has the ledger of one sale. That of contrib/ledger is one, for SQL databases.
+type Book interface {
+	// Opened is the epoch of the opening whose entries the book takes; 0: it knows none.
+	Opened(ctx context.Context) (epoch int64, err error)
+	// Move writes entries that follow those that the book has, in one transaction; entries that it has change nothing. If
+	// the book has other entries under their serials, or takes those of another opening, it writes nothing, and the error
+	// is redlatch.ErrMismatch.
+	Move(ctx context.Context, entries []Entry) error
+	// Continue has Move refuse entries of the opening from, from now on, and take those of to. Open calls it with a from
+	// of 0, for a book that knows no opening. The result is the last serial of the book, or 0. If Opened is not from any
+	// more, because another process was quicker, Continue changes nothing, and the error is redlatch.ErrMismatch.
+	Continue(ctx context.Context, from, to int64) (last int64, err error)
+	// Entries are all of the sale, by serial.
+	Entries(ctx context.Context) iter.Seq2[Entry, error]
+	// Order are those of one order, by serial.
+	Order(ctx context.Context, id string) ([]Entry, error)
 }
 
-// Restore repairs a stock from the caller's own records: after a failover that lost grants, after ErrCorrupt, and after
-// the stock was lost and opened again with Spec.Suspended. It suspends the stock, writes a record for every winner that
-// the stock does not know, raises the number of units sold and the last ordinal, and lets the stock sell on. A stock
-// that is closed, before Restore or while it runs, stays closed. A Change while it runs stands.
+var (
+	restoreScript = script.Load("restore", files, "restore")
+	xrangeScript  = script.Plain("xrange")
+)
+
+const (
+	drainPage = 1000 // entries in one request
+	putPage   = 1000 // arguments in one request: it takes the server 1 to 3 ms
+)
+
+// Restore makes the sale anew from its book, Options.Books, whether the server lost all, a part, or the last seconds.
+// Restore may be broken off anywhere and run again, by any process. From its begin until it is through, every verb
+// returns ErrLater. spec is for a sale of which the server has nothing: StartIn and OpenFor then count from now. Limits
+// grow as far as more units are sold and reserved.
 //
-// winners are the units that are held, each once, as the entries of the ledger or unit by unit: Ordinal, N (0 means 1),
-// Claimant and, if there was one, Request. Where the winners and the stock differ, the winners are right, except that a
-// unit returned here stays returned. If there are more winners than units, the limit is raised to their number, and
-// nothing is left to sell.
+// lost are entries that the server had written after a failover over numbers that the book has for others. The sale
+// does not know these orders any more.
 //
-// The winners may be behind the stock, and if nothing was lost, no claimant's units change. That is certain with a
-// ledger (Spec.Ledger). Without one the stock knows the last unit that each claimant has returned, and the requests
-// that were returned within Spec.Remember: if the winners name a unit that was returned before that, its claimant gets
-// it back.
-//
-// An entry of KindReturn says that its units were sold and returned. Restore takes them from the claimant that has them
-// here, and their ordinals are not given out again. Without such entries a stock that a failover set back may give out
-// an ordinal of which the database has a row. An entry of KindNothing says that its id gets no units: Restore makes the
-// server answer so again until the retention is over, if no winner has the id and the stock has no units for it here.
-// The entries of other kinds only tell their serials.
-//
-// The ledger then tells the database of the winners what that does not know: its next entry has the serial after the
-// highest one among winners of this Epoch, or after the last that was moved. So pass the last entry that the database
-// has, whatever its kind, and let no mover run meanwhile. Entries that were lost from it are written again,
-// as far as they tell of units that are sold or came back; of what was only held, expired or cancelled they do not
-// tell. Those of units that the winners give to another claimant go.
-//
-// If Restore fails, the stock stays suspended, and Restore can be called again. (If it fails before it asks winners for
-// anything, the stock may sell on. If that error is ErrUnknownOutcome, the stock may be suspended up to a RetryTimeout
-// later.) Errors: that of winners, unchanged; ErrCorrupt if two winners have one ordinal, or a record on the server is
-// none; ErrNotOpen; ErrInvalidOption for an entry that cannot be; ErrRestoring; ErrWrongType; ErrUnavailable;
-// ErrUnknownOutcome.
-//
-// While it runs, claims are answered Suspended, and units can be returned. If something changes while Restore reads the
-// records, it reads them once more, and from then on the calls of others are ErrRestoring until it has ended, so that
-// it ends however many units come back.
-//
-// Restore keeps all records in memory and makes one round trip for 128 changes, each of which has a RetryTimeout.
-// Copies of its requests that the network delivers late change nothing.
-func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (restored Restored, err error) {
-	r := &restorer{s: s, call: session.CallID(), added: map[string]int64{}, displaced: map[string]Entry{},
-		freed: map[string]freed{}}
-	defer func() {
-		if r.theirs == nil {
-			edge(&err)
-		}
-	}()
-	if err := s.usable(); err != nil {
-		return Restored{}, err
-	}
-	if winners == nil {
-		return Restored{}, errs.InvalidOption("winners", "nil", "a sequence")
-	}
-	if err := r.begin(ctx); err != nil {
-		return Restored{}, err
-	}
-	s.processState().cache.forget()
-	if err := r.gather(ctx, winners); err != nil {
-		return Restored{}, err
-	}
-	for {
-		seen, err := r.step(ctx, "look")
-		if err != nil {
-			return Restored{}, err
-		}
-		if err := r.read(ctx); err != nil {
-			return Restored{}, err
-		}
-		err = r.mend(ctx, seen)
-		if err == nil {
-			return r.out(), nil
-		}
-		if !errors.Is(err, errChanged) { // by a return or a cancellation
-			return Restored{}, err
-		}
-		// The next round needs another id. Otherwise a late copy of a "put" of this round could undo one of the next
-		// (TestRestore_LateCopies_ChangeNothing).
-		id := session.CallID()
-		if _, err := r.step(ctx, "again", r.call, id); err != nil {
-			return Restored{}, err
-		}
-		r.call = id
-	}
-}
-
-// byRestore stands for the id of a call in records that Restore made: no call has an id so short.
-const byRestore = "-"
-
-// restorer is one run of Restore.
-type restorer struct {
-	s    *Stock
-	call string // id of the round
-
-	wins    map[string]win // by what has them: 'u' and a claimant, 'r:' or 'a:' and a request
-	owned   []owned        // all of wins, by ordinal
-	back    []span         // what was returned
-	nothing []Entry        // of KindNothing
-
-	users, records table // as they are on the server
-
-	epoch   int64
-	serial  int64   // the highest serial among the winners
-	entries []Entry // of the ledger, as it is on the server
-	strange bool    // the ledger has something else, too
-
-	// What was done, by what it was done to. A round that is broken off is followed by one that may do it again: by key it
-	// counts once.
-	added       map[string]int64
-	displaced   map[string]Entry
-	freed       map[string]freed // by what had it, as wins
-	unaccounted int64
-
-	theirs error // of winners, to be returned as it is
-}
-
-// owned is a span and its holder by the winners: "" if it was returned.
-type owned struct {
-	span
-	holder string
-}
-
-// freed is a record from which units were taken without a new owner, and how many. The server counts them as sold until
-// the last step, as long as the record is the one that this Restore has put.
-type freed struct {
-	text string
-	n    int64
-}
-
-// win is what the winners say of one holder.
-type win struct {
-	claimant string
-	spans    []span // by ordinal
-}
-
-// table is a hash of the server's as it was read, with the changes that are to be made.
-type table struct {
-	kind string
-	is   map[string]string
-	was  map[string]string // the texts before of the fields that change, "" for none
-}
-
-func (t *table) put(name, value string) {
-	if _, again := t.was[name]; !again {
-		t.was[name] = t.is[name]
-	}
-	t.is[name] = value
-}
-
-// changes are (kind, name, old, new)….
-func (t *table) changes() (args []string) {
-	for name, old := range t.was {
-		if t.is[name] != old {
-			args = append(args, t.kind, name, old, t.is[name])
-		}
-	}
-	return args
-}
-
-// begin suspends the stock.
-func (r *restorer) begin(ctx context.Context) error {
-	for {
-		seen, err := r.step(ctx, "look")
-		if err != nil {
-			return err
-		}
-		r.epoch = seen.epoch
-		_, err = r.step(ctx, "begin", decimal(seen.revision), script.NotAfter(seen.at, r.s.c.calls.Wanted(ctx)))
-		if !errors.Is(err, errChanged) {
-			return err
-		}
-	}
-}
-
-// gather reads the winners, and refuses those that contradict each other.
-func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) error {
-	r.wins = map[string]win{}
-	for e, err := range winners {
-		if err != nil {
-			r.theirs = err
-			return err
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("%w: restore of %q: %w", errs.ErrUnavailable, r.s.keys[0], errs.Ended(ctx))
-		}
-		if e.Epoch == r.epoch {
-			r.serial = max(r.serial, e.Serial)
-		}
-		if err := r.add(e); err != nil {
-			return err
-		}
-	}
-	return r.contradiction()
-}
-
-// add takes an entry of the winners in, and refuses one that cannot be.
-func (r *restorer) add(e Entry) error {
-	n := max(e.N, 1)
+// Errors: ErrInvalidOption without a book; redlatch.ErrCorrupt if the book lacks entries that Ledger has handed out;
+// ErrNoStock if the server lost meanwhile what Restore had written: run it again; ErrLater if another Restore began;
+// the book's, unchanged.
+func (s *Sale) Restore(ctx context.Context, spec Spec) (lost []Entry, err error) {
+	defer edge(&err)
+	items, refused := spec.items()
+	r := &restorer{s: s, book: s.c.book(s.name), round: session.CallID()}
 	switch {
-	case e.Kind == KindHeld || e.Kind == KindExtended || e.Kind == KindExpired || e.Kind == KindCancelled:
-		return nil
-	case e.Kind == KindNothing && e.Ordinal == 0 && e.N >= 0 && e.N <= maxLimit &&
-		keyname.Required("", e.Request) == nil && keyname.Text("", e.Claimant) == nil:
-		r.nothing = append(r.nothing, e)
-		return nil
-	case !e.sells() && e.Kind != KindReturn:
-		return errs.InvalidOption("Kind", fmt.Sprintf("%.32q", e.Kind), "a kind of entry")
-	case e.N < 0 || e.N > maxLimit || e.Ordinal < 1 || e.Ordinal > maxLimit-n+1:
-		return errs.InvalidOption("Ordinal and N", fmt.Sprintf("%d and %d", e.Ordinal, e.N),
-			fmt.Sprintf("within 1 and %d", int64(maxLimit)))
-	case keyname.Text("", e.Claimant) != nil || keyname.Text("", e.Request) != nil:
-		return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q, %.32q", e.Claimant, e.Request),
-			fmt.Sprintf("UTF-8 of at most %d bytes, without a NUL byte", keyname.MaxText))
-	case e.Kind == KindReturn:
-		r.back = append(r.back, span{e.Ordinal, e.Ordinal + n - 1})
-		return nil
-	case e.Claimant == "" && e.Request == "":
-		return errs.InvalidOption("Claimant and Request", "empty",
-			fmt.Sprintf("set, one of them at least: ordinal %d", e.Ordinal))
+	case r.book == nil:
+		refused = errs.InvalidOption("Books", "nil", "set, and have a book of the sale, for Restore")
+	case !spec.Ledger:
+		refused = errs.InvalidOption("Ledger", false, "true for Restore")
 	}
-	holder := e.holder()
-	w, units := r.wins[holder], span{e.Ordinal, e.Ordinal + n - 1}
-	w.claimant = e.Claimant
-	w.spans = append(w.spans, units)
-	if holder[0] == 'u' && (n > 1 || len(w.spans) > 1) {
-		return errs.InvalidOption("Request", "empty", fmt.Sprintf("set: %.64q has more than one unit", e.Claimant))
+	if err := s.c.calls.Usable(s.refused, refused, spec.check(s.c.calls.Bound())); err != nil {
+		return nil, err
 	}
-	r.wins[holder] = w
-	r.owned = append(r.owned, owned{units, holder})
-	return nil
+	defer s.processState().cache.forget()
+	// Before suspend: if another Restore begins after this one and is quicker, Continue is refused.
+	if r.from, err = r.book.Opened(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.suspend(ctx, spec, items); err != nil {
+		return nil, err
+	}
+	doubtful, err := r.drain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.epoch = max(r.epoch, r.from+1) // the server's clock may have gone back
+	if r.last, err = r.book.Continue(ctx, r.from, r.epoch); err != nil {
+		if errors.Is(err, errs.ErrMismatch) {
+			err = fmt.Errorf("%w: another Restore of %q began later: %w", ErrLater, s.name, err)
+		}
+		return nil, err
+	}
+	f, lost, err := r.readBook(ctx, doubtful)
+	if err != nil {
+		return nil, err
+	}
+	return lost, r.put(ctx, f)
 }
 
-// contradiction puts what was added in order, and returns an error if two winners have one unit, or one was returned
-// that has a winner.
-func (r *restorer) contradiction() error {
-	slices.SortFunc(r.owned, func(a, b owned) int { return bySpan(a.span, b.span) })
-	for i, o := range r.owned {
-		if i > 0 && o.first <= r.owned[i-1].last {
-			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q and of %.64q", errs.ErrCorrupt, o.first,
-				r.owned[i-1].holder,
-				o.holder)
-		}
-	}
-	for _, s := range r.back {
-		for o := range r.others("", s) {
-			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q, and was returned", errs.ErrCorrupt,
-				max(o.first, s.first),
-				o.holder)
-		}
-	}
-	slices.SortFunc(r.back, bySpan)
-	for i, s := range r.back {
-		if last := len(r.owned) - 1; i > 0 && s.first <= r.owned[last].last {
-			r.owned[last].last = max(r.owned[last].last, s.last) // said twice
-			continue
-		}
-		r.owned = append(r.owned, owned{s, ""})
-	}
-	slices.SortFunc(r.owned, func(a, b owned) int { return bySpan(a.span, b.span) })
-	for holder, w := range r.wins {
-		slices.SortFunc(w.spans, bySpan)
-		if holder[0] != 'r' {
-			continue
-		}
-		for o := range r.others(holder, span{w.spans[0].first, w.spans[len(w.spans)-1].last}) {
-			return fmt.Errorf("%w: winners: ordinal %d, amid those of %.64q, is that of %.64q", errs.ErrCorrupt, o.first, holder,
-				o.holder)
-		}
-	}
-	return nil
+// restorer is one round of Restore.
+type restorer struct {
+	s     *Sale
+	book  Book
+	round string
+	from  int64 // the opening whose entries the book takes
+	epoch int64 // the new one
+	last  int64 // the last serial of the book
 }
 
-// others are the spans of the winners that overlap s and have another holder.
-func (r *restorer) others(holder string, s span) iter.Seq[owned] {
-	return func(yield func(owned) bool) {
-		for i := sort.Search(len(r.owned), func(i int) bool {
-			return r.owned[i].last >= s.first
-		}); i < len(r.owned) && r.owned[i].first <= s.last; i++ {
-			if o := r.owned[i]; o.holder != holder && !yield(o) {
-				return
-			}
-		}
+// step runs a step of restore.lua.
+func (r *restorer) step(ctx context.Context, step string, args ...string) (reply, error) {
+	all, answered, err := r.s.run(ctx, r.s.c.calls.Confirmed(script.Call{Script: restoreScript, Keys: r.s.keys,
+		Args: append([]string{step, r.round}, args...)}))
+	if !answered || err != nil {
+		return reply{}, err
 	}
+	if all.head[0] == codeTooLate {
+		return all, nil
+	}
+	return all, r.s.verdict(all.head)
 }
 
-// read reads all that the server has.
-func (r *restorer) read(ctx context.Context) error {
-	r.users = table{"u", map[string]string{}, map[string]string{}}
-	r.records = table{"r", map[string]string{}, map[string]string{}}
-	for i, to := range []table{r.users, r.records} {
-		if err := r.s.c.scan(ctx, r.s.keys[1+i], func(field, value string) error {
-			to.is[field] = value
-			return nil
-		}); err != nil {
-			return err
-		}
-	}
-	return r.readLedger(ctx)
-}
-
-// enterWins enters what each holder has, without the units that came back.
-func (r *restorer) enterWins() {
-	back := r.returned()
-	for holder, w := range r.wins {
-		units := w.spans
-		w.spans = nil
-		for _, s := range units {
-			w.spans = append(w.spans, s.minusAll(back[holder])...)
-		}
-		if w.spans == nil {
-			r.leave(holder, w.claimant, span{units[0].first, units[len(units)-1].last})
-			continue
-		}
-		switch holder[0] {
-		case 'u':
-			r.enterUser(holder, w)
-		case 'r':
-			r.enterRequest(holder, w)
-		default:
-			r.enterAny(holder, w)
-		}
-	}
-}
-
-// mend writes the records as they should be, and lets the stock sell on. It returns errChanged if something has changed
-// on the server since it was read.
-func (r *restorer) mend(ctx context.Context, began restoreReply) error {
-	r.enterWins()
-	r.enterNothing(began.at)
-	t, err := r.reconcile()
+// suspend begins the round. The request names the round before, and a time, so that a late copy suspends nothing.
+func (r *restorer) suspend(ctx context.Context, spec Spec, items map[string]Item) error {
+	asked, err := r.step(ctx, "suspend", "", "0")
 	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(append(r.users.changes(), r.records.changes()...), 4*128) {
-		if _, err := r.step(ctx, "put", part...); err != nil {
-			return err
+	if asked.head[0] != codeTooLate || len(asked.rest) != 1 {
+		return malformed("restore", r.s.keys[0])
+	}
+	before, err := asked.rest[0].ToString()
+	if err != nil {
+		return malformed("restore", r.s.keys[0])
+	}
+	now := asked.head[1]
+	start := now + spec.StartIn.Milliseconds()
+	end := start + millis(spec.OpenFor)
+	fields := []string{"state", "1", "start", decimal(start), "end", decimal(end), "gone",
+		decimal(end + millis(spec.Retain)),
+		"epoch", "0", "remember", script.Millis(spec.Remember), "ledger", "1", "spec", spec.text(items), "revision",
+		decimal(now * 1000), "serial", "0", "moved", "0", "fields", "0", "counted", "0", "reservations", "0", "own", "0"}
+	for name, item := range items {
+		fields = append(fields, "limit:"+name, decimal(item.Limit), "per:"+name, decimal(item.PerUser), "sold:"+name, "0",
+			"reserved:"+name, "0", "seq:"+name, "0")
+	}
+	until := script.NotAfter(now, r.s.c.calls.Wanted(ctx))
+	began, err := r.step(ctx, "suspend", append([]string{before, until}, fields...)...)
+	if err == nil && began.head[0] == codeTooLate {
+		err = r.s.tooLate()
+	}
+	r.epoch = max(began.head[2], began.head[1]+1)
+	return err
+}
+
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// drain hands what the stream has to the book. From the first entries on that the book refuses, doubtful are those
+// left.
+func (r *restorer) drain(ctx context.Context) (doubtful []Entry, err error) {
+	key := r.s.keys[4]
+	for from := "-"; ; {
+		first := from
+		m, err := r.s.c.calls.Do(ctx, script.Call{Script: xrangeScript, Keys: r.s.keys[4:5],
+			Command: func(b rueidis.Builder) rueidis.Completed {
+				return b.Xrange().Key(key).Start(first).End("+").Count(drainPage).Build()
+			}})
+		if err != nil {
+			return nil, err
+		}
+		list, err := m.AsXRange()
+		if err != nil {
+			return nil, malformed("xrange", key)
+		}
+		if len(list) == 0 {
+			return doubtful, nil
+		}
+		entries := make([]Entry, len(list))
+		for i, x := range list {
+			if entries[i], _, err = ledger.Decode(x, entry); err != nil {
+				return nil, fmt.Errorf("%w: %q has entry %s: %w", errs.ErrCorrupt, key, x.ID, err)
+			}
+		}
+		if doubtful == nil {
+			err = r.book.Move(ctx, entries)
+			r.from = cmp.Or(r.from, entries[0].Epoch) // it knew none
+		}
+		switch {
+		case doubtful != nil || errors.Is(err, errs.ErrMismatch):
+			doubtful = append(doubtful, entries...)
+		case err != nil:
+			return nil, err
+		}
+		from = "(" + list[len(list)-1].ID
+	}
+}
+
+// readBook reads all entries of the book. lost are the doubtful ones that it does not have.
+func (r *restorer) readBook(ctx context.Context, doubtful []Entry) (f *fold, lost []Entry, err error) {
+	f = newFold()
+	isLost := map[int64]Entry{}
+	for _, e := range doubtful {
+		isLost[e.Serial] = e
+	}
+	serial := int64(0)
+	for e, err := range r.book.Entries(ctx) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if serial++; e.Serial != serial {
+			return nil, nil, fmt.Errorf("%w: the book of %q has the serial %d after %d", errs.ErrCorrupt, r.s.name, e.Serial,
+				serial-1)
+		}
+		if serial > r.last {
+			break
+		}
+		f.add(e)
+		if other, ok := isLost[serial]; ok && e.equal(other) {
+			delete(isLost, serial)
 		}
 	}
-	if _, err := r.step(ctx, "unhold"); err != nil {
+	return f, slices.SortedFunc(maps.Values(isLost), func(a, b Entry) int { return cmp.Compare(a.Serial, b.Serial) }), nil
+}
+
+// equal reports whether two entries are one: a database may give times another location.
+func (e Entry) equal(other Entry) bool {
+	same := e.At.Equal(other.At) && e.Until.Equal(other.Until)
+	e.At, e.Until = other.At, other.Until
+	return same && e == other
+}
+
+// tables are what Restore puts.
+type tables struct {
+	orders, reservations []string // pairs
+	endings              []string
+	own, counted         bool
+}
+
+// tables are what the scripts would have at now, the server's ms, if all that the book tells of had happened to them.
+func (f *fold) tables(now, remember int64) (t tables) {
+	counts := map[string]int64{}
+	ids := slices.SortedFunc(maps.Keys(f.orders), func(a, b string) int {
+		return cmp.Or(cmp.Compare(f.orders[a].ended, f.orders[b].ended), cmp.Compare(a, b))
+	})
+	for _, id := range ids {
+		o := f.orders[id]
+		if o.ended > 0 && now > o.ended+remember {
+			continue // forgotten
+		}
+		t.orders = append(t.orders, id, o.text(id))
+		t.own = t.own || id == o.user
+		if o.ended > 0 {
+			t.endings = append(t.endings, decimal(o.ended+remember)+";"+string(o.state)+";"+id)
+		}
+		if o.state == 'R' {
+			t.reservations = append(t.reservations, decimal(o.deadline), id)
+		}
+		if o.user == "" || id == o.user || o.ended > 0 {
+			continue
+		}
+		for _, l := range o.lines {
+			counts["\x00"+l.Item+","+o.user] += l.N
+		}
+	}
+	for field, n := range counts {
+		if n > 0 {
+			t.orders = append(t.orders, field, decimal(n))
+			t.counted = true
+		}
+	}
+	return t
+}
+
+// put writes the tables, and has them take the place of the old ones.
+func (r *restorer) put(ctx context.Context, f *fold) error {
+	is, now, err := r.s.inspect(ctx)
+	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(t.deadlines, 2*128) {
-		if _, err := r.step(ctx, "hold", part...); err != nil {
-			return err
-		}
+	if moved := is.number("moved"); moved > r.last {
+		return fmt.Errorf("%w: the book of %q ends with entry %d, and movers were given %d", errs.ErrCorrupt, r.s.name, r.last,
+			moved)
 	}
-	serial, entries := "", ""
-	if began.serial != noLedger {
-		list, last, differs := r.relist(began)
-		serial = decimal(last)
-		if differs {
-			entries = strconv.Itoa(len(list))
-			if err := r.rewrite(ctx, list, last); err != nil {
+	t := f.tables(now, is.number("remember"))
+	for table, pairs := range map[string][]string{"orders": t.orders, "reservations": t.reservations} {
+		for part := range slices.Chunk(pairs, putPage) {
+			if _, err := r.step(ctx, "put", append([]string{table}, part...)...); err != nil {
 				return err
 			}
 		}
 	}
-	now, err := r.step(ctx, "look")
-	if err != nil {
-		return err
+	before := 0
+	for part := range slices.Chunk(t.endings, putPage) {
+		if _, err := r.step(ctx, "put", append([]string{"endings", strconv.Itoa(before)}, part...)...); err != nil {
+			return err
+		}
+		before += len(part)
 	}
-	if now.seen[0] != began.seen[0] || now.seen[1] != began.seen[1] || now.seen[2] != began.seen[2] ||
-		now.seen[3] != int64(len(r.users.is)) || now.seen[4] != int64(len(r.records.is)) ||
-		now.seen[5] != int64(len(t.deadlines)/2) {
-		return errChanged
+	args := []string{strconv.Itoa(len(t.orders) / 2), strconv.Itoa(len(t.reservations) / 2), strconv.Itoa(len(t.endings)),
+		"epoch", decimal(r.epoch), "serial", decimal(r.last), "moved", decimal(r.last), "own", flag(t.own), "counted",
+		flag(t.counted), "revision", decimal(r.epoch), "ledger", "1"}
+	for name, item := range f.items {
+		if is["limit:"+name] == "" {
+			return fmt.Errorf("%w: the book of %q has the item %.64q, and the Spec has not", errs.ErrMismatch, r.s.name, name)
+		}
+		args = append(args, "limit:"+name, decimal(max(is.number("limit:"+name), item.Sold+item.Reserved)))
 	}
-	counted := now.seen[0] - t.free
-	r.unaccounted = max(0, counted-t.sold)
-	sold := max(t.sold, counted)
-	top := max(t.top, now.seen[2], sold)
-	if sold > maxLimit-t.held {
-		return fmt.Errorf("%w: %q would have %d units sold and %d held", errs.ErrCorrupt, r.s.keys[0], sold, t.held)
+	for _, name := range slices.Sorted(maps.Keys(is.stand(now).Items)) {
+		item := f.item(name)
+		args = append(args, "sold:"+name, decimal(item.Sold), "reserved:"+name, decimal(item.Reserved), "seq:"+name,
+			decimal(item.Seq))
 	}
-	var args []string
-	for _, v := range append(now.seen[:], sold, t.held, top) {
-		args = append(args, decimal(v))
+	_, err = r.step(ctx, "resume", args...)
+	if err == nil {
+		r.s.removeAfter(script.Duration(is.number("gone") - now))
 	}
-	_, err = r.step(ctx, "end", append(args, serial, entries)...)
 	return err
-}
-
-// enterNothing enters the ids that are to get nothing, unless they have units by the winners or here. A reservation
-// that is held here, and not over at now (the server's time), is another one: its id was forgotten, and used again.
-func (r *restorer) enterNothing(now int64) {
-	for _, e := range r.nothing {
-		field := "r:" + e.Request
-		text, there := r.records.is[field]
-		q, ok := parseRecord(text)
-		over := ok && (q.state == "E" || q.state == "H" && q.deadline < now)
-		if _, wins := r.wins[field]; wins || there && !over {
-			continue
-		}
-		if !there { // a deadline says that it is a reservation's, and not a claim's
-			q = record{n: e.N, asked: e.N, deadline: min(e.N, 1), claimant: e.Claimant}
-		}
-		q.state, q.by = "C", byRestore
-		if q.n > 0 {
-			q.by = fmt.Sprintf("%s*%d", byRestore, q.n)
-		}
-		q.n = 0
-		r.records.put(field, q.text())
-	}
-}
-
-// leave enters nothing: all units that holder has by the winners were returned here, as entries say that the winners do
-// not know. But the record is to say so too. If this Restore is broken off while the ledger is written anew, the
-// entries are gone, and the next one finds only the record. That of a claimant names the last return, which may be
-// another one, and that of a request may be forgotten (TestRestore_ReturnedAndForgotten_GivesNothingBack).
-func (r *restorer) leave(holder, claimant string, units span) {
-	switch ordinal := decimal(units.first); holder[0] {
-	case 'u':
-		record := r.users.is[claimant]
-		parts := strings.SplitN(record, ";", 4)
-		if len(parts) == 4 && parts[0] != ordinal && parts[2] != ordinal && r.freed[holder].text != record {
-			r.users.put(claimant, strings.Join([]string{parts[0], parts[1], ordinal, byRestore}, ";"))
-		}
-	case 'r':
-		if _, known := r.records.is[holder]; !known {
-			r.records.put(holder,
-				record{state: "R", ordinal: units.first, n: units.n(), call: byRestore, by: byRestore, claimant: claimant}.text())
-		}
-	}
-}
-
-// enterUser enters a unit of Claim.
-func (r *restorer) enterUser(holder string, w win) {
-	unit := w.spans[0].first
-	record, ordinal := r.users.is[w.claimant], decimal(unit)
-	parts := strings.SplitN(record, ";", 4) // ordinal;call[;returned;by]
-	// What was returned here stays returned, whatever the claimant has now.
-	if parts[0] == ordinal || len(parts) == 4 && parts[2] == ordinal {
-		return
-	}
-	r.added[holder] = 1
-	if parts[0] != "" && parts[0] != "0" {
-		r.displace(Entry{Ordinal: number(parts[0]), N: 1, Claimant: w.claimant})
-	}
-	r.users.put(w.claimant, ordinal+";"+byRestore)
-}
-
-// enterRequest enters units of a request or of a reservation.
-func (r *restorer) enterRequest(field string, w win) {
-	units := span{w.spans[0].first, w.spans[len(w.spans)-1].last}
-	old, known := parseRecord(r.records.is[field])
-	was := old.units()
-	same := known && old.claimant == w.claimant
-	if gone := old.returned(); same && units.first <= was.last && gone.first <= units.last && units.last <= gone.last {
-		units.last = was.last // so does what was returned here in part
-	}
-	switch {
-	case same && old.state == "G" && was == units:
-		return
-	case same && old.state == "R" && was.first <= units.first && units.last <= max(was.last, old.ordinal+old.asked-1):
-		// What was returned here stays returned. If a part came back first, the record has the rest, and the winners perhaps
-		// all.
-		return
-	}
-	next := record{state: "G", ordinal: units.first, n: units.n(), call: byRestore, claimant: w.claimant}
-	if same { // a late copy of the same call must find itself again
-		next.asked, next.deadline, next.call = old.asked, old.deadline, old.call
-	}
-	switch {
-	case known && old.state == "G":
-		kept := []span{units}
-		if !same {
-			kept = nil
-		}
-		rest := was.minus(kept)
-		lost, unowned := int64(0), int64(0)
-		for _, s := range rest {
-			r.displace(Entry{Ordinal: s.first, N: s.n(), Claimant: old.claimant, Request: field[2:]})
-			lost += s.n()
-			for o := range r.others(field, s) {
-				unowned += o.unowned(s.first, s.last)
-			}
-		}
-		r.added[field] = units.n() - (was.n() - lost)
-		r.frees(field, next.text(), unowned)
-	case !known || old.state != "H":
-		r.added[field] = units.n()
-	}
-	r.records.put(field, next.text())
-}
-
-// enterAny enters units of ClaimAny.
-func (r *restorer) enterAny(field string, w win) {
-	units := span{w.spans[0].first, w.spans[len(w.spans)-1].last}
-	if a, ok := parseAny(r.records.is[field]); ok && a.n > 0 {
-		if a.ordinal <= units.first && units.last < a.ordinal+a.n {
-			return
-		}
-		for _, s := range a.units().minus(a.returned) {
-			for _, s := range s.minus(w.spans) {
-				r.displace(Entry{Ordinal: s.first, N: s.n(), Request: field[2:]})
-			}
-		}
-	}
-	text := fmt.Sprintf("%d;%d", units.first, units.n())
-	holes := units.minus(w.spans) // returned one by one
-	n := units.n()
-	for _, s := range holes {
-		text += fmt.Sprintf(";%d.%d.%s", s.first, s.n(), byRestore)
-		n -= s.n()
-	}
-	r.added[field] = n
-	r.records.put(field, text)
-}
-
-// out is what was done in all rounds.
-func (r *restorer) out() Restored {
-	out := Restored{Unaccounted: r.unaccounted}
-	for _, n := range r.added {
-		out.Added += n
-	}
-	out.Displaced = slices.SortedFunc(maps.Values(r.displaced), func(a, b Entry) int {
-		return cmp.Compare(a.Ordinal, b.Ordinal)
-	})
-	return out
-}
-
-var restoreScript = script.Load("restore", files, "restore")
-
-type restoreReply struct {
-	seen     [6]int64 // sold held seq, and the lengths of claimants, records and holds
-	revision int64
-	at       int64 // the server's ms
-	epoch    int64
-	serial   int64 // of the ledger's last entry, noLedger if there is none
-	moved    int64
-}
-
-// noLedger stands for the serial of a stock without a ledger. While one is rewritten the serial is -1: see restore.lua.
-const noLedger = -2
-
-var errChanged = errors.New("changed meanwhile")
-
-// stockChanged is what restore.lua replies when something has changed. It replies stockRestoring when another round
-// restores the stock.
-const stockChanged = -11
-
-// step runs restore.lua. The error is errChanged itself if something has changed since the step was prepared.
-func (r *restorer) step(ctx context.Context, step string, args ...string) (restoreReply, error) {
-	id := r.call
-	if step == "again" {
-		args, id = args[:1], args[1]
-	}
-	v, err := r.s.ints(ctx, 12, restoreScript, append([]string{step, id}, args...)...)
-	if err != nil {
-		return restoreReply{}, err
-	}
-	if v[0] == stockChanged {
-		return restoreReply{}, errChanged
-	}
-	if err := r.s.verdict(v); err != nil {
-		return restoreReply{}, err
-	}
-	return restoreReply{seen: [6]int64(v[2:8]), revision: v[8], at: v[9], epoch: v[1], serial: v[10], moved: v[11]}, nil
 }

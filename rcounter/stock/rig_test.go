@@ -1,46 +1,26 @@
 package stock_test
 
 import (
-	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/internal/salebook"
 	"github.com/redlatch/redlatch/rcounter/stock"
-	"github.com/stretchr/testify/require"
 )
+
+func TestMain(m *testing.M) { redistest.Main(m, nil) }
 
 var ctx = context.Background()
 
-var (
-	raw         = rig.Raw
-	must        = rig.Must
-	text        = rig.Text
-	number      = rig.Number
-	hash        = rig.Hash
-	keys        = rig.Keys
-	requireEnds = rig.RequireEnds
-	serverNow   = rig.ServerNow
-	newLossy    = rig.NewLossy
-	newLate     = rig.NewLate
-	once        = rig.Once
-	has         = rig.Has
-	dec         = rig.Dec
-	crowd       = rig.Crowd
-)
-
-type (
-	twice     = rig.Twice
-	recording = rig.Recording
-)
-
-// patient are options for tests that are not about time: a busy machine may take its while.
-var patient = stock.Options{CallTimeout: 10 * time.Second}
+// exact are options for tests whose clock jumps, or that count what is sent: every order asks the server.
+var exact = stock.Options{CallTimeout: 10 * time.Second, SoldOutTrust: -1}
 
 // on makes a client of the library on c.
 func on(t testing.TB, c rueidis.Client, o stock.Options) *stock.Client {
@@ -48,48 +28,99 @@ func on(t testing.TB, c rueidis.Client, o stock.Options) *stock.Client {
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
-	rc, err := stock.New(rig.Hub(t, c), o)
+	client, err := stock.New(rig.Hub(t, c), o)
 	require.NoError(t, err)
-	t.Cleanup(func() { rc.Close(ctx) })
-	return rc
+	t.Cleanup(func() { client.Close(ctx) })
+	return client
 }
-
-// exact are options for tests whose clock jumps, or that count what is sent: every claim asks the server.
-var exact = stock.Options{CallTimeout: patient.CallTimeout, SoldOutTrust: -1}
 
 // spec is an opening that is open for as long as a test may last.
 func spec(limit int64) stock.Spec {
-	return stock.Spec{Limit: limit, OpenFor: time.Hour, Retain: time.Hour}
+	return stock.Spec{Limit: limit, OpenFor: time.Hour, Retain: time.Hour, Ledger: true}
 }
 
-// opened is a fresh stock of limit units.
-func opened(t testing.TB, c *stock.Client, name string, limit int64) *stock.Stock {
+func opened(t testing.TB, c *stock.Client, name string, o stock.Spec) *stock.Sale {
 	t.Helper()
-	s := c.Stock(name)
-	_, err := s.Open(ctx, spec(limit))
-	require.NoError(t, err)
+	s := c.Sale(name)
+	require.NoError(t, s.Open(ctx, o))
 	return s
 }
 
-// lifetime is the longest one of a stock.
-const lifetime = 100 * 365 * 24 * time.Hour
+// book is a database in memory.
+type book = salebook.Book
 
-// lookup is what claimant has by Claim.
-func lookup(s *stock.Stock, claimant string) (stock.Holding, bool, error) {
-	h, err := s.Lookup(ctx, stock.Units{Claimant: claimant})
-	return h, h.Won(), err
+// snapshot returns what sets the keys of a sale back to what they are now, as a failover to a replica does that has
+// heard of nothing since.
+func snapshot(t testing.TB, c rueidis.Client, s *stock.Sale) (setBack func()) {
+	t.Helper()
+	var commands [][]string
+	for i, key := range s.Keys()[:6] {
+		ms := rig.Number(t, c, "PTTL", key)
+		if ms < 0 {
+			continue
+		}
+		switch i {
+		case 2:
+			scores, err := rig.Raw(c, "ZRANGE", key, "0", "-1", "WITHSCORES").AsZScores()
+			require.NoError(t, err)
+			for _, z := range scores {
+				commands = append(commands, []string{"ZADD", key, rig.Dec(int64(z.Score)), z.Member})
+			}
+		case 4:
+			entries, err := rig.Raw(c, "XRANGE", key, "-", "+").AsXRangeSlices()
+			require.NoError(t, err)
+			for _, e := range entries {
+				command := []string{"XADD", key, e.ID}
+				for _, f := range e.FieldValues {
+					command = append(command, f.Field, f.Value)
+				}
+				commands = append(commands, command)
+			}
+		case 5:
+			list, err := rig.Raw(c, "LRANGE", key, "0", "-1").AsStrSlice()
+			require.NoError(t, err)
+			commands = append(commands, append([]string{"RPUSH", key}, list...))
+		default:
+			for field, value := range rig.Hash(t, c, key) {
+				commands = append(commands, []string{"HSET", key, field, value})
+			}
+		}
+		commands = append(commands, []string{"PEXPIRE", key, rig.Dec(ms)})
+	}
+	return func() {
+		rig.Must(t, c, append([]string{"DEL"}, s.Keys()[:6]...)...)
+		for _, command := range commands {
+			rig.Must(t, c, command...)
+		}
+	}
 }
 
-// unitsOf is all that claimant has, by ordinal.
-func unitsOf(s *stock.Stock, claimant string) ([]stock.Holding, error) {
-	has := map[string]stock.Holding{}
-	for h, err := range s.Holders(ctx, claimant) {
-		if err != nil {
-			return nil, err
-		}
-		has[h.Request] = h // it may come twice
+// wire sends scripts several times, as a network may, and hands out the last reply. off, if it returns true, has a
+// request answered by an error in its place. late keeps copies of the requests that it picks.
+type wire struct {
+	rueidis.Client
+	copies int
+	off    func(args []string) bool
+	late   func(args []string) bool
+	kept   [][]string
+}
+
+func (w *wire) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	args := slices.Clone(cmd.Commands())
+	if w.off != nil && w.off(args) {
+		return w.Client.Do(ctx, w.B().Eval().Script("return redis.error_reply('ERR broken off')").Numkeys(0).Build())
 	}
-	return slices.SortedFunc(maps.Values(has), func(a, b stock.Holding) int {
-		return cmp.Or(cmp.Compare(a.Ordinal, b.Ordinal), cmp.Compare(a.Request, b.Request))
-	}), nil
+	if w.late != nil && w.late(args) {
+		w.kept = append(w.kept, args)
+	}
+	cmd = cmd.Pin()
+	for range w.copies - 1 {
+		w.Client.Do(ctx, cmd)
+	}
+	return w.Client.Do(ctx, cmd)
+}
+
+// deliver sends a request that was kept once more.
+func (w *wire) deliver(args []string) {
+	w.Client.Do(ctx, w.B().Arbitrary(args...).Build())
 }

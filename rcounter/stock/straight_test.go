@@ -3,237 +3,138 @@ package stock_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// noting is what stands before a script that is to find the time of the key "now" on the server, and to note in the
-// list "commands" which it ran.
-const noting = `local real = redis
-local redis = {error_reply = real.error_reply, call = function(...)
-  local words = {...}
-  if words[1] == 'TIME' then return real.call('HMGET', 'now', 's', 'us') end
-  real.call('RPUSH', 'commands', words[1] .. ' ' .. (words[3] or ''))
-  return real.call(...)
-end}
-`
+// cutStraight is a script without its straight line, and the script with one that counts how often it answered.
+func cutStraight(t *testing.T, file string) (rest, counting string) {
+	t.Helper()
+	text := stock.Source(file)
+	before, after, ok := strings.Cut(text, "\nuntil true\n")
+	require.True(t, ok)
+	head, line, ok := strings.Cut(before, "\nrepeat\n")
+	require.True(t, ok)
+	line = strings.ReplaceAll(line, "return out", "redis.call('INCR', KEYS[7]) return out")
+	line = strings.ReplaceAll(line, "return {0,", "redis.call('INCR', KEYS[7]) return {0,")
+	return head + "\n" + after, head + "\nrepeat\n" + line + "\nuntil true\n" + after
+}
 
-// TestActs_StraightLine_DoesWhatTheRestDoes runs the same calls of acts on two stocks, once by the whole script, and
-// once without the straight line before its libraries. The replies are the same, and so is everything that is on the
-// server afterwards.
-func TestActs_StraightLine_DoesWhatTheRestDoes(t *testing.T) {
+// The straight lines of act.lua and buy.lua do what the rest does. The same calls run on two servers, by the scripts
+// with and without them. All replies and all keys are compared.
+func TestStraightLines_RandomCalls_DoWhatTheRestDoes(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	raw := srv.Client(t)
-	whole := stock.Source("acts")
-	before, rest, ok := strings.Cut(whole, "\nrepeat\n")
-	require.True(t, ok)
-	_, rest, ok = strings.Cut(rest, "\nuntil true\n")
-	require.True(t, ok)
-	straight, calls, verbs := 0, 0, map[string]int{}
-	seeds := []uint64{0, 1, 2, 6} // of 6 a stock that is sold out has units back
-	if redistest.Long() {
-		seeds = redistest.Seeds(t, 150)
+	sides := [2]rueidis.Client{}
+	forwards := [2]*redistest.Server{}
+	for i := range sides {
+		forwards[i] = redistest.Embedded(t)
+		sides[i] = forwards[i].Client(t)
 	}
-	for _, seed := range seeds {
-		rng := rand.New(rand.NewPCG(seed, 19))
-		ledger, remember := seed%2 == 1, time.Duration(0)
-		if seed%4 >= 2 {
-			remember = 100 * time.Second
+	now := time.Now()
+	clock := func() {
+		for _, s := range forwards {
+			s.Embedded.SetTime(now)
 		}
-		must(t, raw, "FLUSHALL")
-		c := on(t, raw, exact)
-		for _, name := range []string{"whole", "rest"} {
-			_, err := c.Stock(name).Open(ctx,
-				stock.Spec{Limit: 5 + 24*int64(seed%3), PerUser: 4, OpenFor: time.Hour, Ledger: ledger, Remember: remember})
-			require.NoError(t, err)
+	}
+	clock()
+	scripts := map[string][2]string{}
+	for _, file := range []string{"act", "buy"} {
+		rest, counting := cutStraight(t, file)
+		scripts[file] = [2]string{rest, counting}
+	}
+	rnd := rand.New(rand.NewPCG(49, 1))
+	pick := func(texts ...string) string { return texts[rnd.IntN(len(texts))] }
+	const last = "9007199254740991"
+	answered := int64(0)
+	for n := range 24 {
+		keys := on(t, sides[0], exact).Sale(fmt.Sprint("s", n)).Keys()
+		for _, c := range sides {
+			s := spec(int64(20 + rnd.IntN(2)*rnd.IntN(200)))
+			s.PerUser, s.Ledger = 4, n%3 == 0
+			s.Limit = int64(20 + n*5)
+			require.NoError(t, on(t, c, exact).Sale(fmt.Sprint("s", n)).Open(ctx, s))
+			rig.Must(t, c, "HSET", keys[0], "remember", "9000")
 		}
-		began, err := strconv.ParseInt(hash(t, raw, "rc:{whole}")["start"], 10, 64)
-		require.NoError(t, err)
-		now := time.Duration(began+1000) * time.Millisecond
-		for _, name := range []string{"whole", "rest"} {
-			must(t, raw, "HSET", "rc:{"+name+"}", "start", "0", "end", fmt.Sprint((now + 10*time.Minute).Milliseconds()))
-			_, err = c.Stock(name).ClaimAs(ctx, "first", "u0")
-			require.NoError(t, err)
-		}
-		for i := range 60 {
-			now += time.Duration(rng.Int64N(int64(3 * time.Second))).Truncate(time.Microsecond)
-			held, err := raw.Do(ctx, raw.B().Zrange().Key("rc:{rest}:h").Min("0").Max("-1").Build()).AsStrSlice()
-			require.NoError(t, err)
-			args := deeds(rng, i, now, held)
-			run := func(name, text string) ([]int64, []string) {
-				replies := raw.DoMulti(ctx, raw.B().Del().Key("commands").Build(),
-					raw.B().Hset().Key("now").FieldValue().FieldValue("s", fmt.Sprint(int64(now/time.Second))).
-						FieldValue("us", fmt.Sprint((now%time.Second).Microseconds())).Build(),
-					raw.B().Eval().Script(noting+text).Numkeys(7).Key(keysOf("rc:{"+name+"}")...).Arg(args...).Build(),
-					raw.B().Lrange().Key("commands").Start(0).Stop(-1).Build())
-				v, err := replies[2].AsIntSlice()
-				require.NoError(t, err, "seed %d, call %d: %q", seed, i, args)
-				ran, err := replies[3].AsStrSlice()
-				require.NoError(t, err)
-				return v, ran
+		for step := range 50 {
+			now = now.Add(time.Duration(rnd.IntN(8)*rnd.IntN(400)) * time.Millisecond)
+			clock()
+			file, args := "act", []string{pick("0", "1"), last}
+			if n%4 == 1 || step%20 == 0 {
+				file, args = "buy", args[:1]
 			}
-			want, _ := run("rest", before+"\n"+rest)
-			got, ran := run("whole", whole)
-			require.Equal(t, epochless(want), epochless(got), "seed %d, call %d: %q", seed, i, args)
-			calls++
-			if !slices.Contains(ran, "HMGET limit") { // with which the rest begins
-				straight++
-				require.Equal(t, everything(t, raw, "rc:{rest}"), everything(t, raw, "rc:{whole}"), "seed %d, call %d: %q", seed,
-					i, args)
-				for _, verb := range strings.Split("ROVUCX", "") {
-					if slices.Contains(args, verb) {
-						verbs[verb]++
+			seen := map[string]bool{}
+			for range 1 + rnd.IntN(4) {
+				id := fmt.Sprint("o", rnd.IntN(60))
+				if seen[id] {
+					continue
+				}
+				seen[id] = true
+				user := pick("ann", "bob", "", id)
+				if n%2 == 0 && user == id {
+					user = "cy"
+				}
+				switch {
+				case file == "buy":
+					args = append(args, id)
+				case rnd.IntN(5) < 3:
+					args = append(args, pick("B", "R"), id, last, user, pick("", "+")+pick(",1", ",1", ",2"))
+					if args[len(args)-5] == "R" {
+						args = append(args, pick("1000", "20000"))
+					}
+				default:
+					args = append(args, [][]string{{"P", id, last, "", "1"}, {"C", id, last, "1"}, {"P", id, last, ",1", "1"},
+						{"G", id, last, "", "1"},
+						{"E", id, last, "30000"}}[rnd.IntN(10)%8%5]...)
+				}
+			}
+			var got [2]string
+			for i, c := range sides {
+				call := append([]string{"EVAL", scripts[file][i], "7"}, append(keys[:6:6], "straight")...)
+				m, err := rig.Raw(c, append(call, args...)...).ToArray()
+				require.NoError(t, err)
+				for _, part := range m {
+					if n, err := part.AsInt64(); err == nil {
+						got[i] += fmt.Sprint(" ", n)
+					} else {
+						text, err := part.ToString()
+						require.NoError(t, err)
+						got[i] += " " + text
 					}
 				}
-				if len(got) > 2 && got[2] == 0 {
-					verbs["nothing left"]++
-				}
-				if slices.Contains(got[4:], 7) {
-					verbs["limit"]++
+				for _, key := range keys[:6] {
+					got[i] += "\n" + dump(t, c, key)
 				}
 			}
+			require.Equal(t, got[0], got[1], "%s %v", file, args)
 		}
 	}
-	t.Logf("%d of %d calls in the straight line: %v", straight, calls, verbs)
-	require.Greater(t, straight, calls/10)
-	require.Less(t, straight, calls*9/10)
+	answered = rig.Number(t, sides[1], "GET", "straight")
+	require.Greater(t, answered, int64(200))
+	t.Log(answered, "calls were answered in a straight line")
 }
 
-// deeds are the arguments of the random call with the number i, or of the one before it, once more.
-func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
-	args := []string{fmt.Sprint("call", i-rng.IntN(2)), fmt.Sprint(rng.IntN(2)),
-		fmt.Sprint((now + time.Minute).Milliseconds())}
-	if rng.IntN(20) == 0 {
-		args[2] = fmt.Sprint((now - time.Millisecond).Milliseconds()) // it comes late
-	}
-	verbs := "RRRRRROOCCCXXX"
-	if rng.IntN(4) == 0 {
-		verbs += "VUEEBXX"
-	}
-	used, last := map[string]bool{}, fmt.Sprint((now + time.Minute).Milliseconds())
-	for range 1 + rng.IntN(4) {
-		verb := string(verbs[rng.IntN(len(verbs))])
-		id, claimant, n := fmt.Sprint("id", max(0, i-rng.IntN(12)), ".", rng.IntN(3)), fmt.Sprint("u", rng.IntN(30)),
-			fmt.Sprint(1+rng.IntN(3))
-		if strings.Contains("ROVU", verb) && rng.IntN(8) > 0 {
-			id = fmt.Sprint("id", i, ".", rng.IntN(3)) // a new one
-		}
-		if strings.Contains("CXE", verb) && len(held) > 0 && rng.IntN(10) > 0 {
-			id = held[rng.IntN(len(held))]
-		}
-		if used[id] {
-			continue
-		}
-		used[id] = true
-		own := last
-		if rng.IntN(20) == 0 {
-			// this one comes late, or just in time
-			own = fmt.Sprint((now - time.Duration(rng.IntN(2))*time.Millisecond).Milliseconds())
-		}
-		switch verb {
-		case "R", "V":
-			args = append(args, verb, id, own, claimant, n, fmt.Sprint(2000+1000*rng.IntN(40)))
-		case "O", "U":
-			args = append(args, verb, id, own, claimant, n)
-		case "C":
-			args = append(args, verb, id, own, []string{"0", "0", "0", n}[rng.IntN(4)])
-		case "B":
-			args = append(args, verb, id, own, n)
-		case "E":
-			args = append(args, verb, id, own, "90000")
-		default:
-			args = append(args, verb, id, own)
-		}
-	}
-	return args
-}
-
-// epochless is a reply without the epoch.
-func epochless(v []int64) []int64 {
-	v = slices.Clone(v)
-	if len(v) > 3 {
-		v[1] = 0
-	}
-	return v
-}
-
-// everything is what is on the server of a stock, but for its names, and whether its keys have an end.
-func everything(t testing.TB, c rueidis.Client, key string) map[string]any {
+// dump is a key as text, with its end.
+func dump(t *testing.T, c rueidis.Client, key string) string {
 	t.Helper()
-	is := map[string]any{}
-	var types, reads rueidis.Commands
-	for _, k := range keysOf(key) {
-		types = append(types, c.B().Type().Key(k).Build())
-	}
-	kinds := map[string]string{}
-	for i, r := range c.DoMulti(ctx, types...) {
-		kind, err := r.ToString()
-		require.NoError(t, err)
-		k := keysOf(key)[i]
-		read := map[string]rueidis.Completed{
-			"hash":   c.B().Hgetall().Key(k).Build(),
-			"zset":   c.B().Zrange().Key(k).Min("0").Max("-1").Withscores().Build(),
-			"list":   c.B().Lrange().Key(k).Start(0).Stop(-1).Build(),
-			"string": c.B().Get().Key(k).Build(),
-			"stream": c.B().Xrange().Key(k).Start("-").End("+").Build(),
-		}
-		if cmd, there := read[kind]; there {
-			kinds[k] = kind
-			reads = append(reads, cmd, c.B().Pttl().Key(k).Build())
-		}
-	}
-	replies := c.DoMulti(ctx, reads...)
-	for _, k := range keysOf(key) {
-		var v any
-		kind, there := kinds[k]
-		if !there {
-			continue
-		}
-		got, ttl := replies[0], replies[1]
-		replies = replies[2:]
-		switch kind {
-		case "hash":
-			h, err := got.AsStrMap()
-			require.NoError(t, err)
-			for _, field := range []string{"epoch", "token", "start", "revision", "gone"} {
-				delete(h, field)
-			}
-			v = h
-		case "zset":
-			z, err := got.AsZScores()
-			require.NoError(t, err)
-			v = z
-		case "list":
-			l, err := got.AsStrSlice()
-			require.NoError(t, err)
-			v = l
-		case "string":
-			s, err := got.ToString()
-			require.NoError(t, err)
-			_, v, _ = strings.Cut(s, ";")
-		case "stream":
-			m, err := got.AsXRange()
-			require.NoError(t, err)
-			for i := range m {
-				delete(m[i].FieldValues, "e")
-				if i == 0 {
-					delete(m[i].FieldValues, "at") // of the claim
-				}
-			}
-			v = m
-		}
-		left, err := ttl.AsInt64()
-		require.NoError(t, err)
-		is[strings.TrimPrefix(k, key)] = []any{v, left > 0}
-	}
-	return is
+	const text = `local is, out = redis.call('TYPE', KEYS[1]).ok, {}
+if is == 'hash' then
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do out[#out + 1] = all[i] .. '=' .. all[i + 1] end
+  table.sort(out)
+elseif is == 'zset' then out = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
+elseif is == 'list' then out = redis.call('LRANGE', KEYS[1], 0, -1)
+  table.sort(out)
+elseif is == 'stream' then
+  for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do out[#out + 1] = e[1] .. table.concat(e[2], ' ') end
+end
+return key_of .. table.concat(out, '|') .. redis.call('PTTL', KEYS[1])`
+	return rig.Text(t, c, "EVAL", strings.Replace(text, "key_of", "'"+key+" '", 1), "1", key)
 }

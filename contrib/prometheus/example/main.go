@@ -22,7 +22,7 @@ import (
 	"github.com/redlatch/redlatch"
 	redlatchprom "github.com/redlatch/redlatch/contrib/prometheus"
 	"github.com/redlatch/redlatch/rcounter"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/redlatchdebug"
 )
 

@@ -34,7 +34,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // shop is a process of the shop.

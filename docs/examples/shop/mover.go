@@ -11,7 +11,7 @@ import (
 	_ "github.com/ncruces/go-sqlite3/embed"
 
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // The shop's own table is in the database that has the ledger's tables, and follows the ledger.

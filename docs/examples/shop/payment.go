@@ -5,7 +5,7 @@ import (
 	"maps"
 	"sync"
 
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // bank is what the shop needs of a payment provider.

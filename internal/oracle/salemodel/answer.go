@@ -1,6 +1,6 @@
 package salemodel
 
-import stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+import "github.com/redlatch/redlatch/rcounter/stock"
 
 var states = map[byte]stock.Answer{'R': {State: stock.Reserved}, 'S': {State: stock.Sold}, 'L': {State: stock.Lapsed},
 	'C': {State: stock.Closed, Why: stock.Cancelled}, 'E': {State: stock.Closed, Why: stock.Expired},

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // closedAs are the letters of orders that are closed, by Entry.Why.

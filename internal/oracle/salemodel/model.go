@@ -1,5 +1,5 @@
 // Package salemodel is what a sale does, as a table and nothing else: the reference for the scripts of package
-// rcounter/stock/sale.
+// rcounter/stock.
 package salemodel
 
 import (

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/oracle/model"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/proof/models/model"
 )
 
 type one = [2]uint8

@@ -3,7 +3,7 @@ package beliefmodel
 import (
 	"fmt"
 
-	"github.com/redlatch/redlatch/internal/oracle/model"
+	"github.com/redlatch/redlatch/proof/models/model"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/oracle/model"
+	"github.com/redlatch/redlatch/proof/models/model"
 )
 
 // Passage is where a Step was seen.

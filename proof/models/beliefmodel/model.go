@@ -28,7 +28,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/oracle/model"
+	"github.com/redlatch/redlatch/proof/models/model"
 )
 
 // Rule is one thing that the library does.

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/proof/rights/profiles"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )

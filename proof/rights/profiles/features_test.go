@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	stock "github.com/redlatch/redlatch/rcounter/stock/sale"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 

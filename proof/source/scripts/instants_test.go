@@ -11,18 +11,14 @@ import (
 // byThemselves are scripts that compare an instant without the functions of clock.lua, and how often: because their
 // common case makes no function; or because it is a pace of the script's own (rwqueue.lua).
 var byThemselves = map[string]int{
-	"rlock/lua/acquire.lua":        1,
-	"rlock/lua/plain_acquire.lua":  1,
-	"rlock/lua/rw_read.lua":        1,
-	"rlock/lua/rw_write.lua":       1,
-	"rlock/lua/lib/rwqueue.lua":    1,
-	"rsemaphore/lua/acquire.lua":   1,
-	"rcounter/stock/lua/acts.lua":  4,
-	"rcounter/stock/lua/cart.lua":  1,
-	"rcounter/stock/lua/claim.lua": 1,
-
-	"rcounter/stock/sale/lua/act.lua": 4,
-	"rcounter/stock/sale/lua/buy.lua": 1,
+	"rlock/lua/acquire.lua":       1,
+	"rlock/lua/plain_acquire.lua": 1,
+	"rlock/lua/rw_read.lua":       1,
+	"rlock/lua/rw_write.lua":      1,
+	"rlock/lua/lib/rwqueue.lua":   1,
+	"rsemaphore/lua/acquire.lua":  1,
+	"rcounter/stock/lua/act.lua":  4,
+	"rcounter/stock/lua/buy.lua":  1,
 }
 
 var (

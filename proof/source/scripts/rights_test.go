@@ -19,7 +19,7 @@ import (
 var packages = map[string][]string{
 	"locks": {"rlock", "internal/lease"}, "elections": {"rlock", "rlock/election", "internal/lease"},
 	"semaphores": {"rsemaphore", "rsemaphore/counting", "internal/lease"},
-	"counters":   {"rcounter"}, "limits": {"rcounter/ratelimit"}, "stocks": {"rcounter/stock/sale", "internal/ledger"},
+	"counters":   {"rcounter"}, "limits": {"rcounter/ratelimit"}, "sales": {"rcounter/stock", "internal/ledger"},
 	"packets": {"rcounter/redpacket", "internal/ledger"},
 }
 
