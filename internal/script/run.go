@@ -107,25 +107,6 @@ func outlasts(ctx context.Context, limit time.Time) bool {
 	return !bounded || !deadline.Before(limit)
 }
 
-// inPlace makes the call on the caller's goroutine.
-//
-// Hooks around the client see its context, and may derive others that outlast the call. So it is one of package
-// context, made anew for each call and never used again, though that costs a timer
-// (TestInPlace_HookDerivesContexts_TheyEndWithTheCall).
-func (r *Runner) inPlace(ctx context.Context, call Call, limit time.Time) (rueidis.RedisMessage, error) {
-	bounded, done := context.WithDeadline(ctx, limit)
-	result, _ := r.send(bounded, call)
-	done()
-	reply, err := result.ToMessage()
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		if err = errs.Cut(errs.Ended(ctx)); err == nil {
-			err = r.late
-		}
-		err = gaveUp{err, true}
-	}
-	return reply, err
-}
-
 // inFlight makes the call on a goroutine of its own, and waits for it.
 //
 // rueidis does not heed the caller's ctx everywhere. While its ring is full (its issue 858) it ignores ctx, and on a

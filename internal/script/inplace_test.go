@@ -2,6 +2,7 @@ package script_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -67,3 +68,51 @@ func TestInPlace_HookDerivesContexts_TheyEndWithTheCall(t *testing.T) {
 }
 
 type valueKey struct{}
+
+// contextOfCall is the context of a call that is made in place. during runs with it before the call is sent.
+func contextOfCall(t *testing.T, parent context.Context, during func(own context.Context)) (own context.Context) {
+	h := &hooked{Client: redistest.Embedded(t).Client(t)}
+	r := script.NewRunner(h, 10*time.Second)
+	_, err := r.Attempt(within(t), call("k")) // the server has answered a moment ago: the next call is made in place
+	require.NoError(t, err)
+	h.before = func(ctx context.Context) {
+		own = ctx
+		during(ctx)
+	}
+	_, _ = r.Attempt(parent, call("k"))
+	require.NotNil(t, own)
+	return own
+}
+
+func TestInPlace_ContextOfTheCall_EndsAsOneOfPackageContext(t *testing.T) {
+	ignore := func(context.Context) {}
+	ask := func(ctx context.Context) { ctx.Done() }
+	for name, during := range map[string]func(context.Context){"nobody asked for Done": ignore, "asked for Done": ask} {
+		t.Run(name, func(t *testing.T) {
+			own := contextOfCall(t, context.WithValue(t.Context(), valueKey{}, "span"), during)
+			require.Equal(t, context.Canceled, own.Err())
+			require.Equal(t, context.Canceled, context.Cause(own))
+			require.Equal(t, "span", own.Value(valueKey{}))
+			select {
+			case <-own.Done():
+			default:
+				t.Error("the call is over, and its context lasts")
+			}
+			derived, stop := context.WithCancel(own)
+			defer stop()
+			require.Equal(t, context.Canceled, derived.Err())
+		})
+	}
+	t.Run("the caller leaves", func(t *testing.T) {
+		cause := errors.New("left")
+		parent, leave := context.WithCancelCause(t.Context())
+		contextOfCall(t, parent, func(own context.Context) {
+			require.NoError(t, own.Err())
+			leave(cause)
+			require.Equal(t, context.Canceled, own.Err())
+			require.Equal(t, cause, context.Cause(own))
+			<-own.Done()
+			require.Equal(t, cause, context.Cause(own))
+		})
+	})
+}
