@@ -25,7 +25,9 @@ if notafter > 0 and now > notafter then
   return {2, 0, now}
 end
 local entry = queue and ARGV[6] ~= '' and ARGV[6]
-local first_entry = queue and redis.call('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
+-- EXISTS first, because ZRANGE takes the server several times as long, and mostly nobody is queued.
+local is_queued = queue and redis.call('EXISTS', queue) == 1
+local first_entry = is_queued and redis.call('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
 if not ARGV[7] and (not first_entry or first_entry == entry) and redis.call('SET', key, owner, 'NX', 'PX', ARGV[2]) then
   if first_entry then
     redis.call('ZREM', queue, entry, '!' .. owner, '!told')
