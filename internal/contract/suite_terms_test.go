@@ -94,12 +94,10 @@ var termsScenarios = func() (all []scenario) {
 			taken, longest := redistest.TakeTogether(t, 0, "", takes...)
 			time.Sleep(time.Second)
 			bareTaken, bareLongest := redistest.TakeTogether(t, 0, "", bareTakes...)
-			ratio := 13
-			if s.name == "fair" { // the first of its queue is the caller that leaves next
-				ratio = 30
-			}
-			require.GreaterOrEqual(t, ratio*taken, bareTaken)
-			require.LessOrEqual(t, longest, 15*bareLongest)
+			// Up to 15 times fewer were seen (Plain with labels that differ, and Fair, the first of whose queue is the caller
+			// that leaves next). Where the next caller's request follows a caller that has left, it was 100 times.
+			require.GreaterOrEqual(t, 30*taken, bareTaken)
+			require.LessOrEqual(t, longest, 25*max(bareLongest, 4*time.Millisecond))
 		}})
 	}
 	return all
