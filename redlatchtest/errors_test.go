@@ -197,7 +197,7 @@ var provoked = map[string]func(t *testing.T, srv *redlatchtest.Server, red *redl
 		is(t, err, redlatch.ErrCorrupt)
 		is(t, err, stock.ErrNoStock)
 	},
-	"ErrAlreadyOpen": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	"ErrAlreadyOpen": func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := packet(t, red).Send(t.Context(), redpacket.Spec{Total: 1000, Shares: 10, OpenFor: time.Hour})
 		is(t, err, redlatch.ErrAlreadyOpen)
 	},

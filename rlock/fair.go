@@ -68,7 +68,8 @@ var kindFair = &kind{
 	refusesBracePair: true,
 }
 
-// fairEntry returns the patience and the text of a waiter's queueEntry. leavesAt is when the caller gives up, server ms.
+// fairEntry returns the patience and the text of a waiter's queueEntry. leavesAt is when the caller gives up, in the
+// server's ms.
 func fairEntry(queueEntry string, leavesAt int64) (patience, text string) {
 	patience, text, _ = strings.Cut(queueEntry, " ")
 	if entry, ok := wait.ReadEntry(text); ok {
@@ -192,9 +193,9 @@ func (r fairRequester) Reply(all any, i int, err error) (wait.Answer, error) {
 // slows all waiters: each of its turns takes up to a PollCap.
 //
 // A process sends a request for its waiters every PollCap, 128 waiters in a call. The server does some 20 commands for
-// each waiter. So a Fair lock with many waiters costs more than a Reentrant lock, which serves processes in their order,
-// too. Use only one of the two kinds for a name: the two exclude each other, but do
-// not wake each other's waiters.
+// each waiter. So a Fair lock with many waiters costs more than a Reentrant lock, which serves processes in their
+// order, too. Use only one of the two kinds for a name: the two exclude each other, but do not wake each other's
+// waiters.
 func (c *Client) Fair(name string) *Lock { return c.lock(name, kindFair) }
 
 // patience is how long a waiter in a fair queue may send no request before it counts as dead.

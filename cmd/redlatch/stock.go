@@ -23,27 +23,30 @@ import (
 )
 
 func (t *tool) stock() *cobra.Command {
-	paused := func(is bool) func(*stock.Sale, context.Context) error {
-		return func(s *stock.Sale, ctx context.Context) error { return s.Change(ctx, stock.Change{Paused: &is}) }
+	paused := func(is bool) func(context.Context, *stock.Sale) error {
+		return func(ctx context.Context, s *stock.Sale) error { return s.Change(ctx, stock.Change{Paused: &is}) }
 	}
 	c := &cobra.Command{Use: "stock", Short: "open, show, change, stop and restore sales"}
-	c.AddCommand(t.opening("open NAME", "open a sale, unless it is open already", (*stock.Sale).Open),
+	c.AddCommand(t.opening("open NAME", "open a sale, unless it is open already",
+		func(ctx context.Context, s *stock.Sale, spec stock.Spec) error { return s.Open(ctx, spec) }),
 		t.inspectSale(), t.onSale("holders NAME", "show the orders that have units", t.holders),
 		t.changeSale(), t.onSale("pause NAME", "have a sale sell nothing for a while", paused(true)),
 		t.onSale("resume NAME", "end a pause", paused(false)),
-		t.stopping("end NAME", "end a sale for good", (*stock.Sale).EndSale),
-		t.stopping("delete NAME", "remove a sale with all its orders", (*stock.Sale).Delete),
+		t.stopping("end NAME", "end a sale for good",
+			func(ctx context.Context, s *stock.Sale) error { return s.EndSale(ctx) }),
+		t.stopping("delete NAME", "remove a sale with all its orders",
+			func(ctx context.Context, s *stock.Sale) error { return s.Delete(ctx) }),
 		t.onSale("ledger NAME", "write the entries that no database has", t.ledger),
 		t.opening("restore NAME", "make a sale anew from its ledger", t.restore))
 	return c
 }
 
 // onSale is a subcommand for one sale.
-func (t *tool) onSale(use, short string, do func(*stock.Sale, context.Context) error) *cobra.Command {
+func (t *tool) onSale(use, short string, do func(context.Context, *stock.Sale) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: names(cobra.ExactArgs(1), t.stockName),
 		RunE: func(c *cobra.Command, args []string) error {
 			return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
-				return do(red.Sales().Sale(args[0]), ctx)
+				return do(ctx, red.Sales().Sale(args[0]))
 			})
 		}}
 }
@@ -69,9 +72,9 @@ func limits(f *pflag.FlagSet) map[string]stock.Item {
 }
 
 // opening is a subcommand that may make a sale.
-func (t *tool) opening(use, short string, do func(*stock.Sale, context.Context, stock.Spec) error) *cobra.Command {
+func (t *tool) opening(use, short string, do func(context.Context, *stock.Sale, stock.Spec) error) *cobra.Command {
 	var spec stock.Spec
-	c := t.onSale(use, short, func(s *stock.Sale, ctx context.Context) error { return do(s, ctx, spec) })
+	c := t.onSale(use, short, func(ctx context.Context, s *stock.Sale) error { return do(ctx, s, spec) })
 	spec.Items = limits(c.Flags())
 	f := c.Flags()
 	f.Var(within(&spec.OpenFor, time.Millisecond, century), "open-for", "the time from the start to the end, such as 24h")
@@ -86,7 +89,7 @@ func (t *tool) opening(use, short string, do func(*stock.Sale, context.Context, 
 func (t *tool) inspectSale() *cobra.Command {
 	var asJSON bool
 	c := t.onSale("inspect NAME", "show how many units are sold, reserved and left",
-		func(s *stock.Sale, ctx context.Context) error {
+		func(ctx context.Context, s *stock.Sale) error {
 			stand, err := s.Inspect(ctx)
 			if err != nil {
 				return err
@@ -108,7 +111,7 @@ func (t *tool) inspectSale() *cobra.Command {
 	return c
 }
 
-func (t *tool) holders(s *stock.Sale, ctx context.Context) error {
+func (t *tool) holders(ctx context.Context, s *stock.Sale) error {
 	rows := []row{{"ORDER", "USER", "STATE", "ITEM", "UNITS", "ORDINALS", "LAPSES IN"}}
 	for a, err := range s.Holders(ctx) {
 		if err != nil {
@@ -128,7 +131,7 @@ func (t *tool) holders(s *stock.Sale, ctx context.Context) error {
 func (t *tool) changeSale() *cobra.Command {
 	var change stock.Change
 	c := t.onSale("change NAME", "change the limits, the start or the end of a sale",
-		func(s *stock.Sale, ctx context.Context) error { return s.Change(ctx, change) })
+		func(ctx context.Context, s *stock.Sale) error { return s.Change(ctx, change) })
 	change.Items = limits(c.Flags())
 	for name, to := range map[string]**time.Duration{"start-in": &change.StartIn, "end-in": &change.EndIn} {
 		c.Flags().Func(name, "move it to so long from now, a `duration`", func(text string) error {
@@ -142,13 +145,13 @@ func (t *tool) changeSale() *cobra.Command {
 }
 
 // stopping is a subcommand that asks first.
-func (t *tool) stopping(use, short string, do func(*stock.Sale, context.Context) error) *cobra.Command {
+func (t *tool) stopping(use, short string, do func(context.Context, *stock.Sale) error) *cobra.Command {
 	var yes bool
-	c := t.onSale(use, short, func(s *stock.Sale, ctx context.Context) error {
+	c := t.onSale(use, short, func(ctx context.Context, s *stock.Sale) error {
 		if !yes && !t.confirmed("Really "+short+"?") {
 			return silent(exitConflict)
 		}
-		return do(s, ctx)
+		return do(ctx, s)
 	})
 	c.PreRunE = func(*cobra.Command, []string) error { return t.answerable(yes) }
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -156,7 +159,7 @@ func (t *tool) stopping(use, short string, do func(*stock.Sale, context.Context)
 }
 
 // ledger writes what no database has. The function that the library calls refuses to take it, so all stays.
-func (t *tool) ledger(s *stock.Sale, ctx context.Context) error {
+func (t *tool) ledger(ctx context.Context, s *stock.Sale) error {
 	errStay := errors.New("the entries stay")
 	_, err := s.Ledger(ctx, 10_000, func(_ context.Context, entries []stock.Entry) error {
 		return cmp.Or(t.writeEntries(entries), errStay)
@@ -175,7 +178,7 @@ func (t *tool) writeEntries(entries []stock.Entry) (err error) {
 	return err
 }
 
-func (t *tool) restore(s *stock.Sale, ctx context.Context, spec stock.Spec) error {
+func (t *tool) restore(ctx context.Context, s *stock.Sale, spec stock.Spec) error {
 	book := &salebook.Book{}
 	if err := book.Read(t.in); err != nil || len(book.All) == 0 { // of nothing it would make a sale that sells all again
 		return coded{exitData, cmp.Or(err, errors.New("stdin has no entry of the ledger"))}

@@ -217,16 +217,16 @@ func TestEvents_ContextOrHubEnds_End(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		every := time.Hour
-		if want == redlatch.ErrInvalidOption {
+		if errors.Is(want, redlatch.ErrInvalidOption) {
 			every = 0
 		}
 		var last error
 		for e, err := range l.Events(ctx, every) {
 			require.NotEqual(t, e.Gap, err != nil)
-			switch last = err; want {
-			case enough:
+			switch last = err; {
+			case errors.Is(want, enough):
 				cancel(enough)
-			case redlatch.ErrClosed:
+			case errors.Is(want, redlatch.ErrClosed):
 				l.Hub.Close(context.Background())
 			}
 		}

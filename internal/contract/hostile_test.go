@@ -99,7 +99,8 @@ func TestHostileValues_EveryKind_AreErrWrongType(t *testing.T) {
 // process makes a client with a second for Close, however much is held.
 func (s *hostileRig) process(t *testing.T) *redlatch.Client {
 	red, err := redlatch.Open(t.Context(), s.s.Option(), redlatch.Options{CallTimeout: calls,
-		Logger: slog.New(slog.DiscardHandler), Sales: withBooks, Limiters: func(o *ratelimit.Options) { o.AllowTimeout = calls }})
+		Logger: slog.New(slog.DiscardHandler), Sales: withBooks,
+		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = calls }})
 	require.NoError(t, err)
 	closesWithin(t, red, time.Second)
 	return red

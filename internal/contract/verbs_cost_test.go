@@ -22,7 +22,7 @@ import (
 
 // cycle is a use of an object that nobody else wants, and what it may cost, in counts: times say more about the machine
 // than about the code. A budget that has to be raised is a change to be argued for. The context of a call is one
-// allocation, and six on a connection that is pipelining (see lazyDeadline of internal/script).
+// allocation, and six on a connection that is pipelining (see LazyDeadline of internal/script).
 type cycle struct {
 	name     string
 	calls    int // that the client makes

@@ -64,8 +64,8 @@ func braced(n string) []string {
 	for _, key := range []string{"a", "a:b", "}", "{", "}:i0.1", ""} {
 		keys = append(keys, "rc:"+n+":{"+key+"}:k"+size, "rc:"+n+":{a}"+key+":t"+size)
 	}
-	for _, tail := range []string{"", ":sale", ":orders", ":reservations", ":flags", ":ledger", ":endings", ":orders+", ":p",
-		":a", ":g", ":e"} {
+	for _, tail := range []string{"", ":sale", ":orders", ":reservations", ":flags", ":ledger", ":endings", ":orders+",
+		":p", ":a", ":g", ":e"} {
 		keys = append(keys, "rc:{"+n+"}"+tail, "rc:{a}{"+n+"}"+tail)
 	}
 	return keys

@@ -277,13 +277,7 @@ func join(t testing.TB, nodes []*Server) bool {
 		if i == 3 {
 			wanted = wanted[2:] // of those that are to be replicas: as primaries they serve nothing for two seconds
 		}
-		for {
-			info := ask(t, n.Addr(), "CLUSTER", "INFO")
-			// A known node may still be in its handshake. It has an id that no command understands then.
-			if !slices.ContainsFunc(wanted, func(line string) bool { return !strings.Contains(info, line) }) &&
-				!strings.Contains(ask(t, n.Addr(), "CLUSTER", "NODES"), "handshake") {
-				break
-			}
+		for !knows(t, n, wanted) {
 			if time.Now().After(end) {
 				return false
 			}
@@ -295,6 +289,15 @@ func join(t testing.TB, nodes []*Server) bool {
 		}
 	}
 	return true
+}
+
+// knows reports whether the node tells of itself what is wanted, and has no node in its handshake. Such a node has an
+// id that no command understands.
+func knows(t testing.TB, node *Server, wanted []string) bool {
+	t.Helper()
+	info := ask(t, node.Addr(), "CLUSTER", "INFO")
+	return !slices.ContainsFunc(wanted, func(line string) bool { return !strings.Contains(info, line) }) &&
+		!strings.Contains(ask(t, node.Addr(), "CLUSTER", "NODES"), "handshake")
 }
 
 // settle gives a Cluster that has formed its node timeout, in ms, and returns when all of it serves.

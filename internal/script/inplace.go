@@ -15,9 +15,9 @@ import (
 // contexts that outlast the call. So each call has a context of its own, which ends with the call
 // (TestInPlace_HookDerivesContexts_TheyEndWithTheCall).
 func (r *Runner) inPlace(ctx context.Context, call Call, limit time.Time) (rueidis.RedisMessage, error) {
-	bounded := &lazyDeadline{parent: ctx, limit: limit}
-	result, _ := r.send(bounded, call)
-	bounded.end()
+	bounded := LazyDeadline{parent: ctx, limit: limit}
+	result, _ := r.send(&bounded, call) //nolint:contextcheck // it is ctx, with an end
+	bounded.End()
 	reply, err := result.ToMessage()
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		if err = errs.Cut(errs.Ended(ctx)); err == nil {
@@ -28,13 +28,14 @@ func (r *Runner) inPlace(ctx context.Context, call Call, limit time.Time) (rueid
 	return reply, err
 }
 
-// lazyDeadline is the context of a call that is made in place. It behaves as context.WithDeadline(parent, limit), and
+// LazyDeadline is the context of a call that mostly needs none. It behaves as context.WithDeadline(parent, limit), and
 // makes that context when somebody asks for Done.
 //
 // rueidis asks for Done on a connection that is pipelining. On another connection rueidis needs the deadline alone, and
-// sets it on the connection. Such a call then needs no timer, no channel and no registration with parent, which were
-// four allocations and a sixth of the client's time for an uncontended lock.
-type lazyDeadline struct {
+// sets it on the connection. From its client-side cache rueidis answers without either. Such a call then needs no
+// timer, no channel and no registration with parent, which were four allocations and a sixth of the client's time for
+// an uncontended lock.
+type LazyDeadline struct {
 	parent context.Context
 	limit  time.Time
 
@@ -44,10 +45,19 @@ type lazyDeadline struct {
 	ended  bool
 }
 
-// Deadline returns the limit. The runner makes a call in place only if parent lasts for longer.
-func (d *lazyDeadline) Deadline() (limit time.Time, ok bool) { return d.limit, true }
+// NewLazyDeadline returns a context that ends with parent, or at limit. The caller calls End afterwards.
+func NewLazyDeadline(parent context.Context, limit time.Time) *LazyDeadline {
+	if earlier, ok := parent.Deadline(); ok && earlier.Before(limit) {
+		limit = earlier
+	}
+	return &LazyDeadline{parent: parent, limit: limit}
+}
 
-func (d *lazyDeadline) Done() <-chan struct{} {
+// Deadline returns the limit.
+func (d *LazyDeadline) Deadline() (limit time.Time, ok bool) { return d.limit, true }
+
+// Done returns the channel of the context, which is made by the first call.
+func (d *LazyDeadline) Done() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.made == nil {
@@ -61,7 +71,7 @@ func (d *lazyDeadline) Done() <-chan struct{} {
 
 // Err returns nil for a call that is still under way after its limit, unless somebody has asked for Done. Then the
 // connection itself ends the call.
-func (d *lazyDeadline) Err() error {
+func (d *LazyDeadline) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -75,7 +85,7 @@ func (d *lazyDeadline) Err() error {
 
 // Value finds the made context, too. Package context looks for it there when it derives a context from d: without it
 // each derived context would need a goroutine.
-func (d *lazyDeadline) Value(key any) any {
+func (d *LazyDeadline) Value(key any) any {
 	d.mu.Lock()
 	made := d.made
 	d.mu.Unlock()
@@ -85,8 +95,8 @@ func (d *lazyDeadline) Value(key any) any {
 	return d.parent.Value(key)
 }
 
-// end ends the context. The call is over.
-func (d *lazyDeadline) end() {
+// End ends the context. The call is over.
+func (d *LazyDeadline) End() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended = true; d.cancel != nil {

@@ -93,7 +93,8 @@
 //     behind that request, too. The server's queue keeps the order of all waiters of all processes. If callers give up,
 //     few waiters of a process are in that queue (pace.go), and the others follow in their order.
 //  9. A program that releases a Fair lock without a hand-over notifies the first waiter on a channel of that waiter
-//     alone (QueueEntry.Channel). A waiter subscribes to its channel when a reply says that the holder is such a program.
+//     alone (QueueEntry.Channel). A waiter subscribes to its channel when a reply says that the holder is such a
+//     program.
 //
 // # Notified waiters
 //

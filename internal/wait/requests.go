@@ -175,7 +175,8 @@ func (l *localQueue) sharedRequests() *queueRequests {
 	return l.requests
 }
 
-// isRequesting reports whether a call requests for waiters of the local queue, which may have left. Called with mu held.
+// isRequesting reports whether a call requests for waiters of the local queue, which may have left. Called with mu
+// held.
 func (l *localQueue) isRequesting() bool { return l.requests != nil && l.requests.running }
 
 // leaveRequests removes a waiter that leaves. The last waiter stops the timer and the subscription to releases. Called

@@ -89,8 +89,8 @@ func moveAll(ctx context.Context, red *redlatch.Client, say func(event)) (map[st
 	}
 }
 
-// ledgers: each number is that of one entry. In the model of a sale the entries have no hole, no unit twice and none too
-// many, and come to what the server has sold, and to each decision that a client was answered.
+// ledgers: each number is that of one entry. In the model of a sale the entries have no hole, no unit twice and none
+// too many, and come to what the server has sold, and to each decision that a client was answered.
 func ledgers(h record, v *verdict) {
 	tried, seen := map[string]bool{}, map[int64]stock.Entry{}
 	for _, e := range h.all("try") {

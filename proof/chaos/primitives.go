@@ -150,7 +150,8 @@ var primitives = []primitive{
 		c.say(e)
 	}, final: func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
 		s, err := red.RedPackets().Packet("redpacket").Inspect(ctx)
-		return map[string]int64{"sold": s.Taken, "cents": s.TakenCents, "limit": shares}, gone(err, errors.Is(err, redpacket.ErrNoPacket))
+		return map[string]int64{"sold": s.Taken, "cents": s.TakenCents, "limit": shares},
+			gone(err, errors.Is(err, redpacket.ErrNoPacket))
 	}, works: answered("claim"), judge: claims},
 }
 

@@ -79,7 +79,8 @@ const enoughTrials = 12
 
 // known are scripts that a missing right breaks off for good, and the rights.
 var known = map[string]string{
-	// The ledger has an entry that the packet or sale knows nothing of, or records are missing. All calls say so (ErrCorrupt).
+	// The ledger has an entry that the packet or sale knows nothing of, or records are missing. All calls say so
+	// (ErrCorrupt).
 	"internal/ledger/moved":   "HINCRBY",
 	"rcounter/redpacket/grab": "HSET LPOP",
 }

@@ -52,16 +52,16 @@ func TestPacket_LeftoverKeys_AreRemovedExceptAfterALoss(t *testing.T) {
 		}
 		for verb, call := range verbs {
 			leaves(map[string]int64{"a": hour, "g": hour})
-			if err := call(); verb == "Send" {
+			err := call()
+			if verb == "Send" {
 				require.NoError(t, err)
 				require.Zero(t, number(t, c, "HLEN", "rc:{p}:g"), "sent over what is over")
 				require.EqualValues(t, 2, number(t, c, "LLEN", "rc:{p}:a"))
 				require.LessOrEqual(t, number(t, c, "PTTL", "rc:{p}:p")+hour, number(t, c, "PTTL", "rc:{p}:a")+1000,
 					"the shares outlive the packet")
 				continue
-			} else {
-				require.ErrorIs(t, err, redpacket.ErrNoPacket, verb)
 			}
+			require.ErrorIs(t, err, redpacket.ErrNoPacket, verb)
 			require.Empty(t, keys(t, c), verb)
 		}
 		for what, ms := range map[string]map[string]int64{

@@ -117,7 +117,8 @@ func parseRecord(id, text string, at *moment) (a Answer, ok bool) {
 	if of != "" { // of a forbidden id
 		a.Lines = make([]Line, 0, 1+strings.Count(of, "|"))
 	}
-	for line, more := "", of != ""; more; {
+	for more := of != ""; more; {
+		var line string
 		line, of, more = strings.Cut(of, "|")
 		var f [4]string // item, asked, n, ordinal
 		for i := range f {

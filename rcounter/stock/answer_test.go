@@ -29,7 +29,7 @@ func TestRefund_EachState_IsEmptyUnlessDecided(t *testing.T) {
 		"refused":           {stock.Answer{State: stock.Refused, Why: stock.SoldOut}, []stock.Line{red}, nil},
 		"reserved":          {stock.Answer{State: stock.Reserved, Lines: sold}, []stock.Line{red}, nil},
 		"lapsed":            {stock.Answer{State: stock.Lapsed, Lines: sold}, []stock.Line{red}, nil},
-		"closed":            {stock.Answer{State: stock.Closed, Lines: sold}, []stock.Line{red, blue}, []stock.Line{red, blue}},
+		"closed":            {stock.Answer{State: stock.Closed, Lines: sold}, []stock.Line{red}, []stock.Line{red}},
 		"sold, nothing":     {is, nil, nil},
 		"sold, all of it":   {is, []stock.Line{{Item: "red", N: 2}}, nil},
 		"sold, a part":      {is, []stock.Line{red, blue}, []stock.Line{one, blue}},

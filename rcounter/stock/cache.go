@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -69,9 +70,9 @@ func (m *soldOutCache) isSoldOut(ctx context.Context, item string) (epoch int64,
 	if now >= f.there.Load() || f.dials.Load() != calls.Runner.Dials() {
 		return 0, false, until
 	}
-	bounded := &lateDeadline{Context: ctx, at: calls.At(now).Add(calls.CallTimeout)}
-	defer bounded.release()
-	r := calls.Hub.Client().DoCache(bounded, f.get, m.c.trust)
+	bounded := script.NewLazyDeadline(ctx, calls.At(now).Add(calls.CallTimeout))
+	defer bounded.End()
+	r := calls.Hub.Client().DoCache(bounded, f.get, m.c.trust) //nolint:contextcheck // it is ctx, with an end
 	if epoch = flaggedEpoch(r); !r.IsCacheHit() || epoch <= 0 {
 		f.there.Store(0)
 	}
@@ -79,31 +80,6 @@ func (m *soldOutCache) isSoldOut(ctx context.Context, item string) (epoch int64,
 		until = calls.At(now).Add(calls.Bound())
 	}
 	return epoch, epoch > 0, until
-}
-
-// lateDeadline is a context that ends at an instant. Its timer is made when it is first asked: a hit of the cache asks
-// nothing, and would cost twice as much with a timer.
-type lateDeadline struct {
-	context.Context // the caller's
-	at              time.Time
-
-	once  sync.Once
-	until context.Context
-	done  context.CancelFunc
-}
-
-func (d *lateDeadline) made() context.Context {
-	d.once.Do(func() { d.until, d.done = context.WithDeadline(d.Context, d.at) })
-	return d.until
-}
-
-func (d *lateDeadline) Deadline() (at time.Time, ok bool) { return d.made().Deadline() }
-func (d *lateDeadline) Done() <-chan struct{}             { return d.made().Done() }
-func (d *lateDeadline) Err() error                        { return d.made().Err() }
-
-func (d *lateDeadline) release() {
-	d.once.Do(func() { d.until, d.done = d.Context, func() {} })
-	d.done()
 }
 
 // flaggedEpoch is the epoch in a flag, or 0.

@@ -32,8 +32,8 @@ func (s *seen) lines() (lines []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.events {
-		lines = append(lines, fmt.Sprintf("%s %s %s: %s, %d, again %t, %v", e.Package, e.Kind, e.Name, e.Outcome, e.N, e.Again,
-			e.Err))
+		lines = append(lines, fmt.Sprintf("%s %s %s: %s, %d, again %t, %v", e.Package, e.Kind, e.Name, e.Outcome, e.N,
+			e.Again, e.Err))
 	}
 	s.events = nil
 	return lines

@@ -150,17 +150,16 @@ func (s *Sale) Open(ctx context.Context, spec Spec) (err error) {
 		case !answered:
 			return err
 		case r.head[0] != codeTooLate:
-			epoch := r.head[1]
 			if err := s.joined(r, wants, spec); err != nil || book == nil || !spec.Ledger {
 				return err
 			}
-			known, err := tellBook(ctx, book, epoch)
-			if err != nil || known == epoch {
+			known, err := tellBook(ctx, book, r.head[1])
+			switch {
+			case err != nil || known == r.head[1]:
 				return err
-			}
-			if known == other {
-				return fmt.Errorf("%w: %q is the opening %d, and its book has the opening %d", errs.ErrMismatch, s.name, epoch,
-					known)
+			case known == other:
+				return fmt.Errorf("%w: %q is the opening %d, and its book has the opening %d", errs.ErrMismatch, s.name,
+					r.head[1], known)
 			}
 			other = known // a Restore may have come after the server's answer: ask the server once more
 		case wasOpened:
@@ -172,11 +171,11 @@ func (s *Sale) Open(ctx context.Context, spec Spec) (err error) {
 			if err != nil {
 				return err
 			}
-			if wasOpened = epoch > 0; wasOpened {
-				continue
-			}
+			wasOpened = epoch > 0
 		}
-		args[0] = script.NotAfter(r.head[1], s.c.calls.Wanted(ctx))
+		if !wasOpened {
+			args[0] = script.NotAfter(r.head[1], s.c.calls.Wanted(ctx))
+		}
 	}
 }
 

@@ -278,8 +278,8 @@ func (r *restorer) put(ctx context.Context, f *fold) error {
 		return err
 	}
 	if moved := is.number("moved"); moved > r.last {
-		return fmt.Errorf("%w: the book of %q ends with entry %d, and movers were given %d", errs.ErrCorrupt, r.s.name, r.last,
-			moved)
+		return fmt.Errorf("%w: the book of %q ends with entry %d, and movers were given %d", errs.ErrCorrupt, r.s.name,
+			r.last, moved)
 	}
 	t := f.tables(now, is.number("remember"))
 	for table, pairs := range map[string][]string{"orders": t.orders, "reservations": t.reservations} {
@@ -310,9 +310,28 @@ func (r *restorer) put(ctx context.Context, f *fold) error {
 		args = append(args, "sold:"+name, decimal(item.Sold), "reserved:"+name, decimal(item.Reserved), "seq:"+name,
 			decimal(item.Seq))
 	}
-	_, err = r.step(ctx, "resume", args...)
+	if _, err = r.step(ctx, "resume", args...); err == nil {
+		err = r.isOfBook(ctx)
+	}
 	if err == nil {
 		r.s.removeAfter(script.Duration(is.number("gone") - now))
+	}
+	return err
+}
+
+// isOfBook returns ErrLater if the book takes another opening than the one that was resumed. Its movers would be
+// refused.
+//
+//	this Restore                 another Restore              the server
+//	suspend, Continue to 1
+//	                             suspend, Continue to 2
+//	                                                          a failover forgets the second suspend
+//	resume 1
+//	the book takes 2: ErrLater                                sells; the next Restore mends it
+func (r *restorer) isOfBook(ctx context.Context) error {
+	epoch, err := r.book.Opened(ctx)
+	if err == nil && epoch != r.epoch {
+		err = fmt.Errorf("%w: another Restore of %q was under way: run it again", ErrLater, r.s.name)
 	}
 	return err
 }

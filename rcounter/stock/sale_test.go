@@ -322,6 +322,27 @@ func TestPay_OrderThatAFailoverForgot_IsNotRefunded(t *testing.T) {
 	require.Nil(t, a.Refund(stock.Line{N: 1}))
 }
 
+func TestRestore_BookTakesAnotherOpening_SaysLater(t *testing.T) {
+	t.Parallel()
+	raw, o, b := redistest.Embedded(t).Client(t), exact, &book{}
+	o.Books = func(string) stock.Book { return b }
+	s := opened(t, on(t, raw, o), "s", spec(5))
+	first := b.Epoch
+	b.Fail = func() error {
+		if resumed := rig.Number(t, raw, "HGET", s.Keys()[0], "epoch"); resumed != first && resumed == b.Epoch {
+			b.Epoch++ // another Restore, whose suspension a failover has forgotten
+		}
+		return nil
+	}
+	_, err := s.Restore(ctx, spec(5))
+	require.ErrorIs(t, err, stock.ErrLater)
+	require.ErrorContains(t, err, "run it again")
+	b.Fail = nil
+	_, err = s.Restore(ctx, spec(5))
+	require.NoError(t, err)
+	require.NoError(t, s.Open(ctx, spec(5)))
+}
+
 // A failover forgets entries that the book has, and the server gives their numbers to others.
 func TestRestore_AfterAFailover_TellsWhatIsLost(t *testing.T) {
 	t.Parallel()
@@ -545,8 +566,8 @@ func TestDecisions_Confirmed_ComeWithAWrite(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, "--hz", "100")
 	raw := srv.Client(t)
-	s := opened(t, on(t, raw, stock.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: time.Millisecond,
-		SoldOutTrust: -1}), "s", spec(1000))
+	s := opened(t, on(t, raw, stock.Options{CallTimeout: 10 * time.Second, MinReplicas: 1,
+		ReplicaTimeout: time.Millisecond, SoldOutTrust: -1}), "s", spec(1000))
 	plain := on(t, raw, stock.Options{CallTimeout: 10 * time.Second, MinReplicas: 1,
 		ReplicaTimeout: time.Millisecond}).Sale("plain")
 	require.NoError(t, plain.Open(ctx, stock.Spec{Limit: 1000, OpenFor: time.Hour}))

@@ -257,7 +257,8 @@ func (w *walk) one() {
 	w.tell("%+v of %q, %d copies", a, before, w.wire.copies)
 	var got stock.Answer
 	var err error
-	o, ttl := stock.Order{ID: a.ID, User: a.User, Lines: lines(a.Lines), UpTo: a.UpTo}, time.Duration(a.MS)*time.Millisecond
+	o := stock.Order{ID: a.ID, User: a.User, Lines: lines(a.Lines), UpTo: a.UpTo}
+	ttl := time.Duration(a.MS) * time.Millisecond
 	switch a.Verb {
 	case "buy":
 		got, err = w.s.Buy(ctx, o)

@@ -78,13 +78,13 @@ func customers(bank *memoryBank, url string) (failed error) {
 		bank.charge("order of "+user, lines...)
 		ask("/paid", user) // the bank calls
 	}
-	shirt, shirts, cap := stock.Line{Item: "shirt", N: 1}, stock.Line{Item: "shirt", N: 2}, stock.Line{Item: "cap", N: 1}
-	ask("/reserve", "ann", shirts, cap)
-	ask("/reserve", "bob", shirts, cap)
+	shirt, shirts, aCap := stock.Line{Item: "shirt", N: 1}, stock.Line{Item: "shirt", N: 2}, stock.Line{Item: "cap", N: 1}
+	ask("/reserve", "ann", shirts, aCap)
+	ask("/reserve", "bob", shirts, aCap)
 	ask("/reserve", "cid", shirts)
 	ask("/reserve", "cid", shirt)
-	pay("ann", shirts, cap)
-	pay("ann", shirts, cap) // twice: it goes back
+	pay("ann", shirts, aCap)
+	pay("ann", shirts, aCap) // twice: it goes back
 	ask("/cancel", "bob")
 	pay("bob", shirts) // all of it goes back
 	fmt.Println("(the time of cid is over)")
