@@ -34,8 +34,7 @@ func open(t *testing.T, server *redistest.Server, o redlatch.Options) *redlatch.
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
-	red, err := redlatch.Open(t.Context(), server.Option(), o)
-	require.NoError(t, err)
+	red := redistest.NoError(redlatch.Open(t.Context(), server.Option(), o))(t)
 	t.Cleanup(func() {
 		runtime.GC() // so that Close waits for nothing that the test has dropped
 		red.Close(context.Background())
@@ -51,12 +50,10 @@ func TestOpen_OptionOfOnePackage_TakesBackTheCommonOne(t *testing.T) {
 		ReplicaTimeout: 50 * time.Millisecond,
 		Locks:          func(o *rlock.Options) { o.MinReplicas = 0 },
 		Counters:       func(o *rcounter.Options) { o.KeyPrefix = "" }})
-	hold, err := red.Locks().Reentrant("report").Lock(t.Context())
-	require.NoError(t, err)
+	hold := redistest.NoError(red.Locks().Reentrant("report").Lock(t.Context()))(t)
 	require.True(t, server.Embedded.Exists("app:report"))
 	require.NoError(t, hold.Unlock(t.Context()))
-	_, err = red.Counters().Counter("hits", rcounter.CounterOptions{}).Incr(t.Context())
-	require.NoError(t, err)
+	redistest.NoError(red.Counters().Counter("hits", rcounter.CounterOptions{}).Incr(t.Context()))(t)
 	require.True(t, server.Embedded.Exists("hits"))
 }
 
@@ -75,10 +72,8 @@ func TestOpen_ObserverOfAllAndOfOnePackage_AreBothCalled(t *testing.T) {
 				return context.WithValue(ctx, key{}, "of the first")
 			}
 		}})
-	_, err := red.Locks().Reentrant("report").TryLock(t.Context(), 0, time.Minute)
-	require.NoError(t, err)
-	_, err = red.Counters().Counter("hits", rcounter.CounterOptions{}).Incr(t.Context())
-	require.NoError(t, err)
+	redistest.NoError(red.Locks().Reentrant("report").TryLock(t.Context(), 0, time.Minute))(t)
+	redistest.NoError(red.Counters().Counter("hits", rcounter.CounterOptions{}).Incr(t.Context()))(t)
 	require.Equal(t, []string{
 		"one: acquiring report", "all: rlock acquiring report of the first",
 		"one: acquired report", "all: rlock acquired report of the first",
@@ -177,12 +172,9 @@ func TestClose_Again_WaitsForTheFirstAndItsResult(t *testing.T) {
 						}
 					}})
 				require.NoError(t, err)
-				hold, err := red.Locks().Reentrant("kept-lock").Lock(t.Context())
-				require.NoError(t, err)
-				leader, err := red.Elections().Election("kept-leader").Campaign(t.Context(), "")
-				require.NoError(t, err)
-				permit, err := red.Semaphores().Semaphore("kept-permit", 1).Acquire(t.Context(), 1)
-				require.NoError(t, err)
+				hold := redistest.NoError(red.Locks().Reentrant("kept-lock").Lock(t.Context()))(t)
+				leader := redistest.NoError(red.Elections().Election("kept-leader").Campaign(t.Context(), ""))(t)
+				permit := redistest.NoError(red.Semaphores().Semaphore("kept-permit", 1).Acquire(t.Context(), 1))(t)
 				defer func() {
 					hold.Unlock(t.Context())
 					leader.Resign(t.Context())

@@ -66,8 +66,7 @@ func BenchmarkSafety(b *testing.B) {
 	}
 	for i, w := range ways {
 		w.o.CallTimeout = 10 * time.Second // a busy machine keeps a replica from confirming in half of the default
-		red, err := redlatch.Open(b.Context(), primary.Option(), w.o)
-		require.NoError(b, err)
+		red := redistest.NoError(redlatch.Open(b.Context(), primary.Option(), w.o))(b)
 		defer red.Close(context.Background())
 		clients[i] = red
 		run(i, turn)

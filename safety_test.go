@@ -123,8 +123,7 @@ func TestSafety_OptionOfAPackage_CanBeTakenBack(t *testing.T) {
 		},
 	})
 	require.Equal(t, 4, seen)
-	hold, err := red.Locks().Reentrant("report").Lock(t.Context())
-	require.NoError(t, err)
+	hold := redistest.NoError(red.Locks().Reentrant("report").Lock(t.Context()))(t)
 	_, fenced := hold.Token()
 	require.False(t, fenced)
 	require.Less(t, server.Embedded.TTL("report"), 31*time.Second)
@@ -145,23 +144,20 @@ func TestSafety_Grant_IsOnAReplicaOrRefused(t *testing.T) {
 	impatient := open(t, primary, safe)
 	behind := replica.Client(t)
 	exists := func(key string) bool {
-		n, err := behind.Do(t.Context(), behind.B().Exists().Key(key).Build()).AsInt64()
-		require.NoError(t, err)
+		n := redistest.NoError(behind.Do(t.Context(), behind.B().Exists().Key(key).Build()).AsInt64())(t)
 		return n == 1
 	}
-	hold, err := red.Locks().Reentrant("l").Lock(t.Context())
-	require.NoError(t, err)
+	hold := redistest.NoError(red.Locks().Reentrant("l").Lock(t.Context()))(t)
 	_, fenced := hold.Token()
 	require.True(t, fenced)
 	require.True(t, exists("l"))
-	permit, err := red.Semaphores().Semaphore("s", 1).Acquire(t.Context(), 1)
-	require.NoError(t, err)
+	permit := redistest.NoError(red.Semaphores().Semaphore("s", 1).Acquire(t.Context(), 1))(t)
 	require.True(t, exists("s"))
 	require.NoError(t, hold.Unlock(t.Context()))
 	require.NoError(t, permit.Release(t.Context()))
 
 	replica.Stop(t)
-	_, err = impatient.Locks().Reentrant("l").TryLock(t.Context(), 0, 0)
+	_, err := impatient.Locks().Reentrant("l").TryLock(t.Context(), 0, 0)
 	require.ErrorIs(t, err, redlatch.ErrNotReplicated)
 	replica.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "what was refused is given back, and the replica confirms again", func() bool {

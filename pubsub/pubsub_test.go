@@ -43,8 +43,7 @@ func newHub(t testing.TB, c rueidis.Client, o pubsub.Options) *pubsub.Hub {
 	if o.Logger == nil {
 		o.Logger = quiet
 	}
-	h, err := pubsub.New(c, o)
-	require.NoError(t, err)
+	h := redistest.NoError(pubsub.New(c, o))(t)
 	t.Cleanup(func() { h.Close(context.Background()) })
 	return h
 }
@@ -57,8 +56,7 @@ func within(t testing.TB) context.Context {
 
 func next(t testing.TB, s *pubsub.Subscription) pubsub.Message {
 	t.Helper()
-	m, err := s.Next(within(t))
-	require.NoError(t, err)
+	m := redistest.NoError(s.Next(within(t)))(t)
 	return m
 }
 
@@ -74,8 +72,7 @@ func heard(t testing.TB, s *pubsub.Subscription) string {
 
 func publish(t testing.TB, h *pubsub.Hub, channel, payload string) (receivers int64) {
 	t.Helper()
-	receivers, err := h.Publish(within(t), channel, payload)
-	require.NoError(t, err)
+	receivers = redistest.NoError(h.Publish(within(t), channel, payload))(t)
 	return receivers
 }
 
@@ -92,8 +89,7 @@ func optioned(t testing.TB, s *redistest.Server, change func(o *rueidis.ClientOp
 	t.Helper()
 	o := s.Option()
 	change(&o)
-	c, err := rueidis.NewClient(o)
-	require.NoError(t, err)
+	c := redistest.NoError(rueidis.NewClient(o))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -113,23 +109,20 @@ func resp2(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true
 
 func subscribe(t testing.TB, h *pubsub.Hub, channel string) *pubsub.Subscription {
 	t.Helper()
-	s, err := h.Subscribe(within(t), channel)
-	require.NoError(t, err)
+	s := redistest.NoError(h.Subscribe(within(t), channel))(t)
 	return s
 }
 
 // numsub asks the server how many connections are subscribed to channel.
 func numsub(t testing.TB, c rueidis.Client, channel string) int64 {
 	t.Helper()
-	m, err := c.Do(within(t), c.B().PubsubNumsub().Channel(channel).Build()).AsIntMap()
-	require.NoError(t, err)
+	m := redistest.NoError(c.Do(within(t), c.B().PubsubNumsub().Channel(channel).Build()).AsIntMap())(t)
 	return m[channel]
 }
 
 func connections(t testing.TB, c rueidis.Client) int {
 	t.Helper()
-	list, err := c.Do(within(t), c.B().ClientList().Build()).ToString()
-	require.NoError(t, err)
+	list := redistest.NoError(c.Do(within(t), c.B().ClientList().Build()).ToString())(t)
 	return strings.Count(list, "id=")
 }
 
@@ -444,8 +437,7 @@ func TestDial_SentinelsMessageLost_FindsTheNewPrimary(t *testing.T) {
 	followed := redistest.NewProxy(t, s.Server)
 	o := s.Option()
 	o.InitAddress = []string{followed.Addr()}
-	h, err := pubsub.Dial(t.Context(), o, pubsub.Options{})
-	require.NoError(t, err)
+	h := redistest.NoError(pubsub.Dial(t.Context(), o, pubsub.Options{}))(t)
 	t.Cleanup(func() { h.Close(context.Background()) })
 	sub := subscribe(t, h, "c")
 	followed.SwallowPushes()
@@ -545,8 +537,7 @@ func TestHub_CloseDuringADial_ClosesItsConnection(t *testing.T) {
 		c, err := d.DialContext(ctx, "tcp", addr)
 		return &counted{Conn: c, closed: &closed}, err
 	}
-	h, err := pubsub.Dial(t.Context(), o, pubsub.Options{})
-	require.NoError(t, err)
+	h := redistest.NoError(pubsub.Dial(t.Context(), o, pubsub.Options{}))(t)
 	go func() {
 		for i := 0; dialled.Load() < 2; i++ { // each key has a connection by chance
 			c := h.Client()
@@ -804,15 +795,12 @@ func TestDial_BusyServer_IsErrUnavailable(t *testing.T) {
 func TestDial_TLSOnOneSide_SaysWhich(t *testing.T) {
 	t.Parallel()
 	plain := redistest.Start(t)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := redistest.NoError(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	now := time.Now()
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour),
 		NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	secret, err := x509.MarshalECPrivateKey(key)
-	require.NoError(t, err)
+	der := redistest.NoError(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	secret := redistest.NoError(x509.MarshalECPrivateKey(key))(t)
 	dir := t.TempDir()
 	file := func(name, kind string, bytes []byte) string {
 		path := filepath.Join(dir, name)
@@ -823,8 +811,7 @@ func TestDial_TLSOnOneSide_SaysWhich(t *testing.T) {
 	// the server has the plain port as well, by which the test knows it
 	host, _, err := net.SplitHostPort(plain.Addr())
 	require.NoError(t, err)
-	l, err := net.Listen("tcp", host+":0")
-	require.NoError(t, err)
+	l := redistest.NoError(net.Listen("tcp", host+":0"))(t)
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	_, stop, err := redistest.Launch(func(host, own, dir string) []string {
@@ -854,8 +841,7 @@ func TestDial_TLSOnOneSide_SaysWhich(t *testing.T) {
 	dials(t, "TLS", rueidis.ClientOption{InitAddress: []string{secured},
 		TLSConfig: &tls.Config{InsecureSkipVerify: true}}, pubsub.Options{})
 
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	gone := redistest.NoError(net.Listen("tcp", "127.0.0.1:0"))(t)
 	gone.Close()
 	_, err = pubsub.Dial(t.Context(),
 		rueidis.ClientOption{InitAddress: []string{gone.Addr().String()}, TLSConfig: &tls.Config{}},
@@ -1007,8 +993,7 @@ func TestSubscribe_RedissonsChannel_HasAMark(t *testing.T) {
 		h := newHub(t, c, pubsub.Options{Grace: 100 * time.Millisecond})
 		a, b := subscribe(t, h, channel), subscribe(t, h, channel)
 		require.Equal(t, [2]int64{1, 1}, counts(t, c))
-		n, err := h.Publish(within(t), channel, "1")
-		require.NoError(t, err)
+		n := redistest.NoError(h.Publish(within(t), channel, "1"))(t)
 		require.EqualValues(t, 1, n)
 		require.Equal(t, "1", next(t, b).Payload)
 		a.Close()
@@ -1060,9 +1045,8 @@ func TestSubscribe_RedissonsChannel_HasAMark(t *testing.T) {
 			require.Equal(t, channel, next(t, sub).Payload)
 			redistest.Eventually(t, 10*time.Second, "both at one node", func() bool {
 				for _, node := range c.Nodes() {
-					n, err := node.Do(within(t),
-						node.B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
-					require.NoError(t, err)
+					n := redistest.NoError(node.Do(within(t),
+						node.B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap())(t)
 					if n[channel] == 1 && n[keyname.Mark(channel)] == 1 {
 						return true
 					}

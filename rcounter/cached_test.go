@@ -19,8 +19,7 @@ func TestCached_NothingChanges_TakesNoRoundTrip(t *testing.T) {
 	must(t, admin, "SET", "k", "5")
 	before := redistest.CommandCalls(t, admin)
 	for range 10_000 {
-		v, err := k.Cached(ctx, time.Hour)
-		require.NoError(t, err)
+		v := redistest.NoError(k.Cached(ctx, time.Hour))(t)
 		require.EqualValues(t, 5, v)
 	}
 	after := redistest.CommandCalls(t, admin)
@@ -29,8 +28,7 @@ func TestCached_NothingChanges_TakesNoRoundTrip(t *testing.T) {
 
 	must(t, admin, "INCRBY", "k", "3")
 	redistest.Eventually(t, 20*time.Second, "the change is here", func() bool {
-		v, err := k.Cached(ctx, time.Hour)
-		require.NoError(t, err)
+		v := redistest.NoError(k.Cached(ctx, time.Hour))(t)
 		return v == 8
 	})
 }
@@ -45,14 +43,12 @@ func TestCached_Expiry_IsAskedForWithATTLOnly(t *testing.T) {
 	c := on(t, proxy.Server().Client(t), patient)
 	for _, ttl := range []time.Duration{0, 3 * time.Second} {
 		k := c.Counter("k"+ttl.String(), rcounter.CounterOptions{TTL: ttl})
-		_, err := k.Incr(ctx)
-		require.NoError(t, err)
+		redistest.NoError(k.Incr(ctx))(t)
 		if ttl > 0 {
 			proxy.SwallowPushes()
 		}
 		before := redistest.CommandCalls(t, admin)
-		v, err := k.Cached(ctx, time.Hour)
-		require.NoError(t, err)
+		v := redistest.NoError(k.Cached(ctx, time.Hour))(t)
 		require.EqualValues(t, 1, v)
 		after := redistest.CommandCalls(t, admin)
 		require.Equal(t, ttl > 0, after["multi"]-before["multi"] == 1, "%v", ttl)
@@ -60,8 +56,7 @@ func TestCached_Expiry_IsAskedForWithATTLOnly(t *testing.T) {
 	}
 	k := c.Counter("k3s", rcounter.CounterOptions{TTL: 3 * time.Second})
 	redistest.Eventually(t, 20*time.Second, "the counter has ended", func() bool {
-		v, err := k.Cached(ctx, time.Hour)
-		require.NoError(t, err)
+		v := redistest.NoError(k.Cached(ctx, time.Hour))(t)
 		return v == 0
 	})
 }
@@ -77,8 +72,7 @@ func TestCached_MaxStale_IsKept(t *testing.T) {
 	k := c.Counter("k", rcounter.CounterOptions{})
 	is := func(k *rcounter.Counter, age time.Duration, want int64) {
 		t.Helper()
-		v, err := k.Cached(ctx, age)
-		require.NoError(t, err)
+		v := redistest.NoError(k.Cached(ctx, age))(t)
 		require.Equal(t, want, v)
 	}
 	must(t, admin, "SET", "k", "1")
@@ -103,8 +97,7 @@ func TestCached_NotCached_IsAGet(t *testing.T) {
 		admin := srv.Client(t)
 		k := on(t, client(), patient).Counter("k", rcounter.CounterOptions{Initial: 7, Max: bound(9)})
 		for range 2 {
-			v, err := k.Cached(ctx, time.Hour)
-			require.NoError(t, err)
+			v := redistest.NoError(k.Cached(ctx, time.Hour))(t)
 			require.EqualValues(t, 7, v, "missing")
 		}
 		for value, want := range map[string]error{"": errs.ErrWrongType, "1e3": errs.ErrWrongType, dec(minInt): nil} {
@@ -133,11 +126,9 @@ func TestCached_NotCached_IsAGet(t *testing.T) {
 	for range 2 { // the embedded server has nothing for caching
 		k := on(t, redistest.Embedded(t).Client(t), patient).Counter("k", rcounter.CounterOptions{})
 		for want := range int64(3) {
-			v, err := k.Cached(ctx, time.Hour)
-			require.NoError(t, err)
+			v := redistest.NoError(k.Cached(ctx, time.Hour))(t)
 			require.Equal(t, want, v)
-			_, err = k.Incr(ctx)
-			require.NoError(t, err)
+			redistest.NoError(k.Incr(ctx))(t)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter"
-	"github.com/stretchr/testify/require"
 )
 
 var ctx = context.Background()
@@ -41,8 +40,7 @@ func on(t testing.TB, c rueidis.Client, o rcounter.Options) *rcounter.Client {
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
-	rc, err := rcounter.New(rig.Hub(t, c), o)
-	require.NoError(t, err)
+	rc := redistest.NoError(rcounter.New(rig.Hub(t, c), o))(t)
 	t.Cleanup(func() { rc.Close(ctx) })
 	return rc
 }

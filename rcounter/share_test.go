@@ -184,21 +184,18 @@ func TestCounters_Cluster_ShareCallsInTheirSlots(t *testing.T) {
 	})
 	for name, want := range map[string]int64{"all": callers * each, "{tag}:1": callers / 4 * each,
 		"5": callers / 8 * each} {
-		v, err := c.Counter(name, rcounter.CounterOptions{}).Get(ctx)
-		require.NoError(t, err)
+		v := redistest.NoError(c.Counter(name, rcounter.CounterOptions{}).Get(ctx))(t)
 		require.Equal(t, want, v, name)
 	}
 	require.Positive(t, c.Stats().SharedCalls)
 	for _, name := range []string{"a{b}", "{a}b", "1", "2", "3", "4", "6"} {
 		k := c.Counter(name, rcounter.CounterOptions{Max: bound(1000), TTL: time.Hour})
-		want, err := k.Get(ctx)
-		require.NoError(t, err)
+		want := redistest.NoError(k.Get(ctx))(t)
 		for range 2 {
 			v, _, err := k.AddOnce(ctx, "order", 4)
 			require.NoError(t, err)
 			require.Equal(t, want+4, v)
-			v, err = k.Cached(ctx, time.Minute)
-			require.NoError(t, err)
+			v = redistest.NoError(k.Cached(ctx, time.Minute))(t)
 			require.Equal(t, want+4, v)
 		}
 	}

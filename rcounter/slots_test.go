@@ -18,8 +18,7 @@ func TestAdds_SeveralSlotsRefused_AreMadeInParts(t *testing.T) {
 	p := redistest.NewProxy(t, s)
 	trap, _ := p.RefuseSeveralSlots(redistest.CrossSlot)
 	hub := rig.Hub(t, p.Server().Client(t))
-	c, err := rcounter.New(hub, patient)
-	require.NoError(t, err)
+	c := redistest.NoError(rcounter.New(hub, patient))(t)
 	defer c.Close(ctx)
 	a, b := c.Counter("a", rcounter.CounterOptions{Max: bound(4)}), c.Counter("b", rcounter.CounterOptions{})
 	answers := c.AddTogether(ctx, rcounter.Adding{K: a, D: 1}, rcounter.Adding{K: b, D: 10}, rcounter.Adding{K: a, D: 2},

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/redlatchdebug"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
@@ -150,34 +151,28 @@ func newDebugRig(t *testing.T) *debugRig {
 	s := &debugRig{srv, red, redlatchdebug.Handler(red)}
 	require.Zero(t, read(t, s.page, "").Holds.Total)
 	hold := func(_ *redlatch.Client, lock *rlock.Lock) *rlock.Hold {
-		h, err := lock.Lock(t.Context())
-		require.NoError(t, err)
+		h := redistest.NoError(lock.Lock(t.Context()))(t)
 		t.Cleanup(func() { h.Unlock(context.Background()) })
 		return h
 	}
 	order := hold(red, red.Locks().Reentrant("order:4711").WithLabel("payment <3>"))
-	again, err := red.Locks().Reentrant("order:4711").Lock(order.Context(t.Context()))
-	require.NoError(t, err)
+	again := redistest.NoError(red.Locks().Reentrant("order:4711").Lock(order.Context(t.Context())))(t)
 	t.Cleanup(func() { again.Unlock(context.Background()) })
 	hold(red, red.Locks().Fenced("ledger"))
 	hold(red, red.Locks().Reentrant("import").WithLease(time.Minute))
 	hold(red, red.Locks().ReadWrite("catalogue").Read())
 	hold(other, other.Locks().Reentrant("invoices").WithLabel("month end"))
-	l, err := red.Elections().Election("scheduler").Campaign(t.Context(), "10.0.0.7:8080")
-	require.NoError(t, err)
+	l := redistest.NoError(red.Elections().Election("scheduler").Campaign(t.Context(), "10.0.0.7:8080"))(t)
 	t.Cleanup(func() { l.Resign(context.Background()) })
 	permit := func(red *redlatch.Client, n int, label string) {
-		p, err := red.Semaphores().Semaphore("exports", 3).WithLabel(label).Acquire(t.Context(), n)
-		require.NoError(t, err)
+		p := redistest.NoError(red.Semaphores().Semaphore("exports", 3).WithLabel(label).Acquire(t.Context(), n))(t)
 		t.Cleanup(func() { p.Release(context.Background()) })
 	}
 	permit(red, 2, "nightly")
 	permit(other, 1, "by hand")
-	weight, err := red.Semaphores().WeightedSemaphore("memory", 1000).Acquire(t.Context(), 300)
-	require.NoError(t, err)
+	weight := redistest.NoError(red.Semaphores().WeightedSemaphore("memory", 1000).Acquire(t.Context(), 300))(t)
 	t.Cleanup(func() { weight.Release(context.Background()) })
-	_, err = red.Semaphores().CountDownLatch("warm").TrySetCount(t.Context(), 2, 0)
-	require.NoError(t, err)
+	redistest.NoError(red.Semaphores().CountDownLatch("warm").TrySetCount(t.Context(), 2, 0))(t)
 	t.Cleanup(func() { cancel(); waits.Wait() }) // before what is held is released
 
 	wait := func(name string, fn func() error) {
@@ -317,12 +312,10 @@ func TestPage_Owners_AreCutShort(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
 	red := srv.Open()
-	hold, err := red.Locks().Reentrant("l").WithLabel("a").Lock(t.Context())
-	require.NoError(t, err)
-	permit, err := red.Semaphores().Semaphore("s", 2).Acquire(t.Context(), 2)
-	require.NoError(t, err)
+	hold := redistest.NoError(red.Locks().Reentrant("l").WithLabel("a").Lock(t.Context()))(t)
+	permit := redistest.NoError(red.Semaphores().Semaphore("s", 2).Acquire(t.Context(), 2))(t)
 	// An error with an owner in it: of a join, long after.
-	_, err = red.Locks().Reentrant("m").Lock(red.Locks().Reentrant("m").WithOwner(t.Context(), hold.Owner()))
+	_, err := red.Locks().Reentrant("m").Lock(red.Locks().Reentrant("m").WithOwner(t.Context(), hold.Owner()))
 	require.ErrorIs(t, err, redlatch.ErrLost)
 	require.Contains(t, err.Error(), string(hold.Owner()))
 	h := redlatchdebug.Handler(red)
@@ -379,8 +372,7 @@ func TestPage_NamesAndLabels_AreNoMarkup(t *testing.T) {
 	t.Parallel()
 	red := redlatchtest.New(t).Open()
 	name := `<script>alert("x")</script>`
-	hold, err := red.Locks().Reentrant(name).WithLabel(`"><img src=x>`).Lock(t.Context())
-	require.NoError(t, err)
+	hold := redistest.NoError(red.Locks().Reentrant(name).WithLabel(`"><img src=x>`).Lock(t.Context()))(t)
 	w := get(t, redlatchdebug.Handler(red), "name=%3Cscript")
 	require.Contains(t, w.Body.String(), "&lt;script&gt;alert(")
 	require.NotContains(t, w.Body.String(), "<script")
@@ -454,11 +446,10 @@ func TestPage_Failure_IsAmongTheErrors(t *testing.T) {
 	srv := redlatchtest.New(t)
 	red := srv.Open()
 	h := redlatchdebug.Handler(red)
-	hold, err := red.Locks().Reentrant("renewed").Lock(t.Context())
-	require.NoError(t, err)
+	hold := redistest.NoError(red.Locks().Reentrant("renewed").Lock(t.Context()))(t)
 	srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "renewed"})
 	denied := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "other"})
-	_, err = red.Locks().Reentrant("other").Lock(t.Context())
+	_, err := red.Locks().Reentrant("other").Lock(t.Context())
 	require.ErrorIs(t, err, redlatch.ErrDenied)
 	denied.Heal()
 	seen := map[string]string{}
@@ -538,8 +529,7 @@ func TestPage_Multi_IsAskedAbout(t *testing.T) {
 	red := srv.Open()
 	h := redlatchdebug.Handler(red)
 	srv.HoldElsewhere("b")
-	both, err := rlock.Multi(red.Locks().Reentrant("a"), red.Locks().Reentrant("b"))
-	require.NoError(t, err)
+	both := redistest.NoError(rlock.Multi(red.Locks().Reentrant("a"), red.Locks().Reentrant("b")))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { _, err := both.Lock(ctx); ended <- err }()

@@ -27,8 +27,7 @@ func TestPage_LimitRefused_IsShownWithTheServersAnswer(t *testing.T) {
 	daily := ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year}
 	api, exports := red.Limiters().Limiter("api", hourly), red.Limiters().Limiter("exports", daily)
 	ask := func(l *ratelimit.Limiter, key string, n int64, allowed bool) {
-		a, err := l.Allow(t.Context(), key, n)
-		require.NoError(t, err)
+		a := redistest.NoError(l.Allow(t.Context(), key, n))(t)
 		require.Equal(t, allowed, a.Allowed)
 	}
 	ask(api, "bob", 1, true)
@@ -38,14 +37,12 @@ func TestPage_LimitRefused_IsShownWithTheServersAnswer(t *testing.T) {
 	ask(api, "a:b", 1, false)
 	ask(api, "a:{nn}", 3, true)
 	ask(api, "a:{nn}", 2, false)
-	d, err := red.Limiters().AllowAll(t.Context(), ratelimit.Take{Limiter: api, Key: "bob", N: 1},
-		ratelimit.Take{Limiter: api, Key: "eve", N: 1})
-	require.NoError(t, err)
+	d := redistest.NoError(red.Limiters().AllowAll(t.Context(), ratelimit.Take{Limiter: api, Key: "bob", N: 1},
+		ratelimit.Take{Limiter: api, Key: "eve", N: 1}))(t)
 	require.True(t, d.Allowed)
 	ask(exports, "", 2, true)
-	d, err = red.Limiters().AllowAll(t.Context(), ratelimit.Take{Limiter: api, Key: "bob", N: 1},
-		ratelimit.Take{Limiter: exports, N: 1})
-	require.NoError(t, err)
+	d = redistest.NoError(red.Limiters().AllowAll(t.Context(), ratelimit.Take{Limiter: api, Key: "bob", N: 1},
+		ratelimit.Take{Limiter: exports, N: 1}))(t)
 	require.False(t, d.Allowed)
 
 	p := read(t, h, "")
@@ -88,8 +85,7 @@ func TestPage_PolicyAnswers_IsShownUntilTheServerDoes(t *testing.T) {
 	h := redlatchdebug.Handler(red)
 	api := red.Limiters().Limiter("api", ratelimit.LimiterOptions{Rate: 10, WhenDown: ratelimit.Open})
 	silent := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Silent, Name: "api"})
-	a, err := api.Allow(t.Context(), "", 1)
-	require.NoError(t, err)
+	a := redistest.NoError(api.Allow(t.Context(), "", 1))(t)
 	require.Error(t, a.Down)
 	p := read(t, h, "server=no")
 	require.Len(t, p.Policies, 1)
@@ -98,8 +94,7 @@ func TestPage_PolicyAnswers_IsShownUntilTheServerDoes(t *testing.T) {
 	require.Empty(t, read(t, h, "server=no&name=other").Policies)
 	silent.Heal()
 	require.Eventually(t, func() bool {
-		_, err := api.Allow(t.Context(), "", 1)
-		require.NoError(t, err)
+		redistest.NoError(api.Allow(t.Context(), "", 1))(t)
 		return len(read(t, h, "server=no").Policies) == 0
 	}, patience, 10*time.Millisecond)
 	require.False(t, strings.Contains(get(t, h, "server=no").Body.String(), "its policy does"))

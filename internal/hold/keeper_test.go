@@ -19,10 +19,8 @@ import (
 
 // newKeeper makes a keeper of a package "shop".
 func newKeeper(t *testing.T) *hold.Keeper {
-	hub, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
-	require.NoError(t, err)
-	s, err := session.New(hub, "shop", "goods", session.Options{})
-	require.NoError(t, err)
+	hub := redistest.NoError(pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{}))(t)
+	s := redistest.NoError(session.New(hub, "shop", "goods", session.Options{}))(t)
 	keeper := hold.NewKeeper(s, "hold", "Unlock", lease.Config{})
 	t.Cleanup(func() {
 		keeper.Close(redistest.Ended())

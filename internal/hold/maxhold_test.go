@@ -38,8 +38,7 @@ func TestRelease_BetweenMaxHoldAndItsNews_IsNoLoss(t *testing.T) {
 	for name, kind := range map[string]func(c *rlock.Client) *rlock.Lock{
 		"Reentrant": func(c *rlock.Client) *rlock.Lock { return c.Reentrant("l") },
 		"Multi": func(c *rlock.Client) *rlock.Lock {
-			l, err := rlock.Multi(c.Reentrant("l"), c.Plain("m"))
-			require.NoError(t, err)
+			l := redistest.NoError(rlock.Multi(c.Reentrant("l"), c.Plain("m")))(t)
 			return l
 		},
 	} {
@@ -50,8 +49,7 @@ func TestRelease_BetweenMaxHoldAndItsNews_IsNoLoss(t *testing.T) {
 func releasesAtItsEnd(t *testing.T, kind func(c *rlock.Client) *rlock.Lock) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		ctx := context.Background()
-		hub, err := pubsub.New(servers[0].Client(t), pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
-		require.NoError(t, err)
+		hub := redistest.NoError(pubsub.New(servers[0].Client(t), pubsub.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		taken, released := make(chan *rlock.Hold, 1), make(chan error, 1)
 		var ends []error
 		c, err := rlock.New(hub, rlock.Options{MaxHold: 5 * time.Second,
@@ -64,8 +62,7 @@ func releasesAtItsEnd(t *testing.T, kind func(c *rlock.Client) *rlock.Lock) {
 				return nil
 			}})
 		require.NoError(t, err)
-		h, err := kind(c).Lock(ctx)
-		require.NoError(t, err)
+		h := redistest.NoError(kind(c).Lock(ctx))(t)
 		taken <- h
 		require.NoError(t, <-released, "the server has it until now")
 		synctest.Wait()

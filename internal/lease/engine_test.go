@@ -202,8 +202,7 @@ func inFreshShop(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &shop{server: redistest.Bubble(t)}
-		c, err := rueidis.NewClient(s.server.Option())
-		require.NoError(t, err)
+		c := redistest.NoError(rueidis.NewClient(s.server.Option()))(t)
 		s.tap = &tap{Client: c, gone: make(chan struct{})}
 		s.Engine = lease.New(lease.Config{
 			Client: s.tap, Runner: script.NewRunner(s.tap, 500*time.Millisecond), Log: slog.New(slog.DiscardHandler),
@@ -457,8 +456,7 @@ func TestRenewal_NotHeld_EndsThatLeaseOnly(t *testing.T) {
 		time.Sleep(long)
 		require.NoError(t, a.why(t))
 		require.NoError(t, c.why(t))
-		held, err := s.server.Embedded.Get("b")
-		require.NoError(t, err)
+		held := redistest.NoError(s.server.Embedded.Get("b"))(t)
 		require.Equal(t, "somebody else", held)
 	})
 }
@@ -947,8 +945,7 @@ func TestStop_ConnectionNotThereYet_DoesNotWait(t *testing.T) {
 				func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						server := redistest.Bubble(t)
-						inner, err := rueidis.NewClient(server.Option())
-						require.NoError(t, err)
+						inner := redistest.NoError(rueidis.NewClient(server.Option()))(t)
 						c := &late{Client: inner, gate: make(chan struct{}), connect: connect}
 						e := engine(c)
 						h := newLease("l")

@@ -258,8 +258,7 @@ func TestBeat_ChangedExpiry_IsAnotherBeat(t *testing.T) {
 		c := s.Client(t)
 		r := script.NewRunner(c, 10*time.Second)
 		look := func() lease.Beat {
-			b, err := lease.Look(context.Background(), r, "k")
-			require.NoError(t, err)
+			b := redistest.NoError(lease.Look(context.Background(), r, "k"))(t)
 			return b
 		}
 		do := func(words ...string) {

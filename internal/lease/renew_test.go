@@ -138,8 +138,7 @@ func TestRenewals_SilentNode_EndNoLeaseOfAnother(t *testing.T) {
 	silent := func(key string) bool { return keyname.Slot(key) < 16384/3 }
 	synctest.Test(t, func(t *testing.T) {
 		server := redistest.Bubble(t)
-		c, err := rueidis.NewClient(server.Option())
-		require.NoError(t, err)
+		c := redistest.NoError(rueidis.NewClient(server.Option()))(t)
 		node := &tap{Client: c, gone: make(chan struct{})}
 		e := lease.New(lease.Config{Client: ofCluster{node}, Runner: script.NewRunner(ofCluster{node}, 500*time.Millisecond),
 			Log: slog.New(slog.DiscardHandler)})
@@ -320,8 +319,7 @@ func TestExtend_Deadline_CountsFromBeforeTheSend(t *testing.T) {
 		h := s.take(t, "l", term)
 		s.tap.delay(300 * time.Millisecond)
 		sent := time.Now()
-		confirmed, err := s.Extend(t.Context(), h.Lease, 2*term)
-		require.NoError(t, err)
+		confirmed := redistest.NoError(s.Extend(t.Context(), h.Lease, 2*term))(t)
 		require.True(t, confirmed)
 		require.Equal(t, sent.Add(2*term-lease.Margin(2*term)), s.Until(h.Lease))
 	})

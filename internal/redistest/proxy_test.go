@@ -31,8 +31,7 @@ func through(t *testing.T,
 	for _, f := range change {
 		f(&o)
 	}
-	behind, err := rueidis.NewClient(o)
-	require.NoError(t, err)
+	behind = redistest.NoError(rueidis.NewClient(o))(t)
 	t.Cleanup(behind.Close)
 	return p, behind, s.Client(t), s
 }
@@ -121,8 +120,7 @@ func TestProxy_LostReply_LosesThoseBehindIt(t *testing.T) {
 		marked := fmt.Sprintf("marked%d", i)
 		p.Trap(&redistest.Trap{Match: redistest.With("INCR", marked)})
 		// rueidis would report all of a pipeline as failed
-		conn, err := net.Dial("tcp", p.Addr())
-		require.NoError(t, err)
+		conn := redistest.NoError(net.Dial("tcp", p.Addr()))(t)
 		call := func(words ...string) (b []byte) {
 			b = fmt.Appendf(b, "*%d\r\n", len(words))
 			for _, w := range words {
@@ -130,7 +128,7 @@ func TestProxy_LostReply_LosesThoseBehindIt(t *testing.T) {
 			}
 			return b
 		}
-		_, err = conn.Write(slices.Concat(bytes.Repeat(call("PING"), 100), call("INCR", marked), call("INCR", "after")))
+		_, err := conn.Write(slices.Concat(bytes.Repeat(call("PING"), 100), call("INCR", marked), call("INCR", "after")))
 		require.NoError(t, err)
 		got, err := io.ReadAll(conn)
 		require.ErrorIs(t, err, syscall.ECONNRESET)
@@ -242,11 +240,10 @@ func TestProxy_StoppedServer_RunsWhatWasGivenUp(t *testing.T) {
 	t.Parallel()
 	// The proxy must not hide this: a reset would throw away what the server has not read.
 	p, _, beside, s := through(t)
-	conn, err := net.Dial("tcp", p.Addr())
-	require.NoError(t, err)
+	conn := redistest.NoError(net.Dial("tcp", p.Addr()))(t)
 	fmt.Fprint(conn, "INCR k\r\n")
 	redistest.Eventually(t, 10*time.Second, "the first call ran", func() bool { return value(t, beside, "k") == 1 })
-	_, err = io.ReadFull(conn, make([]byte, len(":1\r\n"))) // what is unread would make the close a reset
+	_, err := io.ReadFull(conn, make([]byte, len(":1\r\n"))) // what is unread would make the close a reset
 	require.NoError(t, err)
 	s.Stop(t)
 	fmt.Fprint(conn, "INCR k\r\n")
@@ -257,15 +254,12 @@ func TestProxy_StoppedServer_RunsWhatWasGivenUp(t *testing.T) {
 
 func TestProxy_AnyChunks_KeepsFramesWhole(t *testing.T) {
 	t.Parallel()
-	l, err := redistest.Listen()
-	require.NoError(t, err)
+	l := redistest.NoError(redistest.Listen())(t)
 	defer l.Close()
 	p := redistest.NewProxy(t, &redistest.Server{Addrs: []string{l.Addr().String()}})
-	client, err := net.Dial("tcp", p.Addr())
-	require.NoError(t, err)
+	client := redistest.NoError(net.Dial("tcp", p.Addr()))(t)
 	defer client.Close()
-	server, err := l.Accept()
-	require.NoError(t, err)
+	server := redistest.NoError(l.Accept())(t)
 	defer server.Close()
 	p.SwallowPushes()
 	replies := "+OK\r\n" + ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\n\r\n\r\n" + "*2\r\n:1\r\n%1\r\n+k\r\n*1\r\n$-1\r\n" +
@@ -302,12 +296,10 @@ func TestProxy_LostBytes_NothingPassesAfterwards(t *testing.T) {
 				var conns []net.Conn
 				answer := make([]byte, 256)
 				for range connections {
-					conn, err := net.Dial("tcp", p.Addr())
-					require.NoError(t, err)
+					conn := redistest.NoError(net.Dial("tcp", p.Addr()))(t)
 					defer conn.Close()
 					fmt.Fprint(conn, echo("here"))
-					_, err = conn.Read(answer)
-					require.NoError(t, err)
+					redistest.NoError(conn.Read(answer))(t)
 					conns = append(conns, conn)
 				}
 				p.BlackHole(d)

@@ -54,20 +54,16 @@ func TestHost_TwoProcesses_HaveTwoAddresses(t *testing.T) {
 		t.Skipf("one loopback address only: %v", err)
 	}
 	l.Close()
-	exe, err := os.Executable()
-	require.NoError(t, err)
+	exe := redistest.NoError(os.Executable())(t)
 	hosts := map[string]bool{redistest.Host(): true}
 	for range 10 {
 		child := exec.Command(exe)
 		child.Env = append(os.Environ(), "REDLATCH_ROLE=host")
-		stdin, err := child.StdinPipe()
-		require.NoError(t, err)
-		stdout, err := child.StdoutPipe()
-		require.NoError(t, err)
+		stdin := redistest.NoError(child.StdinPipe())(t)
+		stdout := redistest.NoError(child.StdoutPipe())(t)
 		require.NoError(t, child.Start())
 		t.Cleanup(func() { stdin.Close(); child.Wait() })
-		host, err := bufio.NewReader(stdout).ReadString('\n')
-		require.NoError(t, err)
+		host := redistest.NoError(bufio.NewReader(stdout).ReadString('\n'))(t)
 		hosts[strings.TrimSpace(host)] = true
 	}
 	require.Len(t, hosts, 11)
@@ -130,8 +126,7 @@ func TestStart_Reused_IsAsIfNew(t *testing.T) {
 		first = s.Addr()
 		s.Ask(t, "SET", "k", "v")
 		s.Ask(t, "SCRIPT", "LOAD", "return 1")
-		c, err := rueidis.NewClient(s.Option())
-		require.NoError(t, err)
+		c := redistest.NoError(rueidis.NewClient(s.Option()))(t)
 		t.Cleanup(c.Close)
 		require.NoError(t, c.Do(ctx, c.B().Ping().Build()).Error())
 	})

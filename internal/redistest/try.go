@@ -1,6 +1,9 @@
 package redistest
 
-import "context"
+import (
+	"context"
+	"testing"
+)
 
 // Ended is a context that has ended.
 func Ended() context.Context {
@@ -38,4 +41,15 @@ func Must(err error) {
 func Got[T any](v T, err error) T {
 	Must(err)
 	return v
+}
+
+// NoError is the value of a call that must not fail in a test: NoError(call())(t).
+func NoError[T any](value T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal("unexpected error: ", err)
+		}
+		return value
+	}
 }

@@ -29,8 +29,7 @@ func TestInPlace_AnotherCallDials_DoesNotWait(t *testing.T) {
 		o.DialCtxFn = func(ctx context.Context, to string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return dials.Dial(func() (net.Conn, error) { return d.DialContext(ctx, "tcp", to) })
 		}
-		c, err := rueidis.NewClient(o)
-		require.NoError(t, err)
+		c := redistest.NoError(rueidis.NewClient(o))(t)
 		t.Cleanup(c.Close)
 		r := script.NewRunner(c, callTimeout)
 		r.HeedDials(dials)

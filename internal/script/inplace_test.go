@@ -42,8 +42,7 @@ func TestInPlace_HookDerivesContexts_TheyEndWithTheCall(t *testing.T) {
 				t.Cleanup(cancel)
 				own, derived = ctx, c
 			}
-			_, err := r.Attempt(request, call("k"))
-			require.NoError(t, err)
+			redistest.NoError(r.Attempt(request, call("k")))(t)
 			_, bounded := own.Deadline()
 			require.True(t, bounded)
 			for _, c := range []context.Context{own, derived} {

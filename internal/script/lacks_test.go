@@ -65,10 +65,8 @@ func TestRunner_EvalshaRefused_SendsTheText(t *testing.T) {
 	r.Lacks = errs.NewLacks(book.Logger())
 	count := script.New("count", "return redis.call('incr', KEYS[1])")
 	for n := range 3 {
-		m, err := r.Do(t.Context(), script.Call{Script: count, Keys: []string{"n"}})
-		require.NoError(t, err)
-		v, err := m.AsInt64()
-		require.NoError(t, err)
+		m := redistest.NoError(r.Do(t.Context(), script.Call{Script: count, Keys: []string{"n"}}))(t)
+		v := redistest.NoError(m.AsInt64())(t)
 		require.EqualValues(t, n+1, v, "it ran once each time")
 	}
 	require.True(t, r.Lacks.Has(errs.LackEvalsha))
@@ -87,8 +85,7 @@ func TestRunner_EvalshaRefused_SendsTheText(t *testing.T) {
 	_, err = r.Do(t.Context(), script.Call{Script: count, Keys: []string{"n"}})
 	require.ErrorContains(t, err, "unknown command 'EVALSHA'", "the first says what is to be allowed")
 	require.False(t, r.Lacks.Has(errs.LackEvalsha))
-	n, err := server.Client(t).Do(t.Context(), c.B().Get().Key("n").Build()).AsInt64()
-	require.NoError(t, err)
+	n := redistest.NoError(server.Client(t).Do(t.Context(), c.B().Get().Key("n").Build()).AsInt64())(t)
 	require.EqualValues(t, 3, n)
 }
 

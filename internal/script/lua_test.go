@@ -56,12 +56,10 @@ func TestCompose_Libraries_HasWhatIsUsed(t *testing.T) {
 			"local function five() return one() end\nlocal function rare(x)\n  if x then return one() end\n" +
 			low + b + "  return two() + five()\nend\nreturn five() + rare()\n",
 	} {
-		got, err := script.Compose(files, name)
-		require.NoError(t, err)
+		got := redistest.NoError(script.Compose(files, name))(t)
 		require.Equal(t, want, got, name)
 	}
-	got, err := script.Compose(files, "time")
-	require.NoError(t, err)
+	got := redistest.NoError(script.Compose(files, "time"))(t)
 	require.Contains(t, got, "redis.call('TIME')")
 }
 

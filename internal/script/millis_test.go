@@ -19,13 +19,11 @@ func asked(t *testing.T, s *redistest.Server, at time.Time, expression string) s
 	if strings.Contains(expression, "renewal_reply") {
 		libraries = "clock, renewal"
 	}
-	text, err := script.Compose(lua(map[string]string{"ask": "-- uses: " + libraries +
-		"\nlocal now = clock()\nreturn tostring(" + expression + ")\n"}), "ask")
-	require.NoError(t, err)
+	text := redistest.NoError(script.Compose(lua(map[string]string{"ask": "-- uses: " + libraries +
+		"\nlocal now = clock()\nreturn tostring(" + expression + ")\n"}), "ask"))(t)
 	s.Embedded.SetTime(at)
 	c := s.Client(t)
-	got, err := c.Do(within(t), c.B().Eval().Script(text).Numkeys(1).Key("z").Build()).ToString()
-	require.NoError(t, err)
+	got := redistest.NoError(c.Do(within(t), c.B().Eval().Script(text).Numkeys(1).Key("z").Build()).ToString())(t)
 	return got
 }
 
@@ -63,8 +61,7 @@ func TestServer_KeysMillisecondNotOver_KeepsIt(t *testing.T) {
 	s := redistest.Start(t)
 	c := s.Client(t)
 	micros := func(text string) (there, at int64) {
-		v, err := c.Do(within(t), c.B().Eval().Script(text).Numkeys(1).Key("k").Build()).AsIntSlice()
-		require.NoError(t, err)
+		v := redistest.NoError(c.Do(within(t), c.B().Eval().Script(text).Numkeys(1).Key("k").Build()).AsIntSlice())(t)
 		return v[0], v[1]*1_000_000 + v[2]
 	}
 	const set = "local t = redis.call('TIME') redis.call('SET', KEYS[1], 'x', 'PX', 2) return {1, tonumber(t[1]), " +

@@ -88,8 +88,7 @@ func TestRead_RepeatedByRueidis_IsNotRecycled(t *testing.T) {
 			}
 			return c, err
 		}
-		client, err := rueidis.NewClient(o)
-		require.NoError(t, err)
+		client := redistest.NoError(rueidis.NewClient(o))(t)
 		r := script.NewRunner(client, time.Minute)
 		got := make(chan error, 1)
 		go func() {

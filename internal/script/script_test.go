@@ -62,8 +62,7 @@ func do(t testing.TB, c rueidis.Client, args ...string) string {
 func answer(t testing.TB, m rueidis.RedisMessage, err error) int64 {
 	t.Helper()
 	require.NoError(t, err)
-	v, err := m.AsInt64()
-	require.NoError(t, err)
+	v := redistest.NoError(m.AsInt64())(t)
 	return v
 }
 
@@ -228,8 +227,7 @@ func inBubble(t *testing.T, fn func(t *testing.T, s *redistest.Server, c rueidis
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := redistest.Bubble(t)
-		c, err := rueidis.NewClient(s.Option())
-		require.NoError(t, err)
+		c := redistest.NoError(rueidis.NewClient(s.Option()))(t)
 		defer s.Embedded.Close()
 		defer c.Close()
 		fn(t, s, c)
@@ -464,8 +462,7 @@ func TestAttempt_RingFull_LeavesInTime(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	o := s.Option()
 	o.RingScaleEachConn, o.PipelineMultiplex = 4, -1 // 16 calls on one connection
-	c, err := rueidis.NewClient(o)
-	require.NoError(t, err)
+	c := redistest.NoError(rueidis.NewClient(o))(t)
 	do(t, c, "SET", "k", "0")
 	r := script.NewRunner(c, time.Hour)
 	s.Stop(t)
@@ -703,11 +700,9 @@ func TestAttempt_SaysNotSent_IsNeverSent(t *testing.T) {
 			maybe++
 		}
 	}
-	_, err := r.Attempt(within(t), call("k"))
-	require.NoError(t, err)
+	redistest.NoError(r.Attempt(within(t), call("k")))(t)
 	redistest.Eventually(t, 10*time.Second, "what was sent has run", func() bool {
-		n, err := c.Do(within(t), c.B().Get().Key("k").Build()).AsInt64()
-		require.NoError(t, err)
+		n := redistest.NoError(c.Do(within(t), c.B().Get().Key("k").Build()).AsInt64())(t)
 		require.LessOrEqual(t, n, int64(maybe+1))
 		return n == int64(maybe+1)
 	})

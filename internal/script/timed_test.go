@@ -51,8 +51,7 @@ func timed(t *testing.T, callTimeout time.Duration) (s *timedServer, run func() 
 	s = &timedServer{clock: ticking(7_000_000, time.Now())}
 	c := s.call()
 	run = func() (stamped, error) { return c.Run(within(t), r) }
-	_, err := run()
-	require.NoError(t, err)
+	redistest.NoError(run())(t)
 	require.Equal(t, []int64{0}, s.asked, "nothing is known yet")
 	return s, run, r
 }
@@ -65,8 +64,7 @@ func ticking(at int64, began time.Time) func() int64 {
 func TestTimed_KnownClock_SaysNotAfter(t *testing.T) {
 	s, run, _ := timed(t, 10*time.Second)
 	before := s.clock()
-	got, err := run()
-	require.NoError(t, err)
+	got := redistest.NoError(run())(t)
 	require.Equal(t, s.reply, got)
 	require.Len(t, s.asked, 2)
 	require.GreaterOrEqual(t, s.asked[1], before, "the estimate errs by the round trip, which was none")
@@ -104,12 +102,10 @@ func TestTimed_CallersDeadline_IsNotExceeded(t *testing.T) {
 func TestTimed_LateReply_LearnsTheClockAndRepeats(t *testing.T) {
 	s, run, _ := timed(t, time.Second)
 	s.clock = ticking(9_000_000, time.Now()) // another server, or the clock was stepped
-	got, err := run()
-	require.NoError(t, err)
+	got := redistest.NoError(run())(t)
 	require.False(t, got.late)
 	require.Len(t, s.asked, 3, "refused, and repeated")
-	_, err = run()
-	require.NoError(t, err)
+	redistest.NoError(run())(t)
 	require.Len(t, s.asked, 4, "the clock is known again")
 }
 

@@ -17,16 +17,14 @@ import (
 )
 
 func newHub(t *testing.T) *pubsub.Hub {
-	hub, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
-	require.NoError(t, err)
+	hub := redistest.NoError(pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{}))(t)
 	t.Cleanup(func() { hub.Close(context.Background()) })
 	return hub
 }
 
 // newSession is a session of a package "shop".
 func newSession(t *testing.T, o session.Options) *session.Session {
-	s, err := session.New(newHub(t), "shop", "goods", o)
-	require.NoError(t, err)
+	s := redistest.NoError(session.New(newHub(t), "shop", "goods", o))(t)
 	t.Cleanup(func() { s.Close(redistest.Ended()) })
 	return s
 }
@@ -83,11 +81,9 @@ func TestClose_ConnectionBeingMade_IsNotWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, redistest.Embedded(t))
-			hub, err := pubsub.New(proxy.Server().Client(t), pubsub.Options{})
-			require.NoError(t, err)
+			hub := redistest.NoError(pubsub.New(proxy.Server().Client(t), pubsub.Options{}))(t)
 			t.Cleanup(func() { hub.Close(context.Background()) })
-			s, err := session.New(hub, "shop", "goods", session.Options{})
-			require.NoError(t, err)
+			s := redistest.NoError(session.New(hub, "shop", "goods", session.Options{}))(t)
 			if keeps {
 				hold.NewKeeper(s, "hold", "Unlock", lease.Config{})
 			}
@@ -132,8 +128,7 @@ func TestAsk_LongContext_EndsAfterTheRetryTimeout(t *testing.T) {
 		return 1, context.Cause(ctx)
 	})
 	require.EqualError(t, err, "shop: no answer within the retry timeout")
-	n, err := session.Ask(long, s, nil, func(_ context.Context) (int, error) { return 1, nil })
-	require.NoError(t, err)
+	n := redistest.NoError(session.Ask(long, s, nil, func(_ context.Context) (int, error) { return 1, nil }))(t)
 	require.Equal(t, 1, n)
 }
 

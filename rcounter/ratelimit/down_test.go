@@ -73,18 +73,15 @@ func TestPolicy_ServerSilent_Answers(t *testing.T) {
 	began := time.Now()
 	passed := 0
 	for range 50 {
-		a, err := closed.Allow(ctx, "down", 1)
-		require.NoError(t, err)
+		a := redistest.NoError(closed.Allow(ctx, "down", 1))(t)
 		require.False(t, a.Allowed)
 		require.Error(t, a.Down)
 		require.Positive(t, a.RetryAfter)
-		a, err = open.Allow(ctx, "down", 7)
-		require.NoError(t, err)
+		a = redistest.NoError(open.Allow(ctx, "down", 7))(t)
 		require.True(t, a.Allowed)
 		require.EqualValues(t, 7, a.N)
 		require.Error(t, a.Down)
-		a, err = local.Allow(ctx, "down", 1)
-		require.NoError(t, err)
+		a = redistest.NoError(local.Allow(ctx, "down", 1))(t)
 		require.Error(t, a.Down)
 		if a.Allowed {
 			passed++
@@ -93,13 +90,11 @@ func TestPolicy_ServerSilent_Answers(t *testing.T) {
 	require.Equal(t, 5, passed, "half of the burst")
 	require.Less(t, time.Since(began), 15*100*time.Millisecond+10*time.Second,
 		"one of them asks, and the others do not wait")
-	a, err := local.AllowAtMost(ctx, "other", 9)
-	require.NoError(t, err)
+	a := redistest.NoError(local.AllowAtMost(ctx, "other", 9))(t)
 	require.EqualValues(t, 5, a.N)
 
 	all := func(takes ...ratelimit.Take) ratelimit.Decision {
-		d, err := c.AllowAll(ctx, takes...)
-		require.NoError(t, err)
+		d := redistest.NoError(c.AllowAll(ctx, takes...))(t)
 		return d
 	}
 	d := all(ratelimit.Take{Limiter: open, Key: "z", N: 1}, ratelimit.Take{Limiter: closed, Key: "z", N: 1})
@@ -123,8 +118,7 @@ func TestPolicy_ServerSilent_Answers(t *testing.T) {
 	srv.Resume(t)
 	redistest.Eventually(t, 30*time.Second, "each limiter is answered again, and says so", func() bool {
 		for _, l := range []*ratelimit.Limiter{closed, open, local} {
-			_, err := l.Allow(ctx, "k", 1)
-			require.NoError(t, err)
+			redistest.NoError(l.Allow(ctx, "k", 1))(t)
 		}
 		return len(changes) >= 6
 	})
@@ -163,18 +157,15 @@ func TestLocal_UnitsFromOneToBurst_KeepTheShare(t *testing.T) {
 				if o.Unit == ratelimit.Minute {
 					per = time.Minute
 				}
-				_, err := l.Peek(ctx, "")
-				require.NoError(t, err)
+				redistest.NoError(l.Peek(ctx, ""))(t)
 				proxy.BlackHole(redistest.Up)
 				take := func(n int64) (passes bool, retry time.Duration) {
 					if all {
-						d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: l, N: n})
-						require.NoError(t, err)
+						d := redistest.NoError(c.AllowAll(ctx, ratelimit.Take{Limiter: l, N: n}))(t)
 						require.Error(t, d.Each[0].Down)
 						return d.Allowed, d.RetryAfter
 					}
-					a, err := l.Allow(ctx, "", n)
-					require.NoError(t, err)
+					a := redistest.NoError(l.Allow(ctx, "", n))(t)
 					require.Error(t, a.Down)
 					require.True(t, !a.Allowed || a.N == n)
 					return a.Allowed, a.RetryAfter
@@ -222,11 +213,9 @@ func silent(t *testing.T, servers []*redistest.Server, o ratelimit.LimiterOption
 	c := on(t, proxy.Server().Client(t), ratelimit.Options{RefusalTrust: -1})
 	o.WhenDown, o.Share = ratelimit.Local, .25
 	l := c.Limiter("l", o)
-	_, err := l.Peek(ctx, "")
-	require.NoError(t, err)
+	redistest.NoError(l.Peek(ctx, ""))(t)
 	proxy.BlackHole(redistest.Up)
-	a, err := l.Allow(ctx, "first", 1)
-	require.NoError(t, err)
+	a := redistest.NoError(l.Allow(ctx, "first", 1))(t)
 	require.Error(t, a.Down)
 	return c, l
 }
@@ -239,8 +228,7 @@ func TestLocal_RequestLargerThanItsShare_PassesWhenFull(t *testing.T) {
 		c, l := silent(t, servers, ratelimit.LimiterOptions{Rate: 100})
 		allow := func(n int64) ratelimit.Admission {
 			t.Helper()
-			a, err := l.Allow(ctx, "k", n)
-			require.NoError(t, err)
+			a := redistest.NoError(l.Allow(ctx, "k", n))(t)
 			require.Error(t, a.Down)
 			return a
 		}
@@ -254,11 +242,9 @@ func TestLocal_RequestLargerThanItsShare_PassesWhenFull(t *testing.T) {
 		require.True(t, a.Allowed)
 		require.Equal(t, []int64{100, 0}, []int64{a.N, a.Remaining})
 		require.InDelta(t, 4*time.Second, a.ResetAfter, float64(100*time.Microsecond), "100 units at 25 a second")
-		d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "k"})
-		require.NoError(t, err)
+		d := redistest.NoError(c.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "k"}))(t)
 		require.True(t, d.Allowed, "to look needs no units")
-		some, err := l.AllowAtMost(ctx, "k", 9)
-		require.NoError(t, err)
+		some := redistest.NoError(l.AllowAtMost(ctx, "k", 9))(t)
 		require.False(t, some.Allowed)
 		a = allow(25)
 		require.False(t, a.Allowed)
@@ -277,8 +263,7 @@ func TestLocal_KeysThatDoNotCount_AreForgotten(t *testing.T) {
 		c, l := silent(t, servers, ratelimit.LimiterOptions{Rate: 4})
 		most := 0
 		for i := range 5_000 {
-			_, err := l.Allow(ctx, strconv.Itoa(i), 1)
-			require.NoError(t, err)
+			redistest.NoError(l.Allow(ctx, strconv.Itoa(i), 1))(t)
 			time.Sleep(10 * time.Millisecond) // a hundred count at any time
 			most = max(most, c.LocalKeys())
 		}

@@ -28,11 +28,9 @@ func TestLimiter_Failover_LetsOneBurstMorePassAtMost(t *testing.T) {
 	var wg sync.WaitGroup
 	began := time.Now()
 	for range 3 { // processes
-		hub, err := pubsub.Dial(t.Context(), srv.Option(), pubsub.Options{CallTimeout: 20 * time.Second})
-		require.NoError(t, err)
+		hub := redistest.NoError(pubsub.Dial(t.Context(), srv.Option(), pubsub.Options{CallTimeout: 20 * time.Second}))(t)
 		t.Cleanup(func() { hub.Close(ctx) })
-		c, err := ratelimit.New(hub, ratelimit.Options{RefusalTrust: -1})
-		require.NoError(t, err)
+		c := redistest.NoError(ratelimit.New(hub, ratelimit.Options{RefusalTrust: -1}))(t)
 		for i, policy := range policies {
 			l := c.Limiter(string(policy), ratelimit.LimiterOptions{Rate: rate, Burst: burst, WhenDown: policy})
 			for range 8 {

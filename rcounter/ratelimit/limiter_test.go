@@ -107,8 +107,7 @@ func TestLimiter_RandomCalls_IsGCRAToTheMicrosecond(t *testing.T) {
 				at = at.Add(time.Duration(rnd.Int64N(2*spacing+3)) * time.Microsecond)
 				srv.Embedded.SetTime(at)
 				n := rnd.Int64N(o.Burst + 1)
-				got, err := allow(l, key, n)
-				require.NoError(t, err)
+				got := redistest.NoError(allow(l, key, n))(t)
 				require.Equal(t, models[key].allow(at.UnixMicro(), n), got, "%+v, n %d", o, n)
 				for _, k := range keys(t, raw) {
 					require.NotEqualValues(t, -1, number(t, raw, "PTTL", k), "%q has no end", k)
@@ -132,8 +131,7 @@ func TestWait_CannotBeInTime_TakesNothing(t *testing.T) {
 		o := ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 2}
 		l := c.Limiter("l", o)
 		require.NoError(t, only(l.Wait(ctx, "k", 2)))
-		before, err := l.Peek(ctx, "k")
-		require.NoError(t, err)
+		before := redistest.NoError(l.Peek(ctx, "k"))(t)
 		short, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		for range 3 {
@@ -143,8 +141,7 @@ func TestWait_CannotBeInTime_TakesNothing(t *testing.T) {
 			require.False(t, limited.Allowed)
 			require.InDelta(t, time.Hour, limited.RetryAfter, float64(time.Minute))
 		}
-		after, err := l.Peek(ctx, "k")
-		require.NoError(t, err)
+		after := redistest.NoError(l.Peek(ctx, "k"))(t)
 		require.LessOrEqual(t, after.ResetAfter, before.ResetAfter)
 		require.Zero(t, after.Remaining)
 		require.NoError(t, func() error { _, err := l.Allow(ctx, "k", 1); return err }())
@@ -157,8 +154,7 @@ func TestWait_CannotBeInTime_TakesNothing(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { only(huge.Wait(long, "", most)) })
 		redistest.Eventually(t, time.Minute, "another waits", func() bool {
-			a, err := huge.Peek(ctx, "")
-			require.NoError(t, err)
+			a := redistest.NoError(huge.Peek(ctx, ""))(t)
 			return a.ResetAfter > 2*time.Hour
 		})
 		stop := time.AfterFunc(time.Minute, cancel) // of one that is not refused
@@ -180,8 +176,7 @@ func TestWait_ServerSilent_EndsWithItsContext(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- only(l.Wait(waiting, "", 1)) }()
 	taken := func() time.Duration {
-		a, err := l.Peek(ctx, "")
-		require.NoError(t, err)
+		a := redistest.NoError(l.Peek(ctx, ""))(t)
 		return a.ResetAfter.Round(time.Hour)
 	}
 	redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return taken() == 2*time.Hour })
@@ -205,18 +200,15 @@ func TestLimiter_ClockSetBack_StaysOpen(t *testing.T) {
 	at := time.Now().Truncate(time.Millisecond)
 	srv.Embedded.SetTime(at)
 	l := on(t, srv.Client(t), patient).Limiter("l", ratelimit.LimiterOptions{Rate: 1, Burst: 2})
-	_, err := l.Allow(ctx, "k", 2)
-	require.NoError(t, err)
+	redistest.NoError(l.Allow(ctx, "k", 2))(t)
 	at = at.Add(-time.Hour)
 	srv.Embedded.SetTime(at)
-	a, err := l.Allow(ctx, "k", 1)
-	require.NoError(t, err)
+	a := redistest.NoError(l.Allow(ctx, "k", 1))(t)
 	require.False(t, a.Allowed)
 	require.Equal(t, time.Second, a.RetryAfter)
 	require.Equal(t, 2*time.Second, a.ResetAfter)
 	srv.Embedded.SetTime(at.Add(time.Second))
-	a, err = l.Allow(ctx, "k", 1)
-	require.NoError(t, err)
+	a = redistest.NoError(l.Allow(ctx, "k", 1))(t)
 	require.True(t, a.Allowed, "a second is a second again")
 }
 
@@ -225,17 +217,14 @@ func TestLimiter_OtherOptions_KeepWhatWasTaken(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		was := c.Limiter("l", ratelimit.LimiterOptions{Rate: 10, Per: time.Hour, Burst: 10})
-		_, err := was.Allow(ctx, "k", 8)
-		require.NoError(t, err)
+		redistest.NoError(was.Allow(ctx, "k", 8))(t)
 		is := c.Limiter("l", ratelimit.LimiterOptions{Rate: 4, Per: 30 * time.Minute, Burst: 10})
-		a, err := is.Peek(ctx, "k")
-		require.NoError(t, err)
+		a := redistest.NoError(is.Peek(ctx, "k"))(t)
 		require.EqualValues(t, 2, a.Remaining)
 		require.InDelta(t, time.Hour, a.ResetAfter, float64(time.Minute), "eight units at eight an hour")
-		a, err = is.Allow(ctx, "k", 2)
-		require.NoError(t, err)
+		a = redistest.NoError(is.Allow(ctx, "k", 2))(t)
 		require.True(t, a.Allowed)
-		a, err = c.Limiter("l", ratelimit.LimiterOptions{Rate: 4, Per: 30 * time.Minute, Burst: 5}).Allow(ctx, "k", 1)
+		a, err := c.Limiter("l", ratelimit.LimiterOptions{Rate: 4, Per: 30 * time.Minute, Burst: 5}).Allow(ctx, "k", 1)
 		require.NoError(t, err)
 		require.False(t, a.Allowed)
 		require.InDelta(t, 45*time.Minute, a.RetryAfter, float64(time.Minute), "until 4 of the 10 count")
@@ -249,15 +238,13 @@ func TestLimiters_Cluster_SpreadTheirKeys(t *testing.T) {
 	l := on(t, srv.Client(t), patient).Limiter("l", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 2})
 	for i := range 60 {
 		for n := range 3 {
-			a, err := l.Allow(ctx, fmt.Sprintf("user %d", i), 1)
-			require.NoError(t, err)
+			a := redistest.NoError(l.Allow(ctx, fmt.Sprintf("user %d", i), 1))(t)
 			require.Equal(t, n < 2, a.Allowed)
 		}
 	}
 	for _, addr := range srv.Addrs { // the keys of one limiter are spread
-		one, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
-			DisableCache: true})
-		require.NoError(t, err)
+		one := redistest.NoError(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
+			DisableCache: true}))(t)
 		require.Greater(t, len(keys(t, one)), 5)
 		one.Close()
 	}
@@ -313,8 +300,7 @@ func TestLimiterKeys_AreApart_AndReset(t *testing.T) {
 		{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year}} {
 		for _, want := range []bool{true, false} {
 			for _, p := range pairs {
-				a, err := c.Limiter(p[0], o).AllowAtMost(ctx, p[1], 1)
-				require.NoError(t, err)
+				a := redistest.NoError(c.Limiter(p[0], o).AllowAtMost(ctx, p[1], 1))(t)
 				require.Equal(t, []bool{want, want, !want}, []bool{a.Allowed, a.N == 1, a.RetryAfter > 0}, "%q", p)
 			}
 		}
@@ -323,8 +309,7 @@ func TestLimiterKeys_AreApart_AndReset(t *testing.T) {
 		}
 		for _, p := range pairs {
 			require.NoError(t, c.Limiter(p[0], o).Reset(ctx, p[1]))
-			a, err := c.Limiter(p[0], o).Peek(ctx, p[1])
-			require.NoError(t, err)
+			a := redistest.NoError(c.Limiter(p[0], o).Peek(ctx, p[1]))(t)
 			require.True(t, a.Allowed, "%q", p)
 		}
 	}

@@ -142,8 +142,7 @@ func walkLine(t *testing.T, srv *redistest.Server, c *ratelimit.Client, parts bo
 				w := waiting[j]
 				n = w.n
 				want := m.Cancel(now, w.id, n)
-				got, err := l.CancelAs(ctx, w.id, "", n, w.place)
-				require.NoError(t, err)
+				got := redistest.NoError(l.CancelAs(ctx, w.id, "", n, w.place))(t)
 				same("cancel", want, got)
 				require.True(t, got.Done, "seed %d, round %d, step %d: its turn had not come", seed, round, i)
 				waiting = slices.Delete(waiting, j, j+1)
@@ -166,12 +165,10 @@ func walkLine(t *testing.T, srv *redistest.Server, c *ratelimit.Client, parts bo
 		}
 		for _, w := range waiting { // what was promised them counts, though they leave
 			passed = append(passed, passedAt(w.turn, w.n))
-			_, err := l.CancelAs(ctx, w.id, "", w.n, w.place)
-			require.NoError(t, err)
+			redistest.NoError(l.CancelAs(ctx, w.id, "", w.n, w.place))(t)
 		}
 		require.Empty(t, judges.Rate{N: o.Rate, Per: o.Per, Burst: o.Burst}.Exceeded(passed, 0), "seed %d, %+v", seed, o)
-		a, err := l.Peek(ctx, "")
-		require.NoError(t, err)
+		a := redistest.NoError(l.Peek(ctx, ""))(t)
 		require.LessOrEqual(t, a.ResetAfter.Microseconds(), (o.Burst*o.Per.Microseconds()-1)/o.Rate+2,
 			"everybody has left, and the limiter is not closed for longer than after a burst")
 		at = at.Add(time.Hour)
@@ -215,20 +212,17 @@ func TestWait_CrowdLeaves_ClosesNoLimiter(t *testing.T) {
 	wg.Wait()
 	require.Positive(t, refused.Load())
 	redistest.Eventually(t, 20*time.Second, "their turns are given back", func() bool {
-		a, err := crowded.Peek(r, "")
-		require.NoError(t, err)
+		a := redistest.NoError(crowded.Peek(r, ""))(t)
 		return a.ResetAfter <= burst*time.Hour/rate
 	})
 	l := on(t, srv.Client(t), patient).Limiter("one",
 		ratelimit.LimiterOptions{Rate: 1, Per: time.Minute, MaxWait: time.Second})
 	require.NoError(t, only(l.Wait(ctx, "", 1)))
-	before, err := l.Peek(ctx, "")
-	require.NoError(t, err)
-	err = only(l.Wait(ctx, "", 1))
+	before := redistest.NoError(l.Peek(ctx, ""))(t)
+	err := only(l.Wait(ctx, "", 1))
 	require.ErrorIs(t, err, ratelimit.ErrLimited)
 	require.ErrorContains(t, err, "longer than MaxWait, 1s")
-	after, err := l.Peek(ctx, "")
-	require.NoError(t, err)
+	after := redistest.NoError(l.Peek(ctx, ""))(t)
 	require.Equal(t, before, after, "nothing was taken")
 	for _, d := range []time.Duration{-1, time.Microsecond, 25 * time.Hour} {
 		l := on(t, srv.Client(t), patient).Limiter("bad", ratelimit.LimiterOptions{Rate: 1, MaxWait: d})

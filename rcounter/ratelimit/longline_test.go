@@ -27,8 +27,7 @@ func longLine(t *testing.T, c rueidis.Client, key string, n, passed int, holes b
 	t.Helper()
 	must(t, c, "DEL", key)
 	const rate, per, burst = 1000, 1000000, 10 // 1,000 units a second
-	now, err := raw(c, "TIME").AsStrSlice()
-	require.NoError(t, err)
+	now := redistest.NoError(raw(c, "TIME").AsStrSlice())(t)
 	s, _ := strconv.ParseInt(now[0], 10, 64)
 	us, _ := strconv.ParseInt(now[1], 10, 64)
 	began, freed := s*1_000_000+us-int64(passed)*1000, 0
@@ -50,8 +49,7 @@ func TestLine_ManyTurns_ReadInParts(t *testing.T) {
 	t.Parallel()
 	c := redistest.Start(t).Client(t)
 	text := func(name string) string {
-		text, err := script.Compose(os.DirFS("."), name)
-		require.NoError(t, err)
+		text := redistest.NoError(script.Compose(os.DirFS("."), name))(t)
 		return text
 	}
 	terms := []string{"1000", "1000000", "10"}
@@ -95,13 +93,11 @@ func TestLine_ReadInParts_AnswersAsOne(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 	want := m.Cancel(at.UnixMicro(), "55", 1)
-	got, err := l.CancelAs(ctx, "55", "", 1, "")
-	require.NoError(t, err)
+	got := redistest.NoError(l.CancelAs(ctx, "55", "", 1, ""))(t)
 	require.Equal(t, want, got)
 	at = at.Add(40 * time.Millisecond)
 	srv.Embedded.SetTime(at)
-	a, err := l.Peek(ctx, "")
-	require.NoError(t, err)
+	a := redistest.NoError(l.Peek(ctx, ""))(t)
 	require.Zero(t, a.Remaining)
 	for i := range 40 {
 		now, id := at.UnixMicro(), "late"+strconv.Itoa(i)
@@ -111,12 +107,10 @@ func TestLine_ReadInParts_AnswersAsOne(t *testing.T) {
 		require.Equal(t, want, got, i)
 		if i%3 == 0 {
 			want := m.Cancel(now, id, 1)
-			got, err := l.CancelAs(ctx, id, "", 1, place)
-			require.NoError(t, err)
+			got := redistest.NoError(l.CancelAs(ctx, id, "", 1, place))(t)
 			require.Equal(t, want, got, i)
 		}
-		admission, err := l.Allow(ctx, "", 1)
-		require.NoError(t, err)
+		admission := redistest.NoError(l.Allow(ctx, "", 1))(t)
 		require.Equal(t, m.Take(now, 1, false), admission)
 	}
 }
@@ -126,8 +120,7 @@ func inParts(t *testing.T, c rueidis.Client) rueidis.Client {
 	t.Helper()
 	texts := map[string]string{}
 	for _, name := range []string{"take", "reserve", "cancel"} {
-		text, err := script.Compose(os.DirFS("."), name)
-		require.NoError(t, err)
+		text := redistest.NoError(script.Compose(os.DirFS("."), name))(t)
 		sum := sha1.Sum([]byte(text))
 		few := strings.Replace(text, "local turns = 500", "local turns = 2", 1)
 		require.NotEqual(t, text, few)

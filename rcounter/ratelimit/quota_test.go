@@ -40,8 +40,7 @@ func TestQuota_Stored_IsWhatIsKnown(t *testing.T) {
 	require.EqualValues(t, 3, n, "nothing is known yet")
 	minute := ratelimit.LimiterOptions{Rate: 60, Per: time.Minute, Algorithm: ratelimit.SlidingWindow}
 	require.NoError(t, c.Limiter("l", minute).Set(ctx, "me"))
-	_, err := l.Allow(ctx, "", 1)
-	require.NoError(t, err)
+	redistest.NoError(l.Allow(ctx, "", 1))(t)
 	n, window := l.Quota()
 	require.EqualValues(t, 60, n)
 	require.Equal(t, time.Minute, window)
@@ -51,16 +50,12 @@ func TestReservation_CanceledTwice_GivesBackOnce(t *testing.T) {
 	t.Parallel()
 	c := on(t, redistest.Embedded(t).Client(t), patient)
 	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 2})
-	_, err := l.Reserve(ctx, "", 2)
-	require.NoError(t, err)
-	r, err := l.Reserve(ctx, "", 2)
-	require.NoError(t, err)
+	redistest.NoError(l.Reserve(ctx, "", 2))(t)
+	r := redistest.NoError(l.Reserve(ctx, "", 2))(t)
 	for _, want := range []bool{true, false} {
-		back, err := r.Cancel(ctx)
-		require.NoError(t, err)
+		back := redistest.NoError(r.Cancel(ctx))(t)
 		require.Equal(t, want, back)
 	}
-	again, err := l.Reserve(ctx, "", 2)
-	require.NoError(t, err)
+	again := redistest.NoError(l.Reserve(ctx, "", 2))(t)
 	require.Less(t, again.Delay(), 2*time.Hour+time.Minute, "its turn was free")
 }

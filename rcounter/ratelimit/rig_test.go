@@ -9,7 +9,6 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/stretchr/testify/require"
 )
 
 var ctx = context.Background()
@@ -40,8 +39,7 @@ func on(t testing.TB, c rueidis.Client, o ratelimit.Options) *ratelimit.Client {
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
-	rc, err := ratelimit.New(rig.Hub(t, c), o)
-	require.NoError(t, err)
+	rc := redistest.NoError(ratelimit.New(rig.Hub(t, c), o))(t)
 	t.Cleanup(func() { rc.Close(ctx) })
 	return rc
 }

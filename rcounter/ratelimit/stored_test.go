@@ -24,8 +24,7 @@ func TestStored_LimitSet_CountsInAllProcesses(t *testing.T) {
 		operator := on(t, wire(), patient)
 		code := ratelimit.LimiterOptions{Rate: 5, Per: time.Hour, Stored: true}
 		remaining := func(of int) int64 {
-			a, err := users[of].Limiter("api", code).Peek(ctx, "ann")
-			require.NoError(t, err)
+			a := redistest.NoError(users[of].Limiter("api", code).Peek(ctx, "ann"))(t)
 			return a.Remaining
 		}
 		all := func(want int64) {
@@ -35,8 +34,7 @@ func TestStored_LimitSet_CountsInAllProcesses(t *testing.T) {
 			}
 		}
 		all(5)
-		_, err := users[0].Limiter("api", code).Allow(ctx, "ann", 2)
-		require.NoError(t, err)
+		redistest.NoError(users[0].Limiter("api", code).Allow(ctx, "ann", 2))(t)
 		all(3)
 		require.NoError(t, operator.Limiter("api", ratelimit.LimiterOptions{Rate: 50, Per: time.Hour}).Set(ctx,
 			"ann; incident 7"))
@@ -46,23 +44,20 @@ func TestStored_LimitSet_CountsInAllProcesses(t *testing.T) {
 			require.NoError(t, err)
 			return a.Remaining
 		}(), "without Stored the program's count")
-		s, err := users[1].Limiter("api", code).Inspect(ctx)
-		require.NoError(t, err)
+		s := redistest.NoError(users[1].Limiter("api", code).Inspect(ctx))(t)
 		require.Less(t, s.Age, time.Hour)
 		s.Age = 0
 		require.Equal(t, ratelimit.LimitState{Stored: true, Rate: 50, Per: time.Hour, Burst: 50, By: "ann; incident 7",
 			Algorithm: ratelimit.GCRA}, s)
-		a, err := users[1].Limiter("api", code).Allow(ctx, "ann", 40)
-		require.NoError(t, err)
+		a := redistest.NoError(users[1].Limiter("api", code).Allow(ctx, "ann", 40))(t)
 		require.True(t, a.Allowed)
-		_, err = users[1].Limiter("api", code).Allow(ctx, "ann", 51)
+		_, err := users[1].Limiter("api", code).Allow(ctx, "ann", 51)
 		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, "n is 51, must be between 1 and Burst, which is 50")
 
 		require.NoError(t, operator.Limiter("api", code).Reset(ctx, "ann"))
 		require.NoError(t, operator.Limiter("api", code).Unset(ctx))
-		s, err = users[1].Limiter("api", code).Inspect(ctx)
-		require.NoError(t, err)
+		s = redistest.NoError(users[1].Limiter("api", code).Inspect(ctx))(t)
 		require.Equal(t, ratelimit.LimitState{Rate: 5, Per: time.Hour, Burst: 5, Algorithm: ratelimit.GCRA}, s)
 		all(5)
 	})
@@ -76,8 +71,7 @@ func TestStored_Look_AsksForNoExpiry(t *testing.T) {
 	admin := srv.Client(t)
 	c := on(t, srv.Client(t), patient)
 	before := redistest.CommandCalls(t, admin)
-	_, err := c.Limiter("api", ratelimit.LimiterOptions{Rate: 5, Stored: true}).Peek(ctx, "k")
-	require.NoError(t, err)
+	redistest.NoError(c.Limiter("api", ratelimit.LimiterOptions{Rate: 5, Stored: true}).Peek(ctx, "k"))(t)
 	after := redistest.CommandCalls(t, admin)
 	require.Positive(t, after["client|caching"]-before["client|caching"])
 	require.Equal(t, before["multi"], after["multi"])
@@ -95,10 +89,9 @@ func TestStored_UnreadableLimit_LeavesTheKnownOne(t *testing.T) {
 		must(t, raw, "DEL", key)
 		must(t, raw, make...)
 		c := on(t, srv.Client(t), patient)
-		a, err := c.Limiter("api", o).Peek(ctx, "k")
-		require.NoError(t, err)
+		a := redistest.NoError(c.Limiter("api", o).Peek(ctx, "k"))(t)
 		require.EqualValues(t, 5, a.Remaining, make)
-		_, err = c.Limiter("api", o).Inspect(ctx)
+		_, err := c.Limiter("api", o).Inspect(ctx)
 		require.ErrorIs(t, err, errs.ErrWrongType, make)
 	}
 	must(t, raw, "DEL", key)
@@ -111,10 +104,9 @@ func TestStored_UnreadableLimit_LeavesTheKnownOne(t *testing.T) {
 	open := o
 	open.WhenDown = ratelimit.Open
 	srv.Stop(t)
-	a, err := c.Limiter("api", open).Allow(ctx, "k", 5)
-	require.NoError(t, err)
+	a := redistest.NoError(c.Limiter("api", open).Allow(ctx, "k", 5))(t)
 	require.Error(t, a.Down)
-	_, err = c.Limiter("api", open).Allow(ctx, "k", 9)
+	_, err := c.Limiter("api", open).Allow(ctx, "k", 9)
 	require.ErrorIs(t, err, errs.ErrInvalidOption, "the program's limit is 5")
 	srv.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "the server's limit is known", func() bool {
@@ -134,8 +126,7 @@ func TestStored_ServerSilent_NoCallerWaitsForOthers(t *testing.T) {
 				proxy := redistest.NewProxy(t, servers[0])
 				o := proxy.Server().Option()
 				o.DisableCache = true // each look asks the server
-				wire, err := rueidis.NewClient(o)
-				require.NoError(t, err)
+				wire := redistest.NoError(rueidis.NewClient(o))(t)
 				t.Cleanup(wire.Close)
 				c := on(t, wire, ratelimit.Options{AllowTimeout: allow, RefusalTrust: -1})
 				limit := ratelimit.LimiterOptions{Rate: 1000, Stored: true, WhenDown: policy}
@@ -144,8 +135,7 @@ func TestStored_ServerSilent_NoCallerWaitsForOthers(t *testing.T) {
 				}
 				l := c.Limiter("l", limit)
 				if answeredFirst {
-					_, err := l.Allow(ctx, "k", 1)
-					require.NoError(t, err)
+					redistest.NoError(l.Allow(ctx, "k", 1))(t)
 					time.Sleep(2 * time.Second)
 				}
 				proxy.BlackHole(redistest.Up)
@@ -231,8 +221,7 @@ func TestStored_LimitBelowARequest_Refuses(t *testing.T) {
 			require.NoError(t, operator.Limiter("api", lowered.o).Set(ctx, "an incident"))
 			require.NoError(t, operator.Limiter("api", lowered.o).Reset(ctx, "k"))
 			time.Sleep(2 * time.Second)
-			s, err := l.Inspect(ctx)
-			require.NoError(t, err)
+			s := redistest.NoError(l.Inspect(ctx))(t)
 			require.Equal(t, cmp.Or(lowered.o.Algorithm, ratelimit.GCRA), s.Algorithm)
 			require.Equal(t, lowered.o.Unit, s.Unit)
 			require.True(t, lowered.o.Per == 0 || lowered.o.Per == s.Per, s.Per)
@@ -242,8 +231,7 @@ func TestStored_LimitBelowARequest_Refuses(t *testing.T) {
 				most = lowered.o.Burst
 			}
 			for n := most + 1; n <= 100; n++ {
-				a, err = l.Allow(ctx, "k", n)
-				require.NoError(t, err)
+				a = redistest.NoError(l.Allow(ctx, "k", n))(t)
 				require.False(t, a.Allowed, "%d units", n)
 				require.Equal(t, most, a.Remaining)
 				require.GreaterOrEqual(t, a.RetryAfter, time.Second)
@@ -254,14 +242,12 @@ func TestStored_LimitBelowARequest_Refuses(t *testing.T) {
 				}
 				require.Error(t, err)
 			}
-			d, err := user.AllowAll(ctx, ratelimit.Take{Limiter: other, Key: "k", N: 1},
-				ratelimit.Take{Limiter: l, Key: "k", N: 100})
-			require.NoError(t, err)
+			d := redistest.NoError(user.AllowAll(ctx, ratelimit.Take{Limiter: other, Key: "k", N: 1},
+				ratelimit.Take{Limiter: l, Key: "k", N: 100}))(t)
 			require.False(t, d.Allowed)
 			require.True(t, d.Each[0].Allowed)
 			require.GreaterOrEqual(t, d.RetryAfter, time.Second)
-			a, err = l.AllowAtMost(ctx, "k", 100)
-			require.NoError(t, err)
+			a = redistest.NoError(l.AllowAtMost(ctx, "k", 100))(t)
 			require.Equal(t, most, a.N, "as many as may pass")
 			_, err = l.Allow(ctx, "k", 101)
 			require.ErrorIs(t, err, errs.ErrInvalidOption, "the program never let as many pass")
@@ -272,14 +258,12 @@ func TestStored_LimitBelowARequest_Refuses(t *testing.T) {
 				if p == ratelimit.Local {
 					share = 1
 				}
-				a, err = limiter(p, share).Allow(ctx, "down", 100)
-				require.NoError(t, err)
+				a = redistest.NoError(limiter(p, share).Allow(ctx, "down", 100))(t)
 				require.Error(t, a.Down)
 				require.Equal(t, p == ratelimit.Open, a.Allowed, p)
 				require.Equal(t, p == ratelimit.Open, a.N == 100, p)
 				require.Equal(t, p != ratelimit.Open, a.RetryAfter > 0, p)
-				d, err = user.AllowAll(ctx, ratelimit.Take{Limiter: limiter(p, share), Key: "down", N: 100})
-				require.NoError(t, err)
+				d = redistest.NoError(user.AllowAll(ctx, ratelimit.Take{Limiter: limiter(p, share), Key: "down", N: 100}))(t)
 				require.Equal(t, p == ratelimit.Open, d.Allowed, p)
 			}
 		})

@@ -105,8 +105,7 @@ func TestRequests_OneCall_AreAnsweredOneAfterTheOther(t *testing.T) {
 						}
 						wanted, want = append(wanted, w), append(want, answers)
 					}
-					got, err := c.TakeTogether(ctx, wanted...)
-					require.NoError(t, err)
+					got := redistest.NoError(c.TakeTogether(ctx, wanted...))(t)
 					if wire == "once" {
 						require.Equal(t, want, got, "seed %d, %+v", seed, options)
 						continue
@@ -225,43 +224,34 @@ func TestRefusal_AskedAgain_IsAnsweredByTheProcess(t *testing.T) {
 		c := on(t, wire, o)
 		l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour})
 		for range 2 {
-			_, err := l.Allow(ctx, "k", 1)
-			require.NoError(t, err)
+			redistest.NoError(l.Allow(ctx, "k", 1))(t)
 		}
-		first, err := l.Allow(ctx, "k", 1)
-		require.NoError(t, err)
+		first := redistest.NoError(l.Allow(ctx, "k", 1))(t)
 		require.False(t, first.Allowed)
 		wire.Sent.Store(0)
 		for range 100 {
-			a, err := c.Limiter("l", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}).Allow(ctx, "k", 1)
-			require.NoError(t, err)
+			a := redistest.NoError(c.Limiter("l", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}).Allow(ctx, "k", 1))(t)
 			require.False(t, a.Allowed)
 			require.LessOrEqual(t, a.RetryAfter, first.RetryAfter)
 			require.InDelta(t, first.RetryAfter, a.RetryAfter, float64(time.Minute))
 			require.InDelta(t, first.ResetAfter, a.ResetAfter, float64(time.Minute))
 		}
 		require.Zero(t, wire.Sent.Load())
-		_, err = l.Allow(ctx, "k", 2)
-		require.NoError(t, err)
-		_, err = c.Limiter("l", ratelimit.LimiterOptions{Rate: 3, Per: time.Hour}).Allow(ctx, "k", 2)
-		require.NoError(t, err)
+		redistest.NoError(l.Allow(ctx, "k", 2))(t)
+		redistest.NoError(c.Limiter("l", ratelimit.LimiterOptions{Rate: 3, Per: time.Hour}).Allow(ctx, "k", 2))(t)
 		require.Positive(t, wire.Sent.Load(), "another number, other options")
-		_, err = l.Allow(ctx, "k", 2)
-		require.NoError(t, err)
+		redistest.NoError(l.Allow(ctx, "k", 2))(t)
 		require.NoError(t, l.Reset(ctx, "k"))
-		a, err := l.Allow(ctx, "k", 2)
-		require.NoError(t, err)
+		a := redistest.NoError(l.Allow(ctx, "k", 2))(t)
 		require.True(t, a.Allowed)
 
 		brief := patient
 		brief.RefusalTrust = time.Millisecond
 		l = on(t, srv.Client(t), brief).Limiter("l", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour})
-		_, err = l.Allow(ctx, "k", 2)
-		require.NoError(t, err)
+		redistest.NoError(l.Allow(ctx, "k", 2))(t)
 		must(t, srv.Client(t), "DEL", l.Key("k"))
 		redistest.Eventually(t, 10*time.Second, "the server is asked again", func() bool {
-			a, err := l.Allow(ctx, "k", 2)
-			require.NoError(t, err)
+			a := redistest.NoError(l.Allow(ctx, "k", 2))(t)
 			return a.Allowed
 		})
 	})

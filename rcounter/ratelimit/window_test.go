@@ -43,8 +43,7 @@ func TestSlidingWindow_AnyPeriod_LetsItsRatePassAtMost(t *testing.T) {
 			now := at.UnixMicro()
 			n := 1 + rnd.Int64N(o.Rate)
 			want := m.Take(now, n, false)
-			got, err := l.Allow(ctx, "", n)
-			require.NoError(t, err)
+			got := redistest.NoError(l.Allow(ctx, "", n))(t)
 			require.Equal(t, want, got, "seed %d: %+v", seed, o)
 			sure, mayBe := int64(0), int64(0)
 			for _, p := range passed {
@@ -64,8 +63,7 @@ func TestSlidingWindow_AnyPeriod_LetsItsRatePassAtMost(t *testing.T) {
 			if rnd.IntN(2) == 0 {
 				at = at.Add(got.RetryAfter)
 				srv.Embedded.SetTime(at)
-				a, err := l.Allow(ctx, "", n)
-				require.NoError(t, err)
+				a := redistest.NoError(l.Allow(ctx, "", n))(t)
 				require.True(t, a.Allowed, "seed %d: it was told to come now: %+v", seed, o)
 				m.Take(at.UnixMicro(), n, false)
 				passed = append(passed, struct{ at, n int64 }{at.UnixMicro(), n})
@@ -186,8 +184,7 @@ func TestCalendar_EveryZone_EndsAsPackageTimeSays(t *testing.T) {
 	names := zoneNames(t)
 	cases, zones, changes := 0, 0, 0
 	for _, i := range rnd.Perm(len(names))[:redistest.Sized(5, 50, len(names))] {
-		zone, err := time.LoadLocation(names[i])
-		require.NoError(t, err)
+		zone := redistest.NoError(time.LoadLocation(names[i]))(t)
 		zones++
 		model := calendarOf(zone)
 		var instants []time.Time
@@ -214,10 +211,8 @@ func TestCalendar_EveryZone_EndsAsPackageTimeSays(t *testing.T) {
 				what = append(what, fmt.Sprintf("%v of %v in %v (%v)", unit, at.In(zone), zone, table))
 			}
 		}
-		m, err := calls.Do(ctx, script.Call{Script: ends, Keys: []string{"none"}, Args: args})
-		require.NoError(t, err)
-		got, err := m.AsIntSlice()
-		require.NoError(t, err)
+		m := redistest.NoError(calls.Do(ctx, script.Call{Script: ends, Keys: []string{"none"}, Args: args}))(t)
+		got := redistest.NoError(m.AsIntSlice())(t)
 		for i := range want {
 			if cases++; !time.Unix(got[i], 0).Equal(want[i]) {
 				t.Errorf("%s: %v, want %v (seed %d)", what[i], time.Unix(got[i], 0).In(zone), want[i].In(zone), seed)
@@ -239,22 +234,18 @@ func TestFixedWindow_NextUnit_StartsAgain(t *testing.T) {
 	day := time.Date(2031, 5, 1, 23, 59, 59, 0, zone)
 	srv.Embedded.SetTime(day)
 	for range 3 {
-		a, err := l.Allow(ctx, "k", 1)
-		require.NoError(t, err)
+		a := redistest.NoError(l.Allow(ctx, "k", 1))(t)
 		require.True(t, a.Allowed)
 	}
-	a, err := l.Allow(ctx, "k", 1)
-	require.NoError(t, err)
+	a := redistest.NoError(l.Allow(ctx, "k", 1))(t)
 	require.False(t, a.Allowed)
 	require.Equal(t, time.Second, a.RetryAfter)
 	require.Equal(t, time.Second, a.ResetAfter)
 	srv.Embedded.SetTime(day.Add(time.Second))
-	a, err = l.Allow(ctx, "k", 3)
-	require.NoError(t, err)
+	a = redistest.NoError(l.Allow(ctx, "k", 3))(t)
 	require.True(t, a.Allowed)
 	srv.Embedded.SetTime(day) // set back: the window that has begun goes on
-	a, err = l.Allow(ctx, "k", 1)
-	require.NoError(t, err)
+	a = redistest.NoError(l.Allow(ctx, "k", 1))(t)
 	require.False(t, a.Allowed)
 	require.Equal(t, 24*time.Hour+time.Second, a.RetryAfter, "until the end of the window that goes on")
 	srv.Embedded.SetTime(day.Add(49 * time.Hour))
@@ -269,8 +260,7 @@ func TestFixedWindow_SeveralChangesAhead_LastsUntilItsEnd(t *testing.T) {
 	c := on(t, wire, patient)
 	for _, name := range []string{"America/New_York", "Europe/Berlin", "Antarctica/Troll", "Australia/Lord_Howe",
 		"Africa/Casablanca"} {
-		zone, err := time.LoadLocation(name)
-		require.NoError(t, err)
+		zone := redistest.NoError(time.LoadLocation(name))(t)
 		year := time.Now().In(zone).Year() + 1
 		now := time.Date(year-1, 1, 5, 12, 0, 0, 0, zone)
 		srv.Embedded.SetTime(now)
@@ -279,8 +269,7 @@ func TestFixedWindow_SeveralChangesAhead_LastsUntilItsEnd(t *testing.T) {
 		l.SetZoneTableAt(now)
 		left := time.Date(year, 1, 1, 0, 0, 0, 0, zone).Sub(now)
 		for _, allowed := range []bool{true, false} {
-			a, err := l.Allow(ctx, "", 1)
-			require.NoError(t, err)
+			a := redistest.NoError(l.Allow(ctx, "", 1))(t)
 			require.Equal(t, allowed, a.Allowed)
 			require.Equal(t, left, a.ResetAfter, name)
 			require.True(t, allowed || a.RetryAfter == left, name)
@@ -302,18 +291,14 @@ func TestLimiter_OtherAlgorithm_StartsAnew(t *testing.T) {
 		}
 		for i := range 12 {
 			l := c.Limiter("l", all[i*5%4])
-			a, err := l.Allow(ctx, "k", 2)
-			require.NoError(t, err)
+			a := redistest.NoError(l.Allow(ctx, "k", 2))(t)
 			require.True(t, a.Allowed)
-			a, err = l.Allow(ctx, "k", 1)
-			require.NoError(t, err)
+			a = redistest.NoError(l.Allow(ctx, "k", 1))(t)
 			require.False(t, a.Allowed)
 			if i%5 == 0 { // also from a line of reservations
-				r, err := c.Limiter("l", all[0]).Reserve(ctx, "k", 2)
-				require.NoError(t, err)
+				r := redistest.NoError(c.Limiter("l", all[0]).Reserve(ctx, "k", 2))(t)
 				require.NotNil(t, r)
-				r, err = c.Limiter("l", all[0]).Reserve(ctx, "k", 2)
-				require.NoError(t, err)
+				r = redistest.NoError(c.Limiter("l", all[0]).Reserve(ctx, "k", 2))(t)
 				require.Positive(t, r.Delay())
 			}
 		}

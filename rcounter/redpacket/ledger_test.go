@@ -48,8 +48,7 @@ func (b *ledgerCopy) move(_ context.Context, entries []redpacket.Entry) error {
 func (b *ledgerCopy) drain(t testing.TB, p *redpacket.Packet) {
 	t.Helper()
 	for {
-		n, err := p.Ledger(ctx, 7, b.move)
-		require.NoError(t, err)
+		n := redistest.NoError(p.Ledger(ctx, 7, b.move))(t)
 		if n == 0 {
 			return
 		}
@@ -74,8 +73,7 @@ func sendWith(t testing.TB, c *redpacket.Client, shares ...int64) (*redpacket.Pa
 		o.Total += s
 	}
 	p := c.Packet("p")
-	epoch, err := p.SendAs(ctx, "S", o, shares, 0, 2)
-	require.NoError(t, err)
+	epoch := redistest.NoError(p.SendAs(ctx, "S", o, shares, 0, 2))(t)
 	return p, epoch
 }
 
@@ -102,15 +100,13 @@ func TestPacketLedger_CrowdAndMovers_HasEveryShareOnce(t *testing.T) {
 	for u := range 15 {
 		crowd.Go(func() {
 			for range 2 {
-				_, err := p.Grab(ctx, fmt.Sprint("u", u))
-				require.NoError(t, err)
+				redistest.NoError(p.Grab(ctx, fmt.Sprint("u", u)))(t)
 			}
 		})
 	}
 	crowd.Wait()
 	end(t, raw)
-	refund, err := p.Refund(ctx)
-	require.NoError(t, err)
+	refund := redistest.NoError(p.Refund(ctx))(t)
 	stop()
 	movers.Wait()
 	b.drain(t, p)
@@ -147,10 +143,8 @@ func TestPacketLedger_NotWhole_EndsThePacket(t *testing.T) {
 		for _, state := range []string{"1", "2"} { // open, refunded
 			must(t, raw, "FLUSHALL")
 			p, _ := sendWith(t, on(t, raw, patient), 10, 20, 30, 40, 50)
-			_, err := p.GrabEach(ctx, "ann", "bob", "cid")
-			require.NoError(t, err)
-			_, err = p.Ledger(ctx, 1, new(ledgerCopy).move)
-			require.NoError(t, err)
+			redistest.NoError(p.GrabEach(ctx, "ann", "bob", "cid"))(t)
+			redistest.NoError(p.Ledger(ctx, 1, new(ledgerCopy).move))(t)
 			for _, d := range tc.damage {
 				must(t, raw, d...)
 			}
@@ -180,8 +174,7 @@ func TestPacketLedger_PacketLost_IsReadAllTheSame(t *testing.T) {
 	for _, lost := range [][]string{{"rc:{p}:g"}, {"rc:{p}:p"}, {"rc:{p}:p", "rc:{p}:a", "rc:{p}:g"}} {
 		must(t, raw, "FLUSHALL")
 		p, _ := sendWith(t, on(t, raw, patient), 10, 20)
-		_, err := p.GrabEach(ctx, "ann")
-		require.NoError(t, err)
+		redistest.NoError(p.GrabEach(ctx, "ann"))(t)
 		must(t, raw, append([]string{"DEL"}, lost...)...)
 		var b ledgerCopy
 		n, err := p.Ledger(ctx, 9, func(ctx context.Context, entries []redpacket.Entry) error {
@@ -239,8 +232,7 @@ func TestPacketScripts_BrokenOff_HideNoEntry(t *testing.T) {
 		for k := 0; ; k++ {
 			must(t, raw, "FLUSHALL")
 			p, _ := sendWith(t, on(t, raw, patient), 10, 20, 30, 40)
-			_, err := p.GrabEach(ctx, "ann")
-			require.NoError(t, err)
+			redistest.NoError(p.GrabEach(ctx, "ann"))(t)
 			var b ledgerCopy
 			if name == "refund" {
 				end(t, raw)
@@ -279,22 +271,19 @@ func TestPacketMover_EntryReplaced_KeepsIt(t *testing.T) {
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
 	p, _ := sendWith(t, on(t, raw, patient), 10, 20, 30)
-	_, err := p.GrabEach(ctx, "ann")
-	require.NoError(t, err)
+	redistest.NoError(p.GrabEach(ctx, "ann"))(t)
 	dumps := map[string]string{}
 	for _, k := range keys(t, raw) {
 		dumps[k] = text(t, raw, "DUMP", k)
 	}
-	_, err = p.GrabEach(ctx, "bob")
-	require.NoError(t, err)
+	redistest.NoError(p.GrabEach(ctx, "bob"))(t)
 	var b ledgerCopy
 	n, err := p.Ledger(ctx, 9, func(ctx context.Context, entries []redpacket.Entry) error {
 		for k, d := range dumps {
 			must(t, raw, "RESTORE", k, "3600000", d, "REPLACE")
 		}
 		must(t, raw, "PEXPIRE", "rc:{p}:e", "7200000")
-		_, err := p.GrabEach(ctx, "cid")
-		require.NoError(t, err)
+		redistest.NoError(p.GrabEach(ctx, "cid"))(t)
 		return b.move(ctx, entries)
 	})
 	require.NoError(t, err)

@@ -27,8 +27,7 @@ func packet(total, shares int64) redpacket.Spec {
 func sent(t testing.TB, c *redpacket.Client, name string, o redpacket.Spec) *redpacket.Packet {
 	t.Helper()
 	p := c.Packet(name)
-	_, err := p.Send(ctx, o)
-	require.NoError(t, err)
+	redistest.NoError(p.Send(ctx, o))(t)
 	return p
 }
 
@@ -51,8 +50,7 @@ func TestSend_LargePacket_OpensWithItsLastPart(t *testing.T) {
 	wire.Sent.Store(0)
 	p := sent(t, c, "p", packet(total, n))
 	require.EqualValues(t, 4, wire.Sent.Load(), "the time, and a call for each 3,900")
-	st, err := p.Inspect(ctx)
-	require.NoError(t, err)
+	st := redistest.NoError(p.Inspect(ctx))(t)
 	require.EqualValues(t, n, st.Shares)
 
 	// some take theirs, in batches; Shares reads them in several pages, while others go on
@@ -61,8 +59,7 @@ func TestSend_LargePacket_OpensWithItsLastPart(t *testing.T) {
 		for j := range users {
 			users[j] = fmt.Sprintf("u%d", i*128+j)
 		}
-		_, err := p.GrabEach(ctx, users...)
-		require.NoError(t, err)
+		redistest.NoError(p.GrabEach(ctx, users...))(t)
 	}
 	stop := make(chan struct{})
 	var going sync.WaitGroup
@@ -95,19 +92,16 @@ func TestSend_LargePacket_OpensWithItsLastPart(t *testing.T) {
 		}
 		sum += s.Cents
 	}
-	st, err = p.Inspect(ctx)
-	require.NoError(t, err)
+	st = redistest.NoError(p.Inspect(ctx))(t)
 	require.GreaterOrEqual(t, st.TakenCents, sum)
 	require.EqualValues(t, total-st.TakenCents, sumOf(t, wire.Client, "rc:{p}:a"), "what is left")
 }
 
 func sumOf(t testing.TB, c rueidis.Client, list string) (sum int64) {
 	t.Helper()
-	v, err := raw(c, "LRANGE", list, "0", "-1").AsStrSlice()
-	require.NoError(t, err)
+	v := redistest.NoError(raw(c, "LRANGE", list, "0", "-1").AsStrSlice())(t)
 	for _, s := range v {
-		n, err := strconv.ParseInt(s, 10, 64)
-		require.NoError(t, err)
+		n := redistest.NoError(strconv.ParseInt(s, 10, 64))(t)
 		sum += n
 	}
 	return sum
@@ -121,9 +115,8 @@ func TestSend_BrokenOff_VanishesByItself(t *testing.T) {
 	c := srv.Client(t)
 	p := on(t, c, redpacket.Options{}).Packet("p")
 	o := packet(60, 3)
-	_, err := p.SendAs(ctx, "A", o, []int64{10, 20}, 0, 2)
-	require.NoError(t, err)
-	_, err = p.Send(ctx, o)
+	redistest.NoError(p.SendAs(ctx, "A", o, []int64{10, 20}, 0, 2))(t)
+	_, err := p.Send(ctx, o)
 	require.ErrorIs(t, err, redpacket.ErrSending)
 	srv.Embedded.SetTime(began.Add(29 * time.Second))
 	_, err = p.Send(ctx, o)
@@ -135,8 +128,7 @@ func TestSend_BrokenOff_VanishesByItself(t *testing.T) {
 	_, err = p.SendAs(ctx, "A", o, []int64{10, 20, 30}, 2, 1)
 	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.ErrorContains(t, err, "the parts of")
-	_, err = p.Send(ctx, o)
-	require.NoError(t, err)
+	redistest.NoError(p.Send(ctx, o))(t)
 }
 
 // packetModel is a red packet as its documentation describes it.
@@ -329,13 +321,11 @@ func TestGrabs_Crowd_ShareCalls(t *testing.T) {
 	c := on(t, wire, patient)
 	p := sent(t, c, "p", packet(total, n))
 	for _, u := range []string{"warm", "warm"} {
-		_, err := p.Grab(ctx, u)
-		require.NoError(t, err)
+		redistest.NoError(p.Grab(ctx, u))(t)
 	}
 	wire.Sent.Store(0)
 	var got judges.Winners
-	warm, err := p.Grab(ctx, "warm")
-	require.NoError(t, err)
+	warm := redistest.NoError(p.Grab(ctx, "warm"))(t)
 	recorded(&got, warm)
 	var wg sync.WaitGroup
 	for i := range users {
@@ -366,8 +356,7 @@ func TestGrabs_Crowd_ShareCalls(t *testing.T) {
 	require.Less(t, wire.Sent.Load(), int64(2*users*3/4), "calls for more than twice as many grabs")
 
 	alone := on(t, srv.Client(t), redpacket.Options{CallTimeout: patient.CallTimeout, MaxBatch: -1}).Packet("p")
-	s, err := alone.Grab(ctx, "warm")
-	require.NoError(t, err)
+	s := redistest.NoError(alone.Grab(ctx, "warm"))(t)
 	require.Equal(t, warm.Cents, s.Cents)
 }
 
@@ -381,8 +370,7 @@ func TestSend_LateCopy_OpensNothing(t *testing.T) {
 	wire := &recording{Client: admin}
 	c := on(t, wire, patient)
 	packet, o := c.Packet("p"), redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Hour}
-	_, err := packet.Send(ctx, o)
-	require.NoError(t, err)
+	redistest.NoError(packet.Send(ctx, o))(t)
 	sent := slices.Clone(wire.Sent)
 	srv.Embedded.FlushAll()
 	srv.Embedded.SetTime(at.Add(6 * patient.CallTimeout))

@@ -9,7 +9,6 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
-	"github.com/stretchr/testify/require"
 )
 
 var ctx = context.Background()
@@ -44,8 +43,7 @@ func on(t testing.TB, c rueidis.Client, o redpacket.Options) *redpacket.Client {
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
-	rc, err := redpacket.New(rig.Hub(t, c), o)
-	require.NoError(t, err)
+	rc := redistest.NoError(redpacket.New(rig.Hub(t, c), o))(t)
 	t.Cleanup(func() { rc.Close(ctx) })
 	return rc
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
 )
@@ -102,8 +103,7 @@ func TestSplit_EveryPlace_HasTheDistributionOfItsMethod(t *testing.T) {
 				counts[place] = make([]int, tc.surplus+1)
 			}
 			for range draws {
-				shares, err := redpacket.Split(int64(tc.surplus+tc.n), int64(tc.n), 1, int64(tc.room+1), tc.m, r)
-				require.NoError(t, err)
+				shares := redistest.NoError(redpacket.Split(int64(tc.surplus+tc.n), int64(tc.n), 1, int64(tc.room+1), tc.m, r))(t)
 				for place, s := range shares {
 					counts[place][s-1]++
 				}

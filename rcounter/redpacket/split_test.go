@@ -114,22 +114,18 @@ func TestSplit_LargestInput_Works(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	for _, m := range methods {
-		shares, err := redpacket.Split(maxTotal, maxShares, 1, 0, m, nil)
-		require.NoError(t, err)
+		shares := redistest.NoError(redpacket.Split(maxTotal, maxShares, 1, 0, m, nil))(t)
 		requireSplit(t, shares, maxTotal, maxShares, 1, 0)
-		shares, err = redpacket.Split(maxTotal, 2, 0, math.MaxInt64, m, nil)
-		require.NoError(t, err)
+		shares = redistest.NoError(redpacket.Split(maxTotal, 2, 0, math.MaxInt64, m, nil))(t)
 		requireSplit(t, shares, maxTotal, 2, 0, 0)
-		shares, err = redpacket.Split(maxTotal, 1, 0, 0, m, nil)
-		require.NoError(t, err)
+		shares = redistest.NoError(redpacket.Split(maxTotal, 1, 0, 0, m, nil))(t)
 		require.Equal(t, []int64{maxTotal}, shares)
 	}
 }
 
 func TestSplit_Equal_GivesOddCentsToTheFirst(t *testing.T) {
 	t.Parallel()
-	shares, err := redpacket.Split(11, 4, 2, 3, redpacket.Equal, nil)
-	require.NoError(t, err)
+	shares := redistest.NoError(redpacket.Split(11, 4, 2, 3, redpacket.Equal, nil))(t)
 	require.Equal(t, []int64{3, 3, 3, 2}, shares)
 }
 
@@ -137,8 +133,7 @@ func TestSplit_SameGenerator_GivesTheSameShares(t *testing.T) {
 	t.Parallel()
 	for _, m := range methods[:2] {
 		split := func(r *rand.Rand) []int64 {
-			s, err := redpacket.Split(100_000, 50, 1, 5000, m, r)
-			require.NoError(t, err)
+			s := redistest.NoError(redpacket.Split(100_000, 50, 1, 5000, m, r))(t)
 			return s
 		}
 		require.Equal(t, split(rand.New(rand.NewPCG(1, 2))), split(rand.New(rand.NewPCG(1, 2))))

@@ -35,7 +35,6 @@ func TestPacket_BigOneEnds_HoldsNobodyUp(t *testing.T) {
 
 func grab(t testing.TB, p *redpacket.Packet, user string) redpacket.Share {
 	t.Helper()
-	s, err := p.Grab(ctx, user)
-	require.NoError(t, err)
+	s := redistest.NoError(p.Grab(ctx, user))(t)
 	return s
 }

@@ -24,8 +24,7 @@ func TestPacket_EachRow_DoesWhatItSays(t *testing.T) {
 func packetCounts(t testing.TB, c rueidis.Client) string {
 	t.Helper()
 	h := hash(t, c, "rc:{p}:p")
-	left, err := raw(c, "LRANGE", "rc:{p}:a", "0", "-1").AsStrSlice()
-	require.NoError(t, err)
+	left := redistest.NoError(raw(c, "LRANGE", "rc:{p}:a", "0", "-1").AsStrSlice())(t)
 	return fmt.Sprintf("taken %s given %s state %s shares %s users %v", h["taken"], h["given"], h["state"],
 		strings.Join(left, " "), hash(t, c, "rc:{p}:g"))
 }

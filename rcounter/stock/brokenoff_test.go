@@ -107,12 +107,10 @@ func brokenOff(t *testing.T, raw rueidis.Client, isOver bool, file string, args 
 		require.NoError(t, err)
 		time.Sleep(3 * time.Millisecond) // "late" is over by the server's clock
 		if !isOver {
-			_, err = s.Status(ctx, "late")
-			require.NoError(t, err)
+			redistest.NoError(s.Status(ctx, "late"))(t)
 		}
 		if ledger == "moved" && !isOver {
-			_, err = s.Ledger(ctx, 100, b.Move)
-			require.NoError(t, err)
+			redistest.NoError(s.Ledger(ctx, 100, b.Move))(t)
 		}
 		whole = rig.BrokenOff(t, raw, k, stock.Source(file), s.Keys()[:6], args)
 		at := fmt.Sprint("before write ", k)
@@ -133,13 +131,11 @@ func brokenOff(t *testing.T, raw rueidis.Client, isOver bool, file string, args 
 			noticed++
 			_, err = s.Buy(ctx, stock.Order{User: "zoe"})
 			require.ErrorIs(t, err, stock.ErrNoStock)
-			_, err = s.Restore(ctx, is)
-			require.NoError(t, err)
+			redistest.NoError(s.Restore(ctx, is))(t)
 			st, err = s.Inspect(ctx)
 		}
 		require.NoError(t, err)
-		_, err = s.Ledger(ctx, 100, b.Move)
-		require.NoError(t, err)
+		redistest.NoError(s.Ledger(ctx, 100, b.Move))(t)
 		now := time.UnixMilli(rig.ServerNow(t, raw))
 		orders, items := stock.Fold(b.All, now, now.Add(-time.Hour))
 		require.Equal(t, rig.Hash(t, raw, s.Keys()[1]), orders, "before write %d", k)

@@ -16,14 +16,10 @@ import (
 func withEveryKey(t *testing.T, c *stock.Client, name string) *stock.Sale {
 	t.Helper()
 	s := opened(t, c, name, spec(2))
-	_, err := s.Cancel(ctx, "closed")
-	require.NoError(t, err)
-	_, err = s.Reserve(ctx, stock.Order{ID: "reserved", User: "bob"}, 50*time.Minute)
-	require.NoError(t, err)
-	_, err = s.Buy(ctx, stock.Order{User: "ann"})
-	require.NoError(t, err)
-	a, err := s.Buy(ctx, stock.Order{User: "cid"})
-	require.NoError(t, err)
+	redistest.NoError(s.Cancel(ctx, "closed"))(t)
+	redistest.NoError(s.Reserve(ctx, stock.Order{ID: "reserved", User: "bob"}, 50*time.Minute))(t)
+	redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
+	a := redistest.NoError(s.Buy(ctx, stock.Order{User: "cid"}))(t)
 	require.Equal(t, stock.SoldOut, a.Why)
 	return s
 }
@@ -59,8 +55,7 @@ func TestSale_KeyLostItsEnd_GetsItBack(t *testing.T) {
 					}
 				}
 			}
-			a, err := s.Status(ctx, "reserved")
-			require.NoError(t, err)
+			a := redistest.NoError(s.Status(ctx, "reserved"))(t)
 			require.Equal(t, stock.Reserved, a.State)
 		}
 	})
@@ -77,19 +72,16 @@ func TestSale_KeyLostItsEnd_VerbsAnswerUntilTheRetentionIsOver(t *testing.T) {
 			s := withEveryKey(t, on(t, raw, exact), "s")
 			rig.Must(t, raw, "PERSIST", s.Keys()[i])
 			for id, want := range map[string]stock.State{"ann": stock.Sold, "reserved": stock.Sold, "closed": stock.Closed} {
-				a, err := s.Pay(ctx, id)
-				require.NoError(t, err)
+				a := redistest.NoError(s.Pay(ctx, id))(t)
 				require.Equal(t, want, a.State, id)
 			}
-			a, err := s.Return(ctx, "reserved")
-			require.NoError(t, err)
+			a := redistest.NoError(s.Return(ctx, "reserved"))(t)
 			require.Equal(t, stock.Returned, a.Why)
-			a, err = s.Buy(ctx, stock.Order{User: "dan"})
-			require.NoError(t, err)
+			a = redistest.NoError(s.Buy(ctx, stock.Order{User: "dan"}))(t)
 			require.Equal(t, stock.Sold, a.State)
 
 			forward(2*time.Hour + time.Millisecond)
-			_, err = s.Status(ctx, "ann")
+			_, err := s.Status(ctx, "ann")
 			require.ErrorIs(t, err, stock.ErrNoStock)
 			if key == "orders" || key == "ledger" || key == "endings" { // these look like the rest of a sale that was lost
 				require.EqualValues(t, 1, rig.Number(t, raw, "EXISTS", s.Keys()[i]))
@@ -97,8 +89,7 @@ func TestSale_KeyLostItsEnd_VerbsAnswerUntilTheRetentionIsOver(t *testing.T) {
 				require.NoError(t, s.Delete(ctx))
 			}
 			require.NoError(t, s.Open(ctx, spec(2)))
-			a, err = s.Buy(ctx, stock.Order{User: "ann"})
-			require.NoError(t, err)
+			a = redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
 			require.Equal(t, []any{stock.Sold, int64(1), false}, []any{a.State, a.Lines[0].Ordinal, a.Again})
 		})
 	}
@@ -111,8 +102,7 @@ func TestSale_KeyLostItsEnd_ItsProcessGivesItBack(t *testing.T) {
 		raw := servers[0].Client(t)
 		is := stock.Spec{Limit: 2, OpenFor: time.Hour, Retain: time.Hour}
 		s := opened(t, on(t, raw, exact), "s", is)
-		_, err := s.Buy(ctx, stock.Order{User: "ann"})
-		require.NoError(t, err)
+		redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
 		rig.Must(t, raw, "PERSIST", s.Keys()[1])
 		time.Sleep(2*time.Hour + time.Minute)
 		require.Empty(t, rig.Keys(t, raw))
@@ -127,18 +117,15 @@ func TestSale_BigOneEnds_HoldsNobodyUp(t *testing.T) {
 	c := on(t, raw, exact)
 	rig.StallsLess(t, srv, func(t *testing.T) func() bool {
 		s := opened(t, c, "s", stock.Spec{Limit: 1<<53 - 1, OpenFor: time.Hour})
-		_, err := s.Buy(ctx, stock.Order{User: "ann"})
-		require.NoError(t, err)
+		redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
 		rig.Grown(t, raw, s.Keys()[1], rig.Records()-1)
 		orders := rig.Dec(rig.Records())
 		rig.Must(t, raw, "HSET", s.Keys()[0], "fields", orders, "sold:", orders, "seq:", orders)
 		// its time is over soon, and Inspect gives the keys the ends that are theirs
 		rig.Must(t, raw, "PERSIST", s.Keys()[1])
-		now, err := rig.Raw(raw, "TIME").AsIntSlice()
-		require.NoError(t, err)
+		now := redistest.NoError(rig.Raw(raw, "TIME").AsIntSlice())(t)
 		rig.Must(t, raw, "HSET", s.Keys()[0], "gone", rig.Dec(now[0]*1000+1500))
-		_, err = s.Inspect(ctx)
-		require.NoError(t, err)
+		redistest.NoError(s.Inspect(ctx))(t)
 		return func() bool {
 			_, err := s.Inspect(ctx)
 			require.True(t, err == nil || errors.Is(err, stock.ErrNoStock), err)

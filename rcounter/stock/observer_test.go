@@ -48,15 +48,11 @@ func TestObserver_Orders_AreReportedByPackageStock(t *testing.T) {
 	require.ErrorIs(t, err, stock.ErrNoStock)
 	require.NoError(t, s.Open(ctx, spec(3)))
 	for range 2 {
-		_, err := s.Buy(ctx, stock.Order{User: "ann"})
-		require.NoError(t, err)
+		redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
 	}
-	_, err = s.Reserve(ctx, stock.Order{ID: "order", Lines: []stock.Line{{N: 2}}}, time.Hour)
-	require.NoError(t, err)
-	_, err = s.Buy(ctx, stock.Order{User: "bob"})
-	require.NoError(t, err)
-	_, err = s.Pay(ctx, "order")
-	require.NoError(t, err)
+	redistest.NoError(s.Reserve(ctx, stock.Order{ID: "order", Lines: []stock.Line{{N: 2}}}, time.Hour))(t)
+	redistest.NoError(s.Buy(ctx, stock.Order{User: "bob"}))(t)
+	redistest.NoError(s.Pay(ctx, "order"))(t)
 	require.Equal(t, []string{
 		`stock claimed s: , 0, again false, stock: no such sale: "rc:{s}:sale"`,
 		"stock claimed s: sold, 1, again false, <nil>",
@@ -65,8 +61,7 @@ func TestObserver_Orders_AreReportedByPackageStock(t *testing.T) {
 		"stock claimed s: sold out, 0, again false, <nil>",
 	}, events.lines())
 	redistest.Eventually(t, 20*time.Second, "the process says that it is sold out", func() bool {
-		a, err := s.Buy(ctx, stock.Order{Anyone: true})
-		require.NoError(t, err)
+		a := redistest.NoError(s.Buy(ctx, stock.Order{Anyone: true}))(t)
 		require.Equal(t, stock.SoldOut, a.Why)
 		lines := events.lines()
 		return lines[len(lines)-1] == "stock answered locally s: sold out, 0, again false, <nil>"

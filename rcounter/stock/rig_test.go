@@ -28,8 +28,7 @@ func on(t testing.TB, c rueidis.Client, o stock.Options) *stock.Client {
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
-	client, err := stock.New(rig.Hub(t, c), o)
-	require.NoError(t, err)
+	client := redistest.NoError(stock.New(rig.Hub(t, c), o))(t)
 	t.Cleanup(func() { client.Close(ctx) })
 	return client
 }
@@ -61,14 +60,12 @@ func snapshot(t testing.TB, c rueidis.Client, s *stock.Sale) (setBack func()) {
 		}
 		switch i {
 		case 2:
-			scores, err := rig.Raw(c, "ZRANGE", key, "0", "-1", "WITHSCORES").AsZScores()
-			require.NoError(t, err)
+			scores := redistest.NoError(rig.Raw(c, "ZRANGE", key, "0", "-1", "WITHSCORES").AsZScores())(t)
 			for _, z := range scores {
 				commands = append(commands, []string{"ZADD", key, rig.Dec(int64(z.Score)), z.Member})
 			}
 		case 4:
-			entries, err := rig.Raw(c, "XRANGE", key, "-", "+").AsXRangeSlices()
-			require.NoError(t, err)
+			entries := redistest.NoError(rig.Raw(c, "XRANGE", key, "-", "+").AsXRangeSlices())(t)
 			for _, e := range entries {
 				command := []string{"XADD", key, e.ID}
 				for _, f := range e.FieldValues {
@@ -77,8 +74,7 @@ func snapshot(t testing.TB, c rueidis.Client, s *stock.Sale) (setBack func()) {
 				commands = append(commands, command)
 			}
 		case 5:
-			list, err := rig.Raw(c, "LRANGE", key, "0", "-1").AsStrSlice()
-			require.NoError(t, err)
+			list := redistest.NoError(rig.Raw(c, "LRANGE", key, "0", "-1").AsStrSlice())(t)
 			commands = append(commands, append([]string{"RPUSH", key}, list...))
 		default:
 			for field, value := range rig.Hash(t, c, key) {

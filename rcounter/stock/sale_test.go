@@ -58,17 +58,14 @@ func TestSale_Crowd_SellsEachUnitOnce(t *testing.T) {
 			}
 		})
 		redistest.Eventually(t, 20*time.Second, "what nobody heard of comes back", func() bool {
-			st, err := s.Inspect(ctx)
-			require.NoError(t, err)
+			st := redistest.NoError(s.Inspect(ctx))(t)
 			return st.Items[""].Sold <= limit && int(st.Items[""].Sold) >= len(owners)
 		})
 		b := &book{}
-		_, err := s.Ledger(ctx, 10000, b.Move)
-		require.NoError(t, err)
+		redistest.NoError(s.Ledger(ctx, 10000, b.Move))(t)
 		now := time.UnixMilli(rig.ServerNow(t, srv.Client(t)))
 		_, items := stock.Fold(b.All, now, now)
-		st, err := s.Inspect(ctx)
-		require.NoError(t, err)
+		st := redistest.NoError(s.Inspect(ctx))(t)
 		require.Equal(t, st.Items[""].Sold, items[""].Sold)
 		held := map[string]int64{}
 		for a, err := range s.Holders(ctx) {
@@ -88,8 +85,7 @@ func TestSale_Crowd_SellsEachUnitOnce(t *testing.T) {
 func TestAnyone_Units_ComeBackByTheirID(t *testing.T) {
 	t.Parallel()
 	s := opened(t, on(t, redistest.Embedded(t).Client(t), exact), "s", spec(5))
-	a, err := s.Buy(ctx, stock.Order{Anyone: true, Lines: []stock.Line{{N: 3}}})
-	require.NoError(t, err)
+	a := redistest.NoError(s.Buy(ctx, stock.Order{Anyone: true, Lines: []stock.Line{{N: 3}}}))(t)
 	require.Equal(t, []stock.Line{{N: 3, Ordinal: 1}}, a.Lines)
 	for _, verb := range []func() (stock.Answer, error){
 		func() (stock.Answer, error) { return s.Status(ctx, a.ID) },
@@ -97,18 +93,15 @@ func TestAnyone_Units_ComeBackByTheirID(t *testing.T) {
 		func() (stock.Answer, error) { return s.Cancel(ctx, a.ID) },
 		func() (stock.Answer, error) { return s.Extend(ctx, a.ID, time.Hour) },
 	} {
-		is, err := verb()
-		require.NoError(t, err)
+		is := redistest.NoError(verb())(t)
 		require.Equal(t, []any{stock.Sold, a.Lines, a.ID}, []any{is.State, is.Lines, is.ID})
 	}
-	is, err := s.Return(ctx, a.ID, stock.Line{N: 1})
-	require.NoError(t, err)
+	is := redistest.NoError(s.Return(ctx, a.ID, stock.Line{N: 1}))(t)
 	require.Equal(t, []stock.Line{{N: 1, Ordinal: 1}}, is.Lines)
 	require.Equal(t, []stock.Line{{N: 2}}, is.Refund(stock.Line{N: 3}))
-	is, err = s.Return(ctx, a.ID)
-	require.NoError(t, err)
+	is = redistest.NoError(s.Return(ctx, a.ID))(t)
 	require.Equal(t, []any{stock.Closed, stock.Returned}, []any{is.State, is.Why})
-	_, err = s.Return(ctx, a.ID, stock.Line{N: 1}, stock.Line{Item: "x", N: 1})
+	_, err := s.Return(ctx, a.ID, stock.Line{N: 1}, stock.Line{Item: "x", N: 1})
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
 
 	a, err = s.Buy(ctx, stock.Order{Anyone: true, Lines: []stock.Line{{N: 6}}}) // fewer will not do
@@ -142,8 +135,7 @@ func TestAnyone_GivenUp_NeverRuns(t *testing.T) {
 		return false
 	})
 	late.Deliver(t)
-	st, err := s.Inspect(ctx)
-	require.NoError(t, err)
+	st := redistest.NoError(s.Inspect(ctx))(t)
 	require.Zero(t, st.Items[""].Sold)
 }
 
@@ -152,15 +144,13 @@ func TestOpen_Again_JoinsOrSaysInWhatItDiffers(t *testing.T) {
 	srv := redistest.Embedded(t)
 	c, forward := on(t, srv.Client(t), exact), srv.Clock()
 	s := opened(t, c, "s", spec(5))
-	first, err := s.Inspect(ctx)
-	require.NoError(t, err)
+	first := redistest.NoError(s.Inspect(ctx))(t)
 	other := spec(5)
 	other.StartIn = time.Minute // counts from another moment for every caller
 	require.NoError(t, s.Open(ctx, other))
-	now, err := s.Inspect(ctx)
-	require.NoError(t, err)
+	now := redistest.NoError(s.Inspect(ctx))(t)
 	require.Equal(t, first, now)
-	err = s.Open(ctx, spec(6))
+	err := s.Open(ctx, spec(6))
 	require.ErrorIs(t, err, errs.ErrMismatch)
 	require.ErrorContains(t, err, `item "" 5, 1 a user, not item "" 6, 1 a user`)
 	longer := spec(5)
@@ -168,8 +158,7 @@ func TestOpen_Again_JoinsOrSaysInWhatItDiffers(t *testing.T) {
 	require.ErrorContains(t, s.Open(ctx, longer), "opened with OpenFor 1h0m0s, not OpenFor 1h0m0.001s")
 	require.NoError(t, s.EndSale(ctx))
 	require.NoError(t, s.Open(ctx, spec(5)), "ended, and stands")
-	a, err := s.Buy(ctx, stock.Order{User: "ann"})
-	require.NoError(t, err)
+	a := redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
 	require.Equal(t, stock.Ended, a.Why)
 
 	forward(2*time.Hour + time.Millisecond) // the retention is over
@@ -189,19 +178,16 @@ func TestOpen_LostSale_IsNotSoldTwice(t *testing.T) {
 	s := opened(t, on(t, raw, o), "s", spec(5))
 	_, err := s.Buy(ctx, stock.Order{User: "ann"})
 	require.NoError(t, err)
-	_, err = s.Ledger(ctx, 10, b.Move)
-	require.NoError(t, err)
+	redistest.NoError(s.Ledger(ctx, 10, b.Move))(t)
 	for _, lost := range [][]string{s.Keys()[:1], s.Keys()[1:2], s.Keys()} {
 		rig.Must(t, raw, append([]string{"DEL"}, lost...)...)
 		require.ErrorIs(t, s.Open(ctx, spec(5)), stock.ErrNoStock)
 		_, err = s.Buy(ctx, stock.Order{User: "bob"})
 		require.ErrorIs(t, err, stock.ErrNoStock)
-		lostEntries, err := s.Restore(ctx, spec(5))
-		require.NoError(t, err)
+		lostEntries := redistest.NoError(s.Restore(ctx, spec(5)))(t)
 		require.Empty(t, lostEntries)
 		require.NoError(t, s.Open(ctx, spec(5)))
-		a, err := s.Buy(ctx, stock.Order{User: "ann"})
-		require.NoError(t, err)
+		a := redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
 		require.Equal(t, []any{int64(1), true}, []any{a.Lines[0].Ordinal, a.Again})
 		rig.RequireEnds(t, raw)
 	}
@@ -213,19 +199,17 @@ func TestOpen_ServerLosesAllBeforeAnyEntryIsMoved_IsNotSoldTwice(t *testing.T) {
 	withoutBook := on(t, raw, o).Sale("s")
 	o.Books = func(string) stock.Book { return b }
 	s := opened(t, on(t, raw, o), "s", spec(5))
-	stand, err := s.Inspect(ctx)
-	require.NoError(t, err)
+	stand := redistest.NoError(s.Inspect(ctx))(t)
 	require.Equal(t, stand.Epoch, b.Epoch)
 	require.NoError(t, s.Open(ctx, spec(5)), "joins")
 	rig.Must(t, raw, "FLUSHALL")
 	require.ErrorIs(t, s.Open(ctx, spec(5)), stock.ErrNoStock)
 
 	require.NoError(t, withoutBook.Open(ctx, spec(5)))
-	err = s.Open(ctx, spec(5))
+	err := s.Open(ctx, spec(5))
 	require.ErrorIs(t, err, errs.ErrMismatch)
 	require.ErrorContains(t, err, fmt.Sprintf("its book has the opening %d", b.Epoch))
-	_, err = s.Restore(ctx, spec(5))
-	require.NoError(t, err)
+	redistest.NoError(s.Restore(ctx, spec(5)))(t)
 	require.NoError(t, s.Open(ctx, spec(5)))
 }
 
@@ -257,8 +241,7 @@ func TestOpen_AnotherProcessTellsTheBookFirst_Joins(t *testing.T) {
 	}}
 	o.Books = func(string) stock.Book { return slow }
 	s := opened(t, on(t, raw, o), "s", spec(5))
-	stand, err := s.Inspect(ctx)
-	require.NoError(t, err)
+	stand := redistest.NoError(s.Inspect(ctx))(t)
 	require.Equal(t, stand.Epoch, b.Epoch)
 }
 
@@ -287,15 +270,11 @@ func TestPay_OrderThatAFailoverForgot_IsNotRefunded(t *testing.T) {
 	o.Books = func(string) stock.Book { return b }
 	s := opened(t, on(t, raw, o), "s", spec(5))
 	for _, id := range []string{"sold", "given back"} {
-		_, err := s.Reserve(ctx, stock.Order{ID: id}, time.Hour)
-		require.NoError(t, err)
+		redistest.NoError(s.Reserve(ctx, stock.Order{ID: id}, time.Hour))(t)
 	}
-	paid, err := s.Pay(ctx, "sold")
-	require.NoError(t, err)
-	_, err = s.Cancel(ctx, "given back")
-	require.NoError(t, err)
-	_, err = s.Ledger(ctx, 10, b.Move)
-	require.NoError(t, err)
+	paid := redistest.NoError(s.Pay(ctx, "sold"))(t)
+	redistest.NoError(s.Cancel(ctx, "given back"))(t)
+	redistest.NoError(s.Ledger(ctx, 10, b.Move))(t)
 	// the replica that was promoted has heard of nothing but of the opening, and of the ledger
 	rig.Must(t, raw, "DEL", s.Keys()[1], s.Keys()[2])
 	rig.Must(t, raw, "HSET", s.Keys()[0], "fields", "0", "sold:", "0", "seq:", "0", "reservations", "0", "reserved:",
@@ -314,10 +293,8 @@ func TestPay_OrderThatAFailoverForgot_IsNotRefunded(t *testing.T) {
 	a, err := s.Pay(ctx, "given back") // of that one the book says that it has no units
 	require.NoError(t, err)
 	require.Equal(t, []stock.Line{{N: 1}}, a.Refund(stock.Line{N: 1}))
-	_, err = s.Restore(ctx, spec(5))
-	require.NoError(t, err)
-	a, err = s.Pay(ctx, "sold")
-	require.NoError(t, err)
+	redistest.NoError(s.Restore(ctx, spec(5)))(t)
+	a = redistest.NoError(s.Pay(ctx, "sold"))(t)
 	require.Equal(t, paid.Lines, a.Lines)
 	require.Nil(t, a.Refund(stock.Line{N: 1}))
 }
@@ -352,8 +329,7 @@ func TestRestore_AfterAFailover_TellsWhatIsLost(t *testing.T) {
 	o.Books = func(string) stock.Book { return b }
 	s := opened(t, on(t, raw, o), "s", spec(5))
 	buy := func(user string) stock.Answer {
-		a, err := s.Buy(ctx, stock.Order{User: user})
-		require.NoError(t, err)
+		a := redistest.NoError(s.Buy(ctx, stock.Order{User: user}))(t)
 		return a
 	}
 	ann := buy("ann")
@@ -363,8 +339,7 @@ func TestRestore_AfterAFailover_TellsWhatIsLost(t *testing.T) {
 		copied[key] = rig.Text(t, raw, "DUMP", key)
 	}
 	bob := buy("bob")
-	_, err := s.Ledger(ctx, 10, b.Move)
-	require.NoError(t, err)
+	redistest.NoError(s.Ledger(ctx, 10, b.Move))(t)
 	rig.Must(t, raw, append([]string{"DEL"}, keys...)...)
 	for key, dump := range copied {
 		if dump != "(nil)" {
@@ -372,18 +347,16 @@ func TestRestore_AfterAFailover_TellsWhatIsLost(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 2, buy("cy").Lines[0].Ordinal, "as bob's")
-	_, err = s.Ledger(ctx, 10, b.Move)
+	_, err := s.Ledger(ctx, 10, b.Move)
 	require.ErrorIs(t, err, errs.ErrMismatch)
-	lost, err := s.Restore(ctx, spec(5))
-	require.NoError(t, err)
+	lost := redistest.NoError(s.Restore(ctx, spec(5)))(t)
 	require.Len(t, lost, 1)
 	require.Equal(t, "cy", lost[0].ID)
 	for user, was := range map[string]stock.Answer{"ann": ann, "bob": bob} {
 		require.Equal(t, was.Lines, buy(user).Lines)
 	}
 	require.EqualValues(t, 3, buy("dee").Lines[0].Ordinal)
-	_, err = s.Ledger(ctx, 10, b.Move)
-	require.NoError(t, err)
+	redistest.NoError(s.Ledger(ctx, 10, b.Move))(t)
 }
 
 // A copy of the book that is older than what movers were given would sell units twice.
@@ -395,21 +368,17 @@ func TestRestore_BookLacksEntriesThatWereMoved_IsRefused(t *testing.T) {
 	o.Books = func(string) stock.Book { return b }
 	s := opened(t, on(t, raw, o), "s", spec(5))
 	for _, user := range []string{"ann", "bob"} {
-		_, err := s.Buy(ctx, stock.Order{User: user})
-		require.NoError(t, err)
+		redistest.NoError(s.Buy(ctx, stock.Order{User: user}))(t)
 	}
-	_, err := s.Ledger(ctx, 10, b.Move)
-	require.NoError(t, err)
+	redistest.NoError(s.Ledger(ctx, 10, b.Move))(t)
 	all := b.All
 	b.All = all[:1:1]
-	_, err = s.Restore(ctx, spec(5))
+	_, err := s.Restore(ctx, spec(5))
 	require.ErrorIs(t, err, errs.ErrCorrupt)
 	require.ErrorContains(t, err, `the book of "s" ends with entry 1, and movers were given 2`)
 	b.All = all
-	_, err = s.Restore(ctx, spec(5))
-	require.NoError(t, err)
-	a, err := s.Status(ctx, "bob")
-	require.NoError(t, err)
+	redistest.NoError(s.Restore(ctx, spec(5)))(t)
+	a := redistest.NoError(s.Status(ctx, "bob"))(t)
 	require.EqualValues(t, 2, a.Lines[0].Ordinal)
 }
 
@@ -423,19 +392,15 @@ func TestRestore_LostSaleWithAnotherSpec_CanBeRestoredBetter(t *testing.T) {
 	right := spec(0)
 	right.Items = map[string]stock.Item{"cap": {Limit: 5}, "mug": {Limit: 1}}
 	s := opened(t, on(t, raw, o), "s", right)
-	_, err := s.Buy(ctx, stock.Order{ID: "x", Lines: []stock.Line{{Item: "mug", N: 1}}})
-	require.NoError(t, err)
-	_, err = s.Ledger(ctx, 10, b.Move)
-	require.NoError(t, err)
+	redistest.NoError(s.Buy(ctx, stock.Order{ID: "x", Lines: []stock.Line{{Item: "mug", N: 1}}}))(t)
+	redistest.NoError(s.Ledger(ctx, 10, b.Move))(t)
 	rig.Must(t, raw, append([]string{"DEL"}, s.Keys()[:6]...)...)
 	wrong := spec(0)
 	wrong.Items = map[string]stock.Item{"cap": {Limit: 5}}
-	_, err = s.Restore(ctx, wrong)
+	_, err := s.Restore(ctx, wrong)
 	require.ErrorContains(t, err, `has the item "mug", and the Spec has not`)
-	_, err = s.Restore(ctx, right)
-	require.NoError(t, err)
-	stand, err := s.Inspect(ctx)
-	require.NoError(t, err)
+	redistest.NoError(s.Restore(ctx, right))(t)
+	stand := redistest.NoError(s.Inspect(ctx))(t)
 	require.Equal(t, "open", stand.Phase)
 	require.EqualValues(t, 1, stand.Items["mug"].Sold)
 }
@@ -448,21 +413,17 @@ func TestRestore_MoverOfTheOldOpening_IsRefused(t *testing.T) {
 	o := exact
 	o.Books = func(string) stock.Book { return b }
 	s := opened(t, on(t, raw, o), "s", spec(5))
-	_, err := s.Buy(ctx, stock.Order{User: "ann"})
-	require.NoError(t, err)
-	_, err = s.Ledger(ctx, 10, func(_ context.Context, entries []stock.Entry) error {
-		_, err := s.Restore(ctx, spec(5))
-		require.NoError(t, err)
+	redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
+	_, err := s.Ledger(ctx, 10, func(_ context.Context, entries []stock.Entry) error {
+		redistest.NoError(s.Restore(ctx, spec(5)))(t)
 		late := entries[0]
 		late.Serial++ // as if the server had written it before it was lost
 		require.ErrorIs(t, b.Move(ctx, []stock.Entry{late}), errs.ErrMismatch)
 		return b.Move(ctx, entries)
 	})
 	require.NoError(t, err)
-	_, err = s.Buy(ctx, stock.Order{User: "bob"})
-	require.NoError(t, err)
-	n, err := s.Ledger(ctx, 10, b.Move)
-	require.NoError(t, err)
+	redistest.NoError(s.Buy(ctx, stock.Order{User: "bob"}))(t)
+	n := redistest.NoError(s.Ledger(ctx, 10, b.Move))(t)
 	require.Equal(t, 1, n, "nothing was removed by the mover of the old opening")
 }
 
@@ -470,8 +431,7 @@ func TestLedger_EntryLost_IsNoStock(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
 	s := opened(t, on(t, raw, exact), "s", spec(5))
-	_, err := s.Buy(ctx, stock.Order{User: "ann"})
-	require.NoError(t, err)
+	redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
 	rig.Must(t, raw, "XTRIM", s.Keys()[4], "MAXLEN", "0")
 	for name, ask := range map[string]func() error{
 		"status": func() error { _, err := s.Status(ctx, "ann"); return err },
@@ -496,10 +456,8 @@ func TestSale_ImpossibleData_IsNoStock(t *testing.T) {
 		{"HSET", "1", "held", "?"}, {"HSET", "1", "held", "R1;;"}, {"HSET", "1", "held", "S;,99999999999999999999,1,1;"},
 	} {
 		s := opened(t, c, fmt.Sprint("s", i), spec(9))
-		_, err := s.Reserve(ctx, stock.Order{ID: "held"}, time.Hour)
-		require.NoError(t, err)
-		_, err = s.Buy(ctx, stock.Order{User: "ann"})
-		require.NoError(t, err)
+		redistest.NoError(s.Reserve(ctx, stock.Order{ID: "held"}, time.Hour))(t)
+		redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
 		at := s.Keys()[harm[1][0]-'0']
 		rig.Must(t, raw, append([]string{harm[0], at}, harm[2:]...)...)
 		before := rig.Hash(t, raw, s.Keys()[1])
@@ -528,8 +486,7 @@ func TestSale_GarbledReplies_AreErrors(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
 	s := opened(t, on(t, raw, exact), "s", spec(5))
-	_, err := s.Reserve(ctx, stock.Order{ID: "held"}, time.Hour)
-	require.NoError(t, err)
+	redistest.NoError(s.Reserve(ctx, stock.Order{ID: "held"}, time.Hour))(t)
 	garbled := &rig.Garbled{Client: raw, Match: func(args []string) bool {
 		return args[0] == "EVALSHA" || args[0] == "HSCAN"
 	}}
@@ -640,11 +597,9 @@ func TestUserLimit_OwnName_CountsForOtherOrders(t *testing.T) {
 		{own, other}, {own, otherReserved}, {other, own}, {other, ownReserved}, {ownReserved, other}, {other, otherReserved},
 	} {
 		s := opened(t, c, fmt.Sprint("s", i), spec(100))
-		a, err := pair[0](s)
-		require.NoError(t, err)
+		a := redistest.NoError(pair[0](s))(t)
 		require.True(t, a.Won())
-		a, err = pair[1](s)
-		require.NoError(t, err)
+		a = redistest.NoError(pair[1](s))(t)
 		require.Equal(t, []any{stock.Refused, stock.UserLimit}, []any{a.State, a.Why}, i)
 	}
 	s := opened(t, c, "together", spec(100))
@@ -664,8 +619,7 @@ func TestReservation_LastMillisecond_IsItsOwners(t *testing.T) {
 		_, err := s.Reserve(ctx, stock.Order{ID: "first"}, time.Minute)
 		require.NoError(t, err)
 		forward(time.Minute)
-		a, err := s.Buy(ctx, stock.Order{User: "ann"})
-		require.NoError(t, err)
+		a := redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
 		require.Equal(t, stock.SoldOut, a.Why)
 		if name == "lapses" {
 			forward(time.Millisecond)
@@ -702,11 +656,9 @@ func TestReservations_ManyAreOver_RefuseNobody(t *testing.T) {
 	}
 	reserve(time.Minute, ids...)
 	forward(2 * time.Minute)
-	a, err := s.Buy(ctx, stock.Order{ID: "all", Lines: []stock.Line{{N: 900}}})
-	require.NoError(t, err)
+	a := redistest.NoError(s.Buy(ctx, stock.Order{ID: "all", Lines: []stock.Line{{N: 900}}}))(t)
 	require.Equal(t, stock.Sold, a.State)
-	a, err = s.Pay(ctx, "o899")
-	require.NoError(t, err)
+	a = redistest.NoError(s.Pay(ctx, "o899"))(t)
 	require.Equal(t, []any{stock.Closed, stock.Expired}, []any{a.State, a.Why})
 }
 
@@ -717,16 +669,13 @@ func TestSoldOut_Known_IsAnsweredByTheProcess(t *testing.T) {
 	o := stock.Options{CallTimeout: 10 * time.Second}
 	one, two := on(t, srv.Client(t), o), on(t, srv.Client(t), o)
 	s := opened(t, one, "s", spec(2))
-	won, err := s.Buy(ctx, stock.Order{User: "ann"})
-	require.NoError(t, err)
-	_, err = s.Buy(ctx, stock.Order{User: "bob"})
-	require.NoError(t, err)
+	won := redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
+	redistest.NoError(s.Buy(ctx, stock.Order{User: "bob"}))(t)
 	n := 0
 	loses := func(at *stock.Sale) {
 		for _, o := range []stock.Order{{Anyone: true}, {ID: fmt.Sprint("new", n), New: true}} {
 			n++
-			a, err := at.Buy(ctx, o)
-			require.NoError(t, err)
+			a := redistest.NoError(at.Buy(ctx, o))(t)
 			require.Equal(t, []any{stock.Refused, stock.SoldOut, won.Epoch}, []any{a.State, a.Why, a.Epoch})
 		}
 	}
@@ -747,18 +696,15 @@ func TestSoldOut_Known_IsAnsweredByTheProcess(t *testing.T) {
 		loses(s)
 		return s.KnowsSoldOut("")
 	})
-	_, err = s.Return(ctx, "ann")
-	require.NoError(t, err)
+	redistest.NoError(s.Return(ctx, "ann"))(t)
 	require.False(t, s.KnowsSoldOut(""), "the news of its own return has yet to come from the server")
 	a, err = s.Buy(ctx, stock.Order{ID: "again", New: true}) // this process knows of its own return at once
 	require.NoError(t, err)
 	require.EqualValues(t, 3, a.Lines[0].Ordinal)
-	_, err = s.Return(ctx, "again")
-	require.NoError(t, err)
+	redistest.NoError(s.Return(ctx, "again"))(t)
 	redistest.Eventually(t, 10*time.Second, "the other process hears of it", func() bool {
 		n++
-		a, err := two.Sale("s").Buy(ctx, stock.Order{ID: fmt.Sprint("hears", n), New: true})
-		require.NoError(t, err)
+		a := redistest.NoError(two.Sale("s").Buy(ctx, stock.Order{ID: fmt.Sprint("hears", n), New: true}))(t)
 		return a.Won()
 	})
 	redistest.Eventually(t, 20*time.Second, "sold out again", func() bool {
@@ -769,8 +715,7 @@ func TestSoldOut_Known_IsAnsweredByTheProcess(t *testing.T) {
 	})
 	require.NoError(t, s.EndSale(ctx))
 	redistest.Eventually(t, 10*time.Second, "the other hears that it has ended", func() bool {
-		a, err := two.Sale("s").Buy(ctx, stock.Order{Anyone: true})
-		require.NoError(t, err)
+		a := redistest.NoError(two.Sale("s").Buy(ctx, stock.Order{Anyone: true}))(t)
 		return a.Why == stock.Ended
 	})
 }
@@ -782,13 +727,11 @@ func TestSoldOut_ByReservations_EndsWithTheNextDeadline(t *testing.T) {
 	raw, forward := srv.Client(t), srv.Clock()
 	s := opened(t, on(t, raw, exact), "s", spec(2))
 	for i, ttl := range []time.Duration{time.Minute, time.Hour} {
-		_, err := s.Reserve(ctx, stock.Order{ID: fmt.Sprint(i)}, ttl)
-		require.NoError(t, err)
+		redistest.NoError(s.Reserve(ctx, stock.Order{ID: fmt.Sprint(i)}, ttl))(t)
 	}
 	require.InDelta(t, time.Minute.Milliseconds(), rig.Number(t, raw, "PTTL", s.Keys()[3]), 50)
 	forward(time.Minute + time.Millisecond)
-	a, err := s.Buy(ctx, stock.Order{User: "ann"})
-	require.NoError(t, err)
+	a := redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
 	require.True(t, a.Won())
 	require.InDelta(t, 59*time.Minute.Milliseconds(), rig.Number(t, raw, "PTTL", s.Keys()[3]), 50)
 	paused := true

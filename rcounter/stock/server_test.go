@@ -27,16 +27,12 @@ func TestSale_ServerFull_AnswersWinnersAndTakesBack(t *testing.T) {
 			is := spec(9)
 			is.Ledger = keeps
 			s := opened(t, on(t, raw, o), "s", is)
-			ann, err := s.Buy(ctx, stock.Order{User: "ann"})
-			require.NoError(t, err)
-			part, err := s.Buy(ctx, stock.Order{Anyone: true, Lines: []stock.Line{{N: 2}}})
-			require.NoError(t, err)
+			ann := redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
+			part := redistest.NoError(s.Buy(ctx, stock.Order{Anyone: true, Lines: []stock.Line{{N: 2}}}))(t)
 			for _, id := range []string{"over", "cancelled", "sold"} {
-				_, err = s.Reserve(ctx, stock.Order{ID: id, User: "of " + id}, time.Hour)
-				require.NoError(t, err)
+				redistest.NoError(s.Reserve(ctx, stock.Order{ID: id, User: "of " + id}, time.Hour))(t)
 			}
-			_, err = s.Pay(ctx, "sold")
-			require.NoError(t, err)
+			redistest.NoError(s.Pay(ctx, "sold"))(t)
 			record := rig.Hash(t, raw, s.Keys()[1])["over"]
 			rig.Must(t, raw, "HSET", s.Keys()[1], "over", "R1"+record[len("R1796007487890"):])
 			rig.Must(t, raw, "ZADD", s.Keys()[2], "XX", "1", "over")
@@ -64,8 +60,7 @@ func TestSale_ServerFull_AnswersWinnersAndTakesBack(t *testing.T) {
 				return errors.Is(err, errs.ErrUnavailable)
 			})
 			rig.Must(t, raw, "CONFIG", "SET", "maxmemory", "0")
-			st, err := s.Inspect(ctx)
-			require.NoError(t, err)
+			st := redistest.NoError(s.Inspect(ctx))(t)
 			require.Equal(t, []int64{1, 0}, []int64{st.Items[""].Sold, st.Items[""].Reserved})
 		})
 	}
@@ -90,13 +85,10 @@ func TestSale_Cluster_EveryVerbWorks(t *testing.T) {
 			func() (stock.Answer, error) { return s.Return(ctx, "x") },
 			func() (stock.Answer, error) { return s.Status(ctx, "x") },
 		} {
-			_, err := verb()
-			require.NoError(t, err)
+			redistest.NoError(verb())(t)
 		}
-		_, err := s.Ledger(ctx, 100, b.Move)
-		require.NoError(t, err)
-		_, err = s.Restore(ctx, spec(5))
-		require.NoError(t, err)
+		redistest.NoError(s.Ledger(ctx, 100, b.Move))(t)
+		redistest.NoError(s.Restore(ctx, spec(5)))(t)
 		n := 0
 		for _, err := range s.Holders(ctx) {
 			require.NoError(t, err)
@@ -104,12 +96,11 @@ func TestSale_Cluster_EveryVerbWorks(t *testing.T) {
 		}
 		require.Equal(t, 2, n)
 		require.NoError(t, s.EndSale(ctx))
-		st, err := s.Inspect(ctx)
-		require.NoError(t, err)
+		st := redistest.NoError(s.Inspect(ctx))(t)
 		require.Equal(t, "ended", st.Phase)
 		require.NoError(t, s.Delete(ctx))
 		require.NoError(t, s.Delete(ctx), "there is none")
-		_, err = s.Inspect(ctx)
+		_, err := s.Inspect(ctx)
 		require.ErrorIs(t, err, stock.ErrNoStock)
 	}
 }
@@ -123,8 +114,7 @@ func TestInspect_EachPhase_IsTold(t *testing.T) {
 	s := opened(t, on(t, raw, exact), "s", is)
 	phase := func(want string) {
 		t.Helper()
-		st, err := s.Inspect(ctx)
-		require.NoError(t, err)
+		st := redistest.NoError(s.Inspect(ctx))(t)
 		require.Equal(t, want, st.Phase)
 	}
 	phase("pending")
@@ -166,8 +156,7 @@ func TestKeepLedger_QuietSale_MovesWhatLapses(t *testing.T) {
 	raw, forward := srv.Client(t), srv.Clock()
 	c := on(t, raw, exact)
 	s := opened(t, c, "s", spec(5))
-	_, err := s.Reserve(ctx, stock.Order{ID: "x"}, time.Minute)
-	require.NoError(t, err)
+	redistest.NoError(s.Reserve(ctx, stock.Order{ID: "x"}, time.Minute))(t)
 	b := &book{}
 	ended := make(chan error, 1)
 	go func() { ended <- s.KeepLedger(ctx, time.Millisecond, 100, b.Move) }()
@@ -192,16 +181,11 @@ func TestKeepLedger_QuietSale_MovesWhatLapses(t *testing.T) {
 func TestHolders_OrdersWithUnits_AreYieldedOnce(t *testing.T) {
 	t.Parallel()
 	s := opened(t, on(t, redistest.Embedded(t).Client(t), exact), "s", spec(50))
-	part, err := s.Buy(ctx, stock.Order{Anyone: true, Lines: []stock.Line{{N: 5}}})
-	require.NoError(t, err)
-	_, err = s.Return(ctx, part.ID, stock.Line{N: 3})
-	require.NoError(t, err)
-	_, err = s.Buy(ctx, stock.Order{User: "ann"})
-	require.NoError(t, err)
-	_, err = s.Reserve(ctx, stock.Order{ID: "held", User: "bob", Lines: []stock.Line{{N: 1}}}, time.Hour)
-	require.NoError(t, err)
-	_, err = s.Cancel(ctx, "unknown")
-	require.NoError(t, err)
+	part := redistest.NoError(s.Buy(ctx, stock.Order{Anyone: true, Lines: []stock.Line{{N: 5}}}))(t)
+	redistest.NoError(s.Return(ctx, part.ID, stock.Line{N: 3}))(t)
+	redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
+	redistest.NoError(s.Reserve(ctx, stock.Order{ID: "held", User: "bob", Lines: []stock.Line{{N: 1}}}, time.Hour))(t)
+	redistest.NoError(s.Cancel(ctx, "unknown"))(t)
 	got := map[string]stock.Answer{}
 	for a, err := range s.Holders(ctx) {
 		require.NoError(t, err)
@@ -214,8 +198,7 @@ func TestHolders_OrdersWithUnits_AreYieldedOnce(t *testing.T) {
 	for id, a := range got {
 		if id != "ann" && id != "held" {
 			require.Equal(t, []stock.Line{{N: 3, Ordinal: 1}}, a.Lines)
-			is, err := s.Return(ctx, id)
-			require.NoError(t, err)
+			is := redistest.NoError(s.Return(ctx, id))(t)
 			require.Equal(t, stock.Returned, is.Why)
 		}
 	}
@@ -240,8 +223,7 @@ func TestAnyone_NotReplicated_ComesBack(t *testing.T) {
 	_, err = s.Buy(ctx, stock.Order{ID: "x", Lines: []stock.Line{{N: 2}}})
 	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	for _, o := range []stock.Order{{Anyone: true}, {User: "ann"}, {ID: "y"}} {
-		a, err := s.Buy(ctx, o)
-		require.NoError(t, err)
+		a := redistest.NoError(s.Buy(ctx, o))(t)
 		require.Equal(t, stock.SoldOut, a.Why)
 	}
 }
@@ -251,9 +233,8 @@ func TestLedger_EntryReplaced_RemovesNothing(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
 	s := opened(t, on(t, raw, exact), "s", spec(5))
-	_, err := s.Buy(ctx, stock.Order{User: "ann"})
-	require.NoError(t, err)
-	_, err = s.Ledger(ctx, 10, func(context.Context, []stock.Entry) error {
+	redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
+	_, err := s.Ledger(ctx, 10, func(context.Context, []stock.Entry) error {
 		rig.Must(t, raw, "DEL", s.Keys()[4])
 		rig.Must(t, raw, "XADD", s.Keys()[4], "1-0", "k", "sold", "d", "bob", "u", "bob", "i", "", "a", "1", "n", "1", "o",
 			"1", "t", "0", "w", "", "at", "1", "e", "1")
@@ -279,8 +260,7 @@ func TestDelete_LateCopy_RemovesNoOtherOpening(t *testing.T) {
 	for _, args := range w.kept {
 		w.deliver(args)
 	}
-	_, err := s.Inspect(ctx)
-	require.NoError(t, err)
+	redistest.NoError(s.Inspect(ctx))(t)
 }
 
 // Another Restore begins while one goes on: that one goes on, and the first hears so. Each request arrives twice.
@@ -294,16 +274,14 @@ func TestRestore_AnotherBegins_TheFirstHearsSo(t *testing.T) {
 	s := opened(t, on(t, w, o), "s", spec(5))
 	_, err := s.Reserve(ctx, stock.Order{ID: "held", User: "ann"}, time.Hour)
 	require.NoError(t, err)
-	_, err = s.Ledger(ctx, 10, b.Move)
-	require.NoError(t, err)
+	redistest.NoError(s.Ledger(ctx, 10, b.Move))(t)
 	for _, step := range []string{"XRANGE", "put", "resume", "none"} {
 		epoch := rig.Text(t, raw, "HGET", s.Keys()[0], "epoch")
 		other, seen := on(t, &wire{Client: raw, copies: 2}, o).Sale("s"), false
 		w.off = func(args []string) bool {
 			if !seen && (args[0] == step || len(args) > 12 && args[12] == step) {
 				seen = true
-				_, err := other.Restore(ctx, spec(5))
-				require.NoError(t, err)
+				redistest.NoError(other.Restore(ctx, spec(5)))(t)
 			}
 			return false
 		}
@@ -315,12 +293,10 @@ func TestRestore_AnotherBegins_TheFirstHearsSo(t *testing.T) {
 			require.ErrorIs(t, err, stock.ErrLater)
 		}
 		require.NotEqual(t, epoch, rig.Text(t, raw, "HGET", s.Keys()[0], "epoch"))
-		a, err := s.Status(ctx, "held")
-		require.NoError(t, err)
+		a := redistest.NoError(s.Status(ctx, "held"))(t)
 		require.Equal(t, stock.Reserved, a.State)
-		_, err = s.Extend(ctx, "held", 2*time.Hour)
-		require.NoError(t, err)
-		_, err = s.Ledger(ctx, 10, b.Move) // the book goes on with the opening that stands
+		redistest.NoError(s.Extend(ctx, "held", 2*time.Hour))(t)
+		_, err := s.Ledger(ctx, 10, b.Move) // the book goes on with the opening that stands
 		require.NoError(t, err)
 	}
 }
@@ -347,10 +323,8 @@ func TestRestore_HashLostMeanwhile_IsNoStock(t *testing.T) {
 		require.ErrorIs(t, err, stock.ErrNoStock)
 		require.NotErrorIs(t, err, stock.ErrLater)
 		w.off = nil
-		_, err = s.Restore(ctx, spec(5))
-		require.NoError(t, err)
-		a, err := s.Status(ctx, "held")
-		require.NoError(t, err)
+		redistest.NoError(s.Restore(ctx, spec(5)))(t)
+		a := redistest.NoError(s.Status(ctx, "held"))(t)
 		require.Equal(t, stock.Reserved, a.State)
 	}
 }
@@ -386,8 +360,7 @@ func TestCancel_BesideStatus_IsDone(t *testing.T) {
 	w.off = func([]string) bool { time.Sleep(20 * time.Millisecond); return false } // so that calls are shared
 	for i := range 3 {
 		id := fmt.Sprint("o", i)
-		_, err := s.Reserve(ctx, stock.Order{ID: id}, time.Hour)
-		require.NoError(t, err)
+		redistest.NoError(s.Reserve(ctx, stock.Order{ID: id}, time.Hour))(t)
 		rig.Crowd(40, 1, func(caller, _ int) {
 			if caller%4 != 1 {
 				_, _ = s.Status(ctx, id)

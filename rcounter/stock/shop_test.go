@@ -150,8 +150,7 @@ func TestShop_KilledAtEveryStep_BooksAreExact(t *testing.T) {
 				}
 			}
 			require.Positive(t, refunded)
-			st, err := s.Inspect(ctx)
-			require.NoError(t, err)
+			st := redistest.NoError(s.Inspect(ctx))(t)
 			for item, is := range st.Items {
 				require.LessOrEqual(t, is.Sold+is.Reserved, items[item].Limit)
 			}

@@ -98,14 +98,12 @@ func TestStraightLines_RandomCalls_DoWhatTheRestDoes(t *testing.T) {
 			var got [2]string
 			for i, c := range sides {
 				call := append([]string{"EVAL", scripts[file][i], "7"}, append(keys[:6:6], "straight")...)
-				m, err := rig.Raw(c, append(call, args...)...).ToArray()
-				require.NoError(t, err)
+				m := redistest.NoError(rig.Raw(c, append(call, args...)...).ToArray())(t)
 				for _, part := range m {
 					if n, err := part.AsInt64(); err == nil {
 						got[i] += fmt.Sprint(" ", n)
 					} else {
-						text, err := part.ToString()
-						require.NoError(t, err)
+						text := redistest.NoError(part.ToString())(t)
 						got[i] += " " + text
 					}
 				}

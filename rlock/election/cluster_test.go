@@ -85,8 +85,7 @@ func TestShards_InACluster_GoToTheNextWorker(t *testing.T) {
 			tokens[s.Index()] = s.Token()
 		}
 		require.Len(t, tokens, n)
-		workers, err := shards.Workers(within(t))
-		require.NoError(t, err)
+		workers := redistest.NoError(shards.Workers(within(t)))(t)
 		require.Len(t, workers, 1, fmt.Sprint(workers))
 		require.Equal(t, name, workers[0].Name)
 		cancel()

@@ -53,8 +53,7 @@ func with(t testing.TB, c rueidis.Client, hub *pubsub.Hub, o election.Options) *
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
 	o.Logger = quiet
-	elections, err := election.New(hub, o)
-	require.NoError(t, err)
+	elections := redistest.NoError(election.New(hub, o))(t)
 	rig.CloseUnwaited(t, elections)
 	return &process{c, hub, elections}
 }
@@ -68,13 +67,11 @@ func bubble(t *testing.T, n int, o election.Options, fn func(t *testing.T, s *re
 	t.Helper()
 	o.Logger = quiet
 	redistest.InBubble(t, n, func(t *testing.T, _ *redistest.Server, c rueidis.Client) (*process, func()) {
-		h, err := pubsub.New(c, pubsub.Options{Logger: quiet})
-		require.NoError(t, err)
+		h := redistest.NoError(pubsub.New(c, pubsub.Options{Logger: quiet}))(t)
 		if o.RetryTimeout == 0 {
 			o.RetryTimeout = redistest.Retries(o.CallTimeout)
 		}
-		e, err := election.New(h, o)
-		require.NoError(t, err)
+		e := redistest.NoError(election.New(h, o))(t)
 		return &process{c, h, e}, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
@@ -92,8 +89,7 @@ func within(t testing.TB) context.Context {
 
 func elect(t testing.TB, e *election.Election, value string) *election.Leadership {
 	t.Helper()
-	l, err := e.Campaign(within(t), value)
-	require.NoError(t, err)
+	l := redistest.NoError(e.Campaign(within(t), value))(t)
 	return l
 }
 

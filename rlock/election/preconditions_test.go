@@ -68,8 +68,7 @@ func TestAcquire_CtxOverBeforeTheGrant_HoldsNothing(t *testing.T) {
 				refused(call(ctx, p))
 
 				ctx, leave = context.WithCancelCause(t.Context())
-				slot, err := other.elections.Shards("ids", 1).Slot(t.Context(), "bob")
-				require.NoError(t, err)
+				slot := redistest.NoError(other.elections.Shards("ids", 1).Slot(t.Context(), "bob"))(t)
 				type result struct {
 					ran bool
 					err error

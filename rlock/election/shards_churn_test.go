@@ -200,8 +200,7 @@ func TestShards_OneUnusableKey_LeavesTheOthers(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		const n = 8
 		bad := servers[0].Embedded
-		_, err := bad.Push("jobs:3", "x")
-		require.NoError(t, err)
+		redistest.NoError(bad.Push("jobs:3", "x"))(t)
 		c := &crew{t: t, server: servers[0], d: newDivision(t), n: n}
 		for range 4 {
 			c.come()

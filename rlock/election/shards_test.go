@@ -204,8 +204,7 @@ func TestWorkers_WithShards_AreSeen(t *testing.T) {
 		d := newDivision(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		jobs := all[1].elections.Shards("jobs", 5)
-		none, err := jobs.Workers(t.Context())
-		require.NoError(t, err)
+		none := redistest.NoError(jobs.Workers(t.Context()))(t)
 		require.Empty(t, none)
 		var ended sync.WaitGroup
 		for i, name := range []string{"bob the second", "ann"} {
@@ -238,8 +237,7 @@ func TestWorkers_WithShards_AreSeen(t *testing.T) {
 		require.Equal(t, begun+1, after)
 		cancel()
 		ended.Wait()
-		none, err = jobs.Workers(t.Context())
-		require.NoError(t, err)
+		none = redistest.NoError(jobs.Workers(t.Context()))(t)
 		require.Empty(t, none, "they have left")
 	})
 }
@@ -285,8 +283,7 @@ func TestSlot_SeveralProcesses_HaveDifferentOnes(t *testing.T) {
 		var slots []*election.Shard
 		seen := map[int]bool{}
 		for i := range 4 {
-			s, err := all[i%3].elections.Shards("ids", 4).Slot(t.Context(), "ann")
-			require.NoError(t, err)
+			s := redistest.NoError(all[i%3].elections.Shards("ids", 4).Slot(t.Context(), "ann"))(t)
 			require.False(t, seen[s.Index()])
 			require.Positive(t, time.Until(s.Until()))
 			seen[s.Index()] = true
@@ -301,8 +298,7 @@ func TestSlot_SeveralProcesses_HaveDifferentOnes(t *testing.T) {
 			time.Sleep(time.Minute)
 			slots[2].Release(context.Background())
 		}()
-		s, err := all[0].elections.Shards("ids", 4).Slot(t.Context(), "bob")
-		require.NoError(t, err)
+		s := redistest.NoError(all[0].elections.Shards("ids", 4).Slot(t.Context(), "bob"))(t)
 		require.Equal(t, slots[2].Index(), s.Index())
 		require.Greater(t, s.Token(), slots[2].Token())
 		slots[2] = s

@@ -24,8 +24,7 @@ func TestProclaim_Leader_ChangesItsValueAndKeepsItsToken(t *testing.T) {
 		for _, value := range []string{"10.0.0.7:8080 is ready", "", " {ä} 7 x "} {
 			require.NoError(t, l.Proclaim(within(t), value))
 			require.Equal(t, election.Leader{Value: value, Token: l.Token(), Owner: first.Owner}, news(t, told))
-			leader, err := other.elections.Election("boss").Leader(within(t))
-			require.NoError(t, err)
+			leader := redistest.NoError(other.elections.Election("boss").Leader(within(t)))(t)
 			require.Equal(t, value, leader.Value)
 		}
 		for _, bad := range []string{strings.Repeat("x", 257), "\xff"} {
@@ -53,8 +52,7 @@ func TestProclaim_AnnouncedAgain_KeepsTheValue(t *testing.T) {
 		l := elect(t, all[0].elections.Election("boss"), "ann")
 		require.NoError(t, l.Proclaim(t.Context(), "ready"))
 		time.Sleep(time.Minute)
-		leader, err := e.Leader(t.Context())
-		require.NoError(t, err)
+		leader := redistest.NoError(e.Leader(t.Context()))(t)
 		require.Equal(t, "ready", leader.Value)
 
 		s.Embedded.SetError("LOADING Redis is loading the dataset in memory")
@@ -75,8 +73,7 @@ func TestProclaim_FormerLeader_ShowsNothing(t *testing.T) {
 		s.Embedded.Del("boss") // which the leader does not know yet
 		next := elect(t, all[1].elections.Election("boss"), "bob")
 		require.ErrorIs(t, l.Proclaim(t.Context(), "still ann"), errs.ErrLost)
-		leader, err := all[0].elections.Election("boss").Leader(t.Context())
-		require.NoError(t, err)
+		leader := redistest.NoError(all[0].elections.Election("boss").Leader(t.Context()))(t)
 		require.Equal(t, "bob", leader.Value)
 		require.ErrorIs(t, l.Resign(t.Context()), errs.ErrLost)
 		require.NoError(t, next.Resign(t.Context()))

@@ -28,14 +28,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func locks(t testing.TB, s *redistest.Server, o rlock.Options) *rlock.Client {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
-	hub, err := pubsub.New(s.Client(t), pubsub.Options{Logger: o.Logger})
-	require.NoError(t, err)
+	hub := redistest.NoError(pubsub.New(s.Client(t), pubsub.Options{Logger: o.Logger}))(t)
 	t.Cleanup(func() { hub.Close(context.Background()) })
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
-	c, err := rlock.New(hub, o)
-	require.NoError(t, err)
+	c := redistest.NoError(rlock.New(hub, o))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -111,8 +109,7 @@ func TestLocker_LockWithALease_EndsWithIt(t *testing.T) {
 func TestLocker_ContextOfAHold_IsNoReentry(t *testing.T) {
 	s := redistest.Embedded(t)
 	l := locks(t, s, rlock.Options{}).Reentrant("l")
-	h, err := l.Lock(context.Background())
-	require.NoError(t, err)
+	h := redistest.NoError(l.Lock(context.Background()))(t)
 	x := locker.New(h.Context(context.Background()), l, never(t))
 	require.False(t, x.TryLock())
 	require.NoError(t, h.Unlock(context.Background()))
@@ -121,8 +118,7 @@ func TestLocker_ContextOfAHold_IsNoReentry(t *testing.T) {
 func TestLocker_LockFails_PanicsAndCanBeTriedAgain(t *testing.T) {
 	s := redistest.Embedded(t)
 	c := locks(t, s, rlock.Options{})
-	h, err := c.Reentrant("l").Lock(context.Background())
-	require.NoError(t, err)
+	h := redistest.NoError(c.Reentrant("l").Lock(context.Background()))(t)
 	reason := func(x *locker.Locker) (err error) {
 		defer func() { err, _ = recover().(error) }()
 		x.Lock()
@@ -153,8 +149,7 @@ func TestLocker_HoldLost_IsReportedOnceBeforeUnlock(t *testing.T) {
 	told := make(chan error, 10)
 	x := locker.New(context.Background(), c.Reentrant("l"), func(err error) { told <- err })
 	x.Lock()
-	taken, err := c.Reentrant("l").ForceUnlock(context.Background())
-	require.NoError(t, err)
+	taken := redistest.NoError(c.Reentrant("l").ForceUnlock(context.Background()))(t)
 	require.True(t, taken)
 	require.ErrorIs(t, <-told, redlatch.ErrLost)
 	x.Unlock()
@@ -286,7 +281,6 @@ func TestLocker_DroppedWhileLocked_IsRenewedNoMore(t *testing.T) {
 		}
 	})
 	require.ErrorIs(t, why, redlatch.ErrLost)
-	locked, err := c.Reentrant("l").IsLocked(context.Background())
-	require.NoError(t, err)
+	locked := redistest.NoError(c.Reentrant("l").IsLocked(context.Background()))(t)
 	require.False(t, locked && s.Embedded.TTL("l") > 300*time.Millisecond)
 }
