@@ -82,8 +82,7 @@ func TestManager_LeadersChange_EnqueuesEachTickOnce(t *testing.T) {
 	}
 	all := ticks()
 	for i := range len(all) - 1 {
-		at, err := time.Parse(time.RFC3339, all[i])
-		require.NoError(t, err)
+		at := redistest.NoError(time.Parse(time.RFC3339, all[i]))(t)
 		require.Equal(t, at.Add(time.Second).Format(time.RFC3339), all[i+1])
 	}
 }
@@ -129,9 +128,8 @@ func TestManager_BadTask_IsRefused(t *testing.T) {
 			Task: asynq.NewTask("a", nil), Opts: []asynq.Option{asynq.Retention(time.Minute)}}),
 		`periodic task 1, "poll" at "@every 1s", is there twice`: these(everySecond(), everySecond()),
 	} {
-		m, err := manager(red, "127.0.0.1:1", provider, redlatchasynq.Options{})
-		require.NoError(t, err)
-		err = m.Run(t.Context(), "a")
+		m := redistest.NoError(manager(red, "127.0.0.1:1", provider, redlatchasynq.Options{}))(t)
+		err := m.Run(t.Context(), "a")
 		require.ErrorIs(t, err, redlatch.ErrInvalidOption, why)
 		require.ErrorContains(t, err, why)
 	}
@@ -146,7 +144,6 @@ func TestManager_BadTask_IsRefused(t *testing.T) {
 	_, err = manager(red, "127.0.0.1:1", these(), redlatchasynq.Options{CatchUp: time.Millisecond, SyncInterval: 1})
 	require.ErrorContains(t, err, "CatchUp is 1ms")
 	require.ErrorContains(t, err, "SyncInterval is 1ns")
-	m, err = manager(red, "127.0.0.1:1", these(), redlatchasynq.Options{})
-	require.NoError(t, err)
+	m = redistest.NoError(manager(red, "127.0.0.1:1", these(), redlatchasynq.Options{}))(t)
 	require.ErrorIs(t, m.Run(t.Context(), string(make([]byte, 1000))), redlatch.ErrInvalidOption)
 }

@@ -31,10 +31,9 @@ func schedule(t *testing.T, locker gocron.Locker, at time.Time, job gocron.JobDe
 	options ...gocron.JobOption) machine {
 	t.Helper()
 	m := machine{clockwork.NewFakeClockAt(at), make(chan error, 100)}
-	s, err := gocron.NewScheduler(gocron.WithClock(m.clock), gocron.WithLocation(time.UTC))
-	require.NoError(t, err)
+	s := redistest.NoError(gocron.NewScheduler(gocron.WithClock(m.clock), gocron.WithLocation(time.UTC)))(t)
 	t.Cleanup(func() { s.Shutdown() })
-	_, err = s.NewJob(job, gocron.NewTask(func() {}), append(options, gocron.WithName("report"),
+	_, err := s.NewJob(job, gocron.NewTask(func() {}), append(options, gocron.WithName("report"),
 		gocron.WithDistributedJobLocker(locker), gocron.WithEventListeners(
 			gocron.AfterJobRuns(func(uuid.UUID, string) { m.ticks <- nil }),
 			gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { m.ticks <- err })))...)
@@ -71,9 +70,8 @@ func TestLocker_ClocksDiffer_EachTickRunsOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := redlatchtest.New(t)
 			for i, early := range c.early { // one after the other
-				l, err := redlatchgocron.NewLocker(srv.Open().Locks(), 50*time.Minute)
-				require.NoError(t, err)
-				err = schedule(t, l, noon.Add(-early), c.job).advance(t, c.due[i])
+				l := redistest.NoError(redlatchgocron.NewLocker(srv.Open().Locks(), 50*time.Minute))(t)
+				err := schedule(t, l, noon.Add(-early), c.job).advance(t, c.due[i])
 				if i == 0 {
 					require.NoError(t, err)
 					continue
@@ -89,11 +87,9 @@ func TestLocker_PeriodOver_NextTickRuns(t *testing.T) {
 	srv := redlatchtest.New(t)
 	first, err := redlatchgocron.NewLocker(srv.Open().Locks(), 300*time.Millisecond)
 	require.NoError(t, err)
-	second, err := redlatchgocron.NewLocker(srv.Open().Locks(), time.Hour)
-	require.NoError(t, err)
+	second := redistest.NoError(redlatchgocron.NewLocker(srv.Open().Locks(), time.Hour))(t)
 	ended, cancel := context.WithCancel(t.Context())
-	lock, err := first.Lock(ended, "report")
-	require.NoError(t, err)
+	lock := redistest.NoError(first.Lock(ended, "report"))(t)
 	cancel() // as gocron does when a scheduler is shut down
 	require.NoError(t, lock.Unlock(ended))
 	require.Error(t, lock.Unlock(ended), "once")
@@ -119,8 +115,7 @@ func TestNewLocker_BadInput_IsRefused(t *testing.T) {
 	_, err = redlatchgocron.NewLocker(red.Locks(), time.Microsecond)
 	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	require.ErrorContains(t, err, "period is 1µs, must be 1ms to")
-	l, err := redlatchgocron.NewLocker(red.Locks(), time.Hour)
-	require.NoError(t, err)
+	l := redistest.NoError(redlatchgocron.NewLocker(red.Locks(), time.Hour))(t)
 	_, err = l.Lock(t.Context(), "\xff")
 	require.ErrorIs(t, err, redlatch.ErrInvalidName)
 }
@@ -128,11 +123,10 @@ func TestNewLocker_BadInput_IsRefused(t *testing.T) {
 // runs is a scheduler with a job that is due every few milliseconds.
 func runs(t *testing.T, x gocron.Elector) chan struct{} {
 	t.Helper()
-	s, err := gocron.NewScheduler(gocron.WithDistributedElector(x))
-	require.NoError(t, err)
+	s := redistest.NoError(gocron.NewScheduler(gocron.WithDistributedElector(x)))(t)
 	t.Cleanup(func() { s.Shutdown() })
 	ran := make(chan struct{})
-	_, err = s.NewJob(gocron.DurationJob(5*time.Millisecond), gocron.NewTask(func(ctx context.Context) {
+	_, err := s.NewJob(gocron.DurationJob(5*time.Millisecond), gocron.NewTask(func(ctx context.Context) {
 		select {
 		case ran <- struct{}{}:
 		case <-ctx.Done():
@@ -162,8 +156,7 @@ func TestElector_LeaderLeaves_AnotherRunsTheJobs(t *testing.T) {
 	case <-time.After(time.Minute):
 		require.Fail(t, "no process runs the jobs")
 	}
-	l, err := x.Leadership()
-	require.NoError(t, err)
+	l := redistest.NoError(x.Leadership())(t)
 	require.Positive(t, l.Token())
 	require.NoError(t, x.Close(t.Context()))
 	require.ErrorIs(t, l.Err(), redlatch.ErrReleased)
@@ -199,8 +192,7 @@ func TestElector_CampaignFails_IsRepeatedAndReported(t *testing.T) {
 
 func TestPageCode_Functions_ScheduleTheirJobs(t *testing.T) {
 	red := redlatchtest.New(t).Open()
-	s, err := gocron.NewScheduler()
-	require.NoError(t, err)
+	s := redistest.NoError(gocron.NewScheduler())(t)
 	ran := make(chan string, 4)
 	require.NoError(t, Hourly(red, s, func() { ran <- "hourly" }))
 	require.NoError(t, Stoppable(red, s, func(ctx context.Context) error { ran <- "stoppable"; return ctx.Err() }))

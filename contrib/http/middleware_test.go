@@ -26,8 +26,7 @@ var served = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.W
 func limited(t *testing.T, c *ratelimit.Client, next http.Handler,
 	o redlatchhttp.Options) func(user string, more ...string) *http.Response {
 	t.Helper()
-	wrap, err := redlatchhttp.New(c, o)
-	require.NoError(t, err)
+	wrap := redistest.NoError(redlatchhttp.New(c, o))(t)
 	handler := wrap(next)
 	return func(user string, more ...string) *http.Response {
 		r := httptest.NewRequest("GET", "/", nil)
@@ -62,8 +61,7 @@ func TestMiddleware_SeveralLimits_TakesOfAllAndSaysHowMuchIsLeft(t *testing.T) {
 		r = ask("ann")
 		require.Equal(t, http.StatusTooManyRequests, r.StatusCode)
 		require.Regexp(t, `^"second";r=1;t=2, "a day";r=0;t=\d+$`, r.Header.Get("RateLimit"), "the other limit paid nothing")
-		wait, err := strconv.Atoi(r.Header.Get("Retry-After"))
-		require.NoError(t, err)
+		wait := redistest.NoError(strconv.Atoi(r.Header.Get("Retry-After")))(t)
 		require.Positive(t, wait)
 		require.LessOrEqual(t, wait, 86400)
 		require.Equal(t, http.StatusOK, ask("bob").StatusCode)

@@ -77,8 +77,7 @@ func TestUpdate_RecordChangedSinceGet_IsAConflict(t *testing.T) {
 
 // (state, arguments) -> (reply, state), and the same once more.
 func TestWriteScript_EachState_AnswersAsItsTable(t *testing.T) {
-	text, err := os.ReadFile("lua/write.lua")
-	require.NoError(t, err)
+	text := redistest.NoError(os.ReadFile("lua/write.lua"))(t)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		for name, c := range map[string]struct {
@@ -99,9 +98,8 @@ func TestWriteScript_EachState_AnswersAsItsTable(t *testing.T) {
 					s.Ask(t, "HSET", "k", "version", c.before, "record", "old")
 				}
 				for range 2 {
-					reply, err := rueidis.NewLuaScript(string(text)).Exec(t.Context(), client, []string{"k"},
-						[]string{c.known, "new", "text", "1000000"}).AsInt64()
-					require.NoError(t, err)
+					reply := redistest.NoError(rueidis.NewLuaScript(string(text)).Exec(t.Context(), client, []string{"k"},
+						[]string{c.known, "new", "text", "1000000"}).AsInt64())(t)
 					require.Equal(t, c.reply, fmt.Sprint(reply))
 					if c.after == "" {
 						require.Equal(t, "0", s.Ask(t, "EXISTS", "k"))
@@ -119,8 +117,7 @@ func TestUpdate_ReplyLostAndOvertaken_IsAConflict(t *testing.T) {
 	p := redistest.NewProxy(t, s)
 	option := s.Option()
 	option.InitAddress = []string{p.Addr()}
-	far, err := rueidis.NewClient(option)
-	require.NoError(t, err)
+	far := redistest.NoError(rueidis.NewClient(option))(t)
 	t.Cleanup(far.Close)
 	ann, err := redlatchk8s.New(far, "boss", redlatchk8s.Options{Identity: "ann", Timeout: 300 * time.Millisecond})
 	require.NoError(t, err)
@@ -151,10 +148,8 @@ func TestNew_BadInput_IsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "redlatchk8s: ")
 	_, err = redlatchk8s.New(client, "a", redlatchk8s.Options{Timeout: time.Millisecond})
 	require.ErrorContains(t, err, "Timeout is 1ms")
-	a, err := redlatchk8s.New(client, "a", redlatchk8s.Options{})
-	require.NoError(t, err)
-	b, err := redlatchk8s.New(client, "a", redlatchk8s.Options{})
-	require.NoError(t, err)
+	a := redistest.NoError(redlatchk8s.New(client, "a", redlatchk8s.Options{}))(t)
+	b := redistest.NoError(redlatchk8s.New(client, "a", redlatchk8s.Options{}))(t)
 	require.NotEqual(t, a.Identity(), b.Identity())
 	a.RecordEvent("became leader") // and nothing happens
 }
@@ -164,11 +159,10 @@ func manage(t *testing.T, l resourcelock.Interface) (
 	elected <-chan struct{}, work chan struct{}, stop func(), ended chan error) {
 	t.Helper()
 	lease, renew, retry := 3*time.Second, 2*time.Second, 100*time.Millisecond
-	m, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, manager.Options{
+	m := redistest.NoError(manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, manager.Options{
 		LeaderElection: true, LeaderElectionResourceLockInterface: l, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
-		Metrics: metrics.Options{BindAddress: "0"}})
-	require.NoError(t, err)
+		Metrics: metrics.Options{BindAddress: "0"}}))(t)
 	work = make(chan struct{})
 	require.NoError(t, m.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		close(work)
@@ -216,8 +210,7 @@ func TestManagers_LeaderStops_OtherTakesOver(t *testing.T) {
 func TestPageCode_Manager_IsMade(t *testing.T) {
 	red, end := connect()
 	defer end()
-	m, err := Manager(red, &rest.Config{Host: "http://127.0.0.1:1"})
-	require.NoError(t, err)
+	m := redistest.NoError(Manager(red, &rest.Config{Host: "http://127.0.0.1:1"}))(t)
 	select {
 	case <-m.Elected():
 		require.Fail(t, "it was not started")

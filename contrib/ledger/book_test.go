@@ -77,8 +77,7 @@ func TestBook_RandomBatches_WritesAsTheModel(t *testing.T) {
 		}
 		t.Log(answers, len(model.All), "rows")
 		require.Len(t, answers, 3)
-		epoch, err := b.Opened(ctx)
-		require.NoError(t, err)
+		epoch := redistest.NoError(b.Opened(ctx))(t)
 		require.Equal(t, model.Epoch, epoch)
 		require.True(t, slices.Equal(model.All, (&shop{t: t, Book: b}).rows()))
 	})
@@ -90,8 +89,7 @@ func TestBook_RandomBatches_WritesAsTheModel(t *testing.T) {
 func TestMovers_CrashAnywhere_WriteEveryEntryOnce(t *testing.T) {
 	t.Parallel()
 	each(t, stock.Spec{Limit: 1000}, func(t *testing.T, s *shop) {
-		_, err := s.DB.Exec(`CREATE TABLE orders (serial bigint PRIMARY KEY)`)
-		require.NoError(t, err)
+		redistest.NoError(s.DB.Exec(`CREATE TABLE orders (serial bigint PRIMARY KEY)`))(t)
 		stop := crashingMovers(t, s.sale.Ledger, func(crash func() error) func(context.Context, []stock.Entry) error {
 			own := s.Book
 			own.DB = s.open()
@@ -108,15 +106,12 @@ func TestMovers_CrashAnywhere_WriteEveryEntryOnce(t *testing.T) {
 		ctx, has := t.Context(), map[string]int64{}
 		for i := range 150 {
 			id := fmt.Sprint("order ", i)
-			a, err := s.sale.Reserve(ctx, stock.Order{ID: id, User: id, Lines: []stock.Line{{N: 2}}}, time.Hour)
-			require.NoError(t, err)
+			a := redistest.NoError(s.sale.Reserve(ctx, stock.Order{ID: id, User: id, Lines: []stock.Line{{N: 2}}}, time.Hour))(t)
 			if i%3 > 0 {
-				a, err = s.sale.Pay(ctx, id)
-				require.NoError(t, err)
+				a = redistest.NoError(s.sale.Pay(ctx, id))(t)
 			}
 			if i%3 == 2 {
-				a, err = s.sale.Return(ctx, id, stock.Line{N: 1})
-				require.NoError(t, err)
+				a = redistest.NoError(s.sale.Return(ctx, id, stock.Line{N: 1}))(t)
 			}
 			if a.State == stock.Sold {
 				has[id] = a.Lines[0].N
@@ -132,8 +127,7 @@ func TestMovers_CrashAnywhere_WriteEveryEntryOnce(t *testing.T) {
 		require.NoError(t, s.DB.QueryRow(`SELECT COUNT(*) FROM orders`).Scan(&orders))
 		require.Equal(t, len(rows), orders, "each once")
 		for id, n := range has {
-			units, err := s.UnitsOf(ctx, id)
-			require.NoError(t, err)
+			units := redistest.NoError(s.UnitsOf(ctx, id))(t)
 			require.Len(t, units, 1)
 			require.Equal(t, n, units[0].N)
 		}
@@ -148,15 +142,13 @@ func TestRestore_KilledAnywhere_GoesOnFromTheDatabase(t *testing.T) {
 		ctx := t.Context()
 		reserved, err := s.sale.Reserve(ctx, stock.Order{ID: "cart", User: "cid", Lines: []stock.Line{{N: 2}}}, 100*time.Hour)
 		require.NoError(t, err)
-		refund, err := s.sale.Pay(ctx, "no order")
-		require.NoError(t, err)
+		refund := redistest.NoError(s.sale.Pay(ctx, "no order"))(t)
 		require.Equal(t, stock.Closed, refund.State)
 		for round := range 3 {
 			user := fmt.Sprint("ann ", round)
 			ordinal := s.buy(user, 2)
 			s.buy("bob "+user, 1)
-			_, err = s.sale.Return(ctx, "bob "+user)
-			require.NoError(t, err)
+			redistest.NoError(s.sale.Return(ctx, "bob "+user))(t)
 			require.NoError(t, s.drain())
 			s.buy("unmoved", 1)
 			var old []stock.Entry
@@ -183,13 +175,11 @@ func TestRestore_KilledAnywhere_GoesOnFromTheDatabase(t *testing.T) {
 			require.Equal(t, ordinal, s.buy(user, 2))
 			for id, want := range map[string]stock.State{"cart": reserved.State, "no order": stock.Closed, "unmoved": "",
 				"bob " + user: stock.Closed} {
-				a, err := s.sale.Status(ctx, id)
-				require.NoError(t, err)
+				a := redistest.NoError(s.sale.Status(ctx, id))(t)
 				require.Equal(t, want, a.State, id)
 			}
 		}
-		paid, err := s.sale.Pay(ctx, "cart")
-		require.NoError(t, err)
+		paid := redistest.NoError(s.sale.Pay(ctx, "cart"))(t)
 		require.Equal(t, stock.Sold, paid.State)
 		require.NoError(t, s.drain())
 	})
@@ -218,8 +208,7 @@ func TestRestore_Two_TheBookGoesOnWithTheOneThatStands(t *testing.T) {
 			both.Wait()
 			for _, err := range errs {
 				if err != nil { // that one has suspended the sale: run it again
-					_, err := s.sale.Restore(t.Context(), s.spec)
-					require.NoError(t, err)
+					redistest.NoError(s.sale.Restore(t.Context(), s.spec))(t)
 				}
 			}
 			for i := range round + 1 {
@@ -242,13 +231,11 @@ func TestBook_SoldASecondTime_TakesTheFirstOpening(t *testing.T) {
 		s.lose()
 		careless := s.client(nil).Sale("phones")
 		require.NoError(t, careless.Open(ctx, s.spec))
-		a, err := careless.Buy(ctx, stock.Order{User: "bob", Lines: []stock.Line{{N: 9}}})
-		require.NoError(t, err)
+		a := redistest.NoError(careless.Buy(ctx, stock.Order{User: "bob", Lines: []stock.Line{{N: 9}}}))(t)
 		require.True(t, a.Won())
 		require.ErrorIs(t, s.drain(), redlatch.ErrMismatch)
 		require.ErrorIs(t, s.sale.Open(ctx, s.spec), redlatch.ErrMismatch)
-		lost, err := s.sale.Restore(ctx, s.spec)
-		require.NoError(t, err)
+		lost := redistest.NoError(s.sale.Restore(ctx, s.spec))(t)
 		require.Len(t, lost, 1)
 		require.Equal(t, "bob", lost[0].ID)
 		require.EqualValues(t, 6, s.buy("cid", 4))
@@ -293,21 +280,18 @@ func TestKeep_DatabaseAndServerFail_GoesOnUntilAHole(t *testing.T) {
 		moved(1)
 		s.lose()
 		heard(stock.ErrNoStock)
-		_, err := s.sale.Restore(ctx, s.spec)
-		require.NoError(t, err)
+		redistest.NoError(s.sale.Restore(ctx, s.spec))(t)
 		s.buy("bob", 1)
 		moved(2)
 		stop()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		require.NoError(t, s.drain()) // it may have been stopped after its commit, before it removed the entry
 
-		_, err = s.DB.Exec(`DELETE FROM sale_entries`)
-		require.NoError(t, err)
-		_, err = s.DB.Exec(`UPDATE sales SET last_serial = 0`)
-		require.NoError(t, err)
+		redistest.NoError(s.DB.Exec(`DELETE FROM sale_entries`))(t)
+		redistest.NoError(s.DB.Exec(`UPDATE sales SET last_serial = 0`))(t)
 		s.buy("cid", 1)
 		require.ErrorIs(t, s.Keep(t.Context(), s.sale, time.Millisecond), redlatchledger.ErrHole)
-		_, err = s.sale.Restore(t.Context(), s.spec)
+		_, err := s.sale.Restore(t.Context(), s.spec)
 		require.ErrorIs(t, err, redlatchledger.ErrHole)
 	})
 }
@@ -374,11 +358,9 @@ func TestBook_SimilarNames_StayDistinct(t *testing.T) {
 		for _, user := range []string{"ann", "Ann", "ann ", "änn", "a\u0308nn", "安"} {
 			ordinal := s.buy(user, 1)
 			require.NoError(t, s.drain())
-			units, err := s.UnitsOf(t.Context(), user)
-			require.NoError(t, err)
+			units := redistest.NoError(s.UnitsOf(t.Context(), user))(t)
 			require.Equal(t, []stock.Entry{{Kind: "sold", ID: user, User: user, N: 1, Ordinal: ordinal}}, units)
-			order, err := s.Order(t.Context(), user)
-			require.NoError(t, err)
+			order := redistest.NoError(s.Order(t.Context(), user))(t)
 			require.Len(t, order, 1)
 		}
 	})

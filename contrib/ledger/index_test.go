@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
@@ -33,14 +34,11 @@ func TestBook_ManyOrders_AreReadByAnIndex(t *testing.T) {
 		if d == redlatchledger.MySQL {
 			analyze = "ANALYZE TABLE sale_entries"
 		}
-		_, err := b.DB.Exec(analyze)
-		require.NoError(t, err)
+		redistest.NoError(b.DB.Exec(analyze))(t)
 
-		units, err := b.UnitsOf(ctx, "user 999")
-		require.NoError(t, err)
+		units := redistest.NoError(b.UnitsOf(ctx, "user 999"))(t)
 		require.Equal(t, []stock.Entry{{Kind: "sold", Ordinal: 1999, N: 1, User: "user 999", ID: "order 999"}}, units)
-		order, err := b.Order(ctx, "order 999")
-		require.NoError(t, err)
+		order := redistest.NoError(b.Order(ctx, "order 999"))(t)
 		require.Equal(t, entries[1332:1334], order)
 
 		for index, query := range map[string]string{
@@ -57,15 +55,13 @@ func TestBook_ManyOrders_AreReadByAnIndex(t *testing.T) {
 				require.NotContains(t, plan, "Seq Scan", index)
 				require.Contains(t, plan, index)
 			case redlatchledger.MySQL:
-				_, err := b.DB.Exec("FLUSH STATUS")
-				require.NoError(t, err)
+				redistest.NoError(b.DB.Exec("FLUSH STATUS"))(t)
 				text(t, b.DB, query)
 				rows := 0
 				for _, line := range strings.Split(strings.TrimSpace(text(t, b.DB, "SHOW SESSION STATUS LIKE 'Handler_read%'")),
 					"\n") {
 					var n int
-					_, err := fmt.Sscan(strings.Fields(line)[1], &n)
-					require.NoError(t, err)
+					redistest.NoError(fmt.Sscan(strings.Fields(line)[1], &n))(t)
 					rows += n
 				}
 				require.Less(t, rows, 60, "%s: of %d", index, users*4/3)
@@ -77,11 +73,9 @@ func TestBook_ManyOrders_AreReadByAnIndex(t *testing.T) {
 // text is all that a query returns, a row in a line.
 func text(t *testing.T, db *sql.DB, query string) string {
 	t.Helper()
-	rows, err := db.Query(query)
-	require.NoError(t, err)
+	rows := redistest.NoError(db.Query(query))(t)
 	defer rows.Close()
-	columns, err := rows.Columns()
-	require.NoError(t, err)
+	columns := redistest.NoError(rows.Columns())(t)
 	var out strings.Builder
 	for rows.Next() {
 		values := make([]sql.NullString, len(columns))

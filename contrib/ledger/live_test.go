@@ -30,8 +30,7 @@ func sold(epoch int64, serials ...int64) (entries []stock.Entry) {
 
 func live(t testing.TB, c rueidis.Client, o pubsub.Options) redlatchledger.Live {
 	t.Helper()
-	hub, err := pubsub.New(c, o)
-	require.NoError(t, err)
+	hub := redistest.NoError(pubsub.New(c, o))(t)
 	t.Cleanup(func() { hub.Close(context.Background()) })
 	return redlatchledger.Live{Hub: hub, Channel: "live"}
 }
@@ -96,8 +95,7 @@ func TestEvents_BetweenGaps_ComeOnceInOrderWithoutAHole(t *testing.T) {
 	p.says("gap", "10/1", "10/2")
 	for _, text := range []string{"", "{", `{"Serial":4}`, `[{"Serial":4}]`, `[{"Epoch":10,"Serial":-4}]`,
 		`[{"Epoch":10,"Serial":"4"}]`} {
-		n, err := l.Hub.Publish(ctx, l.Channel, text)
-		require.NoError(t, err)
+		n := redistest.NoError(l.Hub.Publish(ctx, l.Channel, text))(t)
 		require.EqualValues(t, 1, n)
 		p.says("gap")
 	}
@@ -114,8 +112,7 @@ func TestEvents_BetweenGaps_ComeOnceInOrderWithoutAHole(t *testing.T) {
 func TestPublish_ManyEntries_AreMessagesOfBoundedSize(t *testing.T) {
 	t.Parallel()
 	l, ctx := live(t, redistest.Embedded(t).Client(t), pubsub.Options{}), t.Context()
-	raw, err := l.Hub.Subscribe(ctx, l.Channel)
-	require.NoError(t, err)
+	raw := redistest.NoError(l.Hub.Subscribe(ctx, l.Channel))(t)
 	defer raw.Close()
 	p := watch(t, l, time.Hour)
 	p.says("gap")
@@ -132,8 +129,7 @@ func TestPublish_ManyEntries_AreMessagesOfBoundedSize(t *testing.T) {
 	}
 	messages := 0
 	for last := false; !last; messages++ {
-		m, err := raw.Next(ctx)
-		require.NoError(t, err)
+		m := redistest.NoError(raw.Next(ctx))(t)
 		require.LessOrEqual(t, len(m.Payload), 32<<10)
 		last = strings.Contains(m.Payload, `"Serial":1000,`)
 	}

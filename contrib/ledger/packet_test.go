@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
@@ -49,16 +50,14 @@ func (g *gift) send(t *testing.T) {
 
 func (g *gift) grab(t *testing.T, user string) redpacket.Share {
 	t.Helper()
-	share, err := g.packet.Grab(t.Context(), user)
-	require.NoError(t, err)
+	share := redistest.NoError(g.packet.Grab(t.Context(), user))(t)
 	return share
 }
 
 func (g *gift) refund(t *testing.T) redpacket.Share {
 	t.Helper()
 	g.server.Advance(2 * time.Hour)
-	share, err := g.packet.Refund(t.Context())
-	require.NoError(t, err)
+	share := redistest.NoError(g.packet.Refund(t.Context()))(t)
 	return share
 }
 
@@ -76,8 +75,7 @@ func (g *gift) drain(t *testing.T) error {
 func TestPacketMover_CrashesDuringGrabs_SumsToTheTotal(t *testing.T) {
 	t.Parallel()
 	eachGift(t, redpacket.Spec{Total: 12_345, Shares: 100}, func(t *testing.T, g *gift) {
-		_, err := g.DB.Exec(`CREATE TABLE payments (serial bigint PRIMARY KEY, cents bigint)`)
-		require.NoError(t, err)
+		redistest.NoError(g.DB.Exec(`CREATE TABLE payments (serial bigint PRIMARY KEY, cents bigint)`))(t)
 		stop := crashingMovers(t, g.packet.Ledger, func(crash func() error) func(context.Context, []redpacket.Entry) error {
 			own := redlatchledger.PacketMover{DB: g.open(), Dialect: g.Dialect, Packet: "gift",
 				Also: func(ctx context.Context, tx *sql.Tx, entries []redpacket.Entry) error {
@@ -123,8 +121,7 @@ func TestPacketMover_CrashesDuringGrabs_SumsToTheTotal(t *testing.T) {
 		}
 		require.Equal(t, told, has)
 		require.EqualValues(t, 12_345, sum)
-		books, err := g.Books(t.Context())
-		require.NoError(t, err)
+		books := redistest.NoError(g.Books(t.Context()))(t)
 		require.Equal(t, redlatchledger.Books{Total: 12_345, Shares: 100, Taken: 60, TakenCents: 12_345 - back.Cents,
 			RefundCents: back.Cents, Refunded: true}, books)
 		require.Equal(t, "61 12345 ", strings.TrimSuffix(text(t, g.DB, `SELECT COUNT(*), SUM(cents) FROM payments`), "\n"),
@@ -151,8 +148,7 @@ func TestPacketMover_SharesDoNotAddUp_AreRefused(t *testing.T) {
 			require.ErrorIs(t, err, redlatchledger.ErrUnbalanced, "%v", wrong)
 			require.ErrorContains(t, err, `"gift", entry`)
 		}
-		books, err := g.Books(t.Context())
-		require.NoError(t, err)
+		books := redistest.NoError(g.Books(t.Context()))(t)
 		require.Equal(t, redlatchledger.Books{Total: 100, Shares: 3}, books, "nothing is written")
 		require.NoError(t, move(e(1, 30)))
 		require.NoError(t, move(e(1, 30), e(2, 30)))
@@ -161,13 +157,11 @@ func TestPacketMover_SharesDoNotAddUp_AreRefused(t *testing.T) {
 		require.ErrorIs(t, move(e(2, 30), e(3, 41)), redlatchledger.ErrUnbalanced)
 		require.NoError(t, move(e(2, 30), e(3, 40)))
 		require.NoError(t, move(refund(4, 0)))
-		books, err = g.Books(t.Context())
-		require.NoError(t, err)
+		books = redistest.NoError(g.Books(t.Context()))(t)
 		require.Equal(t, redlatchledger.Books{Total: 100, Shares: 3, Taken: 3, TakenCents: 100, Refunded: true}, books)
 
-		_, err = g.DB.Exec(`UPDATE shares SET cents = 41 WHERE serial = 3`)
-		require.NoError(t, err)
-		_, err = g.Books(t.Context())
+		redistest.NoError(g.DB.Exec(`UPDATE shares SET cents = 41 WHERE serial = 3`))(t)
+		_, err := g.Books(t.Context())
 		require.ErrorIs(t, err, redlatchledger.ErrUnbalanced, "somebody has changed a row")
 		other := g.spec
 		other.Total++
@@ -185,8 +179,7 @@ func TestPacketMover_SentASecondTime_IsPaidOnce(t *testing.T) {
 		g.grab(t, "ann")
 		require.NoError(t, g.drain(t))
 		g.server.Redis().FlushAll()
-		known, err := g.Opened(t.Context())
-		require.NoError(t, err)
+		known := redistest.NoError(g.Opened(t.Context()))(t)
 		require.Equal(t, g.epoch, known, "which a sender may ask before")
 		g.send(t)
 		g.grab(t, "ann")
@@ -200,8 +193,7 @@ func TestPacketMover_SentASecondTime_IsPaidOnce(t *testing.T) {
 			stop()
 		}
 		require.ErrorIs(t, g.Keep(keeping, g.packet, time.Millisecond), context.Canceled)
-		books, err := g.Books(t.Context())
-		require.NoError(t, err)
+		books := redistest.NoError(g.Books(t.Context()))(t)
 		require.Equal(t, redlatchledger.Books{Total: 300, Shares: 3, Taken: 1, TakenCents: 100}, books)
 	})
 }

@@ -69,8 +69,7 @@ func (s *shop) client(books func(string) stock.Book) *stock.Client {
 // buy buys so many units, and returns the ordinal of the first.
 func (s *shop) buy(user string, n int64) int64 {
 	s.t.Helper()
-	a, err := s.sale.Buy(s.t.Context(), stock.Order{User: user, Lines: []stock.Line{{N: n}}})
-	require.NoError(s.t, err)
+	a := redistest.NoError(s.sale.Buy(s.t.Context(), stock.Order{User: user, Lines: []stock.Line{{N: n}}}))(s.t)
 	require.True(s.t, a.Won())
 	return a.Lines[0].Ordinal
 }

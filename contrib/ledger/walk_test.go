@@ -123,8 +123,7 @@ func (w *walk) act(ctx context.Context) {
 func (w *walk) anyone(ctx context.Context) {
 	if len(w.parts) == 0 || w.IntN(3) == 0 {
 		n := 1 + w.Int64N(3)
-		a, err := w.sale.Buy(ctx, stock.Order{Anyone: true, UpTo: true, Lines: []stock.Line{{N: n}}})
-		require.NoError(w.t, err)
+		a := redistest.NoError(w.sale.Buy(ctx, stock.Order{Anyone: true, UpTo: true, Lines: []stock.Line{{N: n}}}))(w.t)
 		order, _, _ := strings.Cut(a.ID, ".")
 		w.m.Do(salemodel.Act{Verb: "buy", ID: order, UpTo: true, Lines: []salemodel.Line{{Asked: n}}})
 		if a.Won() {
@@ -141,8 +140,7 @@ func (w *walk) anyone(ctx context.Context) {
 	if keep == 0 {
 		kept = nil
 	}
-	_, err := w.sale.Return(ctx, id, kept...)
-	require.NoError(w.t, err)
+	redistest.NoError(w.sale.Return(ctx, id, kept...))(w.t)
 	w.m.Do(salemodel.Act{Verb: "part", ID: f[0], First: first + keep, N: n - keep})
 }
 
@@ -168,8 +166,7 @@ func (w *walk) look() {
 		}
 	}
 	require.Equal(w.t, want, orders)
-	view, err := w.DB.Query(`SELECT user_id, order_id, item, n FROM sale_units`)
-	require.NoError(w.t, err)
+	view := redistest.NoError(w.DB.Query(`SELECT user_id, order_id, item, n FROM sale_units`))(w.t)
 	defer view.Close()
 	for view.Next() {
 		var user, order, item string
@@ -199,10 +196,9 @@ func TestBook_RandomCalls_AnswersAsTheModel(t *testing.T) {
 				}
 				w.look()
 				s.lose()
-				_, err := s.sale.Restore(t.Context(), s.spec)
-				require.NoError(t, err)
+				redistest.NoError(s.sale.Restore(t.Context(), s.spec))(t)
 				w.tick()
-				_, err = s.sale.Inspect(t.Context()) // ends what is over
+				_, err := s.sale.Inspect(t.Context()) // ends what is over
 				require.NoError(t, err)
 				require.Equal(t, w.m.Table(), rig.Hash(t, s.raw, "rc:{phones}:orders"))
 			}

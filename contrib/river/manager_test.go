@@ -56,22 +56,18 @@ func schema(t *testing.T) *pgxpool.Pool {
 	var host, name string
 	require.NoError(t, services.PostgreSQL.Fresh(t)().QueryRow(
 		"select current_setting('unix_socket_directories'), current_database()").Scan(&host, &name))
-	db, err := pgxpool.New(t.Context(), fmt.Sprintf("host=%s user=test dbname=%s", host, name))
-	require.NoError(t, err)
+	db := redistest.NoError(pgxpool.New(t.Context(), fmt.Sprintf("host=%s user=test dbname=%s", host, name)))(t)
 	t.Cleanup(db.Close)
-	migrator, err := rivermigrate.New(riverpgxv5.New(db), &rivermigrate.Config{Logger: quiet})
-	require.NoError(t, err)
-	_, err = migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil)
-	require.NoError(t, err)
+	migrator := redistest.NoError(rivermigrate.New(riverpgxv5.New(db), &rivermigrate.Config{Logger: quiet}))(t)
+	redistest.NoError(migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil))(t)
 	return db
 }
 
 // ticks are the seconds for which a job was inserted, of which each follows the one before.
 func ticks(t *testing.T, db *pgxpool.Pool, of string) (all []time.Time) {
 	t.Helper()
-	rows, err := db.Query(t.Context(),
-		"select scheduled_at from river_job where args->>'of' = $1 order by scheduled_at", of)
-	require.NoError(t, err)
+	rows := redistest.NoError(db.Query(t.Context(),
+		"select scheduled_at from river_job where args->>'of' = $1 order by scheduled_at", of))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var at time.Time
@@ -96,27 +92,23 @@ func TestManager_ServicesShareASchema_InsertTheirOwnJobs(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		for _, service := range []string{"a", "b"} {
-			m, err := manager(db, red, service)
-			require.NoError(t, err)
+			m := redistest.NoError(manager(db, red, service))(t)
 			go func() { ended <- m.Run(ctx, "host") }()
 		}
 		redistest.Eventually(t, time.Minute, "the ticks of both",
 			func() bool { return len(ticks(t, db, "a")) >= enough && len(ticks(t, db, "b")) >= enough })
 		cancel()
 		require.NoError(t, errors.Join(<-ended, <-ended))
-		_, err := db.Exec(t.Context(), "update river_job set state = 'discarded', finalized_at = now()")
-		require.NoError(t, err)
+		redistest.NoError(db.Exec(t.Context(), "update river_job set state = 'discarded', finalized_at = now()"))(t)
 	}
 }
 
 func TestManager_BadJob_IsRefused(t *testing.T) {
 	red := redlatchtest.New(t).Open()
-	client, err := river.NewClient(riverpgxv5.New(nil), &river.Config{})
-	require.NoError(t, err)
+	client := redistest.NoError(river.NewClient(riverpgxv5.New(nil), &river.Config{}))(t)
 	e := red.Elections().Election("a")
 	parsed := func(spec string) cron.Schedule {
-		s, err := cron.ParseStandard(spec)
-		require.NoError(t, err)
+		s := redistest.NoError(cron.ParseStandard(spec))(t)
 		return s
 	}
 	args, hourly := poll("a").Args, redlatchriver.Every(time.Hour)
@@ -142,11 +134,10 @@ func TestManager_BadJob_IsRefused(t *testing.T) {
 		require.ErrorIs(t, err, redlatch.ErrInvalidOption, why)
 		require.True(t, strings.Contains(err.Error(), why), "%v: %v", why, err)
 	}
-	_, err = redlatchriver.NewManager(nil, nil, nil, redlatchriver.Options{})
+	_, err := redlatchriver.NewManager(nil, nil, nil, redlatchriver.Options{})
 	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	_, err = redlatchriver.NewManager(e, client, nil, redlatchriver.Options{CatchUp: time.Millisecond})
 	require.ErrorContains(t, err, "CatchUp is 1ms")
-	m, err := redlatchriver.NewManager(e, client, nil, redlatchriver.Options{})
-	require.NoError(t, err)
+	m := redistest.NoError(redlatchriver.NewManager(e, client, nil, redlatchriver.Options{}))(t)
 	require.ErrorIs(t, m.Run(t.Context(), string(make([]byte, 1000))), redlatch.ErrInvalidOption)
 }
