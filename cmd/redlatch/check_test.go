@@ -200,8 +200,7 @@ func TestCheck_LimitedUser_WritesOnlyItsOwnKeysAndRemovesThem(t *testing.T) {
 				require.Equal(t, "ok", found[what].Level, "%s: %v", what, found[what])
 			}
 			for _, addr := range s.Addrs {
-				left, err := at(addr).TryAskList(t, "KEYS", "*")
-				require.NoError(t, err)
+				left := redistest.NoError(at(addr).TryAskList(t, "KEYS", "*"))(t)
 				for _, key := range left { // what says that a process is there ends by itself
 					require.Contains(t, key, "redlatch_alive:")
 					require.NotEqual(t, "-1", at(addr).Ask(t, "PTTL", key))
@@ -247,8 +246,7 @@ func TestCheck_TooFewReplicas_IsAProblem(t *testing.T) {
 func TestCheck_ConnectionsEndAtDifferentServers_IsAProblem(t *testing.T) {
 	t.Parallel()
 	addrs := []string{redistest.Start(t).Addr(), redistest.Start(t).Addr()}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := redistest.NoError(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	var turn atomic.Int64
 	go func() {
@@ -308,8 +306,7 @@ func TestCheck_VerySlowLine_IsOneServer(t *testing.T) {
 
 // A server that was not tested is one to warn of; one that is too old is not worked with at all.
 func TestCheck_TestedVersions_AreThoseOfTheDocuments(t *testing.T) {
-	text, err := os.ReadFile("../../docs/versions.md")
-	require.NoError(t, err)
+	text := redistest.NoError(os.ReadFile("../../docs/versions.md"))(t)
 	documented := map[string][]string{}
 	for _, m := range regexp.MustCompile(`(?m)^\| (Redis|Valkey) (\d+\.\d+)\.\d+ \| \d`).
 		FindAllStringSubmatch(string(text), -1) {

@@ -38,8 +38,7 @@ func urlOf(s *redistest.Server) string { return "redis://" + s.Addr() }
 // command is redlatch with these arguments, on a server's URL. SELF is what starts it again.
 func command(t *testing.T, url string, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := redistest.NoError(os.Executable())(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, self, args...)

@@ -51,10 +51,9 @@ func TestStock_FromOpenToDelete_IsShownChangedStopped(t *testing.T) {
 	require.Equal(t, exitData, here(s, "", append([]string{"stock"}, append(open1, "--retain", "1h")...)...).code)
 	of := open(t, s).Sales().Sale("shoes")
 	require.NoError(t, of.Open(t.Context(), stock.Spec{Limit: 5, PerUser: 2, OpenFor: time.Hour, Ledger: true}))
-	a, err := of.Buy(t.Context(), stock.Order{User: "ann"})
-	require.NoError(t, err)
+	a := redistest.NoError(of.Buy(t.Context(), stock.Order{User: "ann"}))(t)
 	require.True(t, a.Won())
-	_, err = of.Reserve(t.Context(), stock.Order{ID: "order", User: "bob", Lines: []stock.Line{{N: 2}}}, time.Minute)
+	_, err := of.Reserve(t.Context(), stock.Order{ID: "order", User: "bob", Lines: []stock.Line{{N: 2}}}, time.Minute)
 	require.NoError(t, err)
 
 	require.Regexp(t, `^STATE  STARTS IN  ENDS IN +GONE IN +RESERVATIONS  UNMOVED\n`+
@@ -83,8 +82,7 @@ func TestStock_Lost_IsRestoredFromItsLedger(t *testing.T) {
 	s := redistest.Start(t)
 	of := open(t, s).Sales().Sale("tour")
 	buy := func(id, item string) stock.Answer {
-		a, err := of.Buy(t.Context(), stock.Order{ID: id, Lines: []stock.Line{{Item: item, N: 1}}})
-		require.NoError(t, err)
+		a := redistest.NoError(of.Buy(t.Context(), stock.Order{ID: id, Lines: []stock.Line{{Item: item, N: 1}}}))(t)
 		return a
 	}
 	restore := []string{"stock", "restore", "tour", "--limit", "cap=5", "--limit", "mug=1", "--open-for", "1h"}
@@ -120,8 +118,7 @@ func TestLimit_SetUnsetReset_ArePeeked(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	l := open(t, s).Limiters().Limiter("mails", ratelimit.LimiterOptions{Rate: 1, Per: 24 * time.Hour})
-	_, err := l.Allow(t.Context(), "", 1)
-	require.NoError(t, err)
+	redistest.NoError(l.Allow(t.Context(), "", 1))(t)
 	mails := func(more ...string) string {
 		r := here(s, "", append([]string{"limit", "mails"}, more...)...)
 		require.Zero(t, r.code, r.err)
@@ -157,8 +154,7 @@ func TestLimit_SetUnsetReset_ArePeeked(t *testing.T) {
 // An operator changes a calendar limit of running programs: what was taken still counts.
 func TestLimitSet_SameKind_KeepsWhatWasTaken(t *testing.T) {
 	t.Parallel()
-	zone, err := time.LoadLocation("Europe/Berlin")
-	require.NoError(t, err)
+	zone := redistest.NoError(time.LoadLocation("Europe/Berlin"))(t)
 	for name, tt := range map[string]struct {
 		programs ratelimit.LimiterOptions
 		flags    string
@@ -178,14 +174,12 @@ func TestLimitSet_SameKind_KeepsWhatWasTaken(t *testing.T) {
 				t.Parallel()
 				s := redistest.Start(t)
 				l := open(t, s).Limiters().Limiter(name, tt.programs)
-				_, err := l.Allow(t.Context(), key, 14)
-				require.NoError(t, err)
+				redistest.NoError(l.Allow(t.Context(), key, 14))(t)
 				r := here(s, "", append(strings.Fields("limit "+name+" --rate 100 --set more"), strings.Fields(tt.flags)...)...)
 				require.Zero(t, r.code, r.err)
 				require.Empty(t, r.err)
 				redistest.Eventually(t, 20*time.Second, "the limit is known", func() bool {
-					a, err := l.Peek(t.Context(), key)
-					require.NoError(t, err)
+					a := redistest.NoError(l.Peek(t.Context(), key))(t)
 					return a.Remaining == 86
 				})
 				r = here(s, "", "limit", name, "--peek", "--key", key)
@@ -204,8 +198,7 @@ func TestInspectWatch_WithoutATerminal_WritesAgain(t *testing.T) {
 	keep(t, err, h.Unlock)
 	for _, names := range [][]string{{"job"}, {}} {
 		c := command(t, urlOf(s), append([]string{"inspect", "--watch=100ms"}, names...)...)
-		out, err := c.StdoutPipe()
-		require.NoError(t, err)
+		out := redistest.NoError(c.StdoutPipe())(t)
 		require.NoError(t, c.Start())
 		lines := bufio.NewScanner(out)
 		for seen := 0; seen < 3 && lines.Scan(); {

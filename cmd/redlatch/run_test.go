@@ -194,8 +194,7 @@ func TestGuard_LeaseOver_KillsTheCommand(t *testing.T) {
 		keepWatch(orders, says)
 		close(ended)
 	}()
-	_, err := fmt.Fprintf(in, "%[1]d 3600000\n%[1]d 100\n", -sleeps.Process.Pid)
-	require.NoError(t, err)
+	redistest.NoError(fmt.Fprintf(in, "%[1]d 3600000\n%[1]d 100\n", -sleeps.Process.Pid))(t)
 	require.Error(t, sleeps.Wait())
 	<-ended
 	require.Contains(t, says.String(), "the lease is over")
@@ -224,7 +223,6 @@ func TestRun_AtLeast_KeepsTheLockTaken(t *testing.T) {
 	s := redistest.Start(t)
 	r := run(t, urlOf(s), "run", "--lock", "a", "--at-least", "1h", "--call-timeout=5s", "--", "true")
 	require.Zero(t, r.code, r.err)
-	state, err := open(t, s).Locks().Reentrant("a").Inspect(context.Background())
-	require.NoError(t, err)
+	state := redistest.NoError(open(t, s).Locks().Reentrant("a").Inspect(context.Background()))(t)
 	require.Greater(t, state.Lease, 30*time.Minute)
 }

@@ -71,8 +71,7 @@ func TestHelp_EveryCommand_HasAPage(t *testing.T) {
 		}
 	}
 	visit((&tool{server: &server{}}).root())
-	files, err := pages.ReadDir("help")
-	require.NoError(t, err)
+	files := redistest.NoError(pages.ReadDir("help"))(t)
 	require.Len(t, files, used)
 }
 

@@ -24,22 +24,19 @@ func TestFiles_AnyTokens_ObeyTheGuardRules(t *testing.T) {
 
 	ctx, path := t.Context(), filepath.Join(dir, "account")
 	content := func() string {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+		text := redistest.NoError(os.ReadFile(path))(t)
 		return string(text)
 	}
 	require.NoError(t, f.Write(ctx, path, 33, []byte("first")))
 	require.NoError(t, f.Write(ctx, path, 34, []byte("second")))
 	require.ErrorIs(t, f.Write(ctx, path, 33, []byte("third")), redlatchfence.ErrStale)
 	require.Equal(t, "second", content())
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	info := redistest.NoError(os.Stat(path))(t)
 	require.Zero(t, info.Mode().Perm()&^0o644)
 
 	private := filepath.Join(dir, "private")
 	require.NoError(t, redlatchfence.Files{Perm: 0o600}.Write(ctx, private, 33, nil))
-	info, err = os.Stat(private)
-	require.NoError(t, err)
+	info = redistest.NoError(os.Stat(private))(t)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
 	require.ErrorIs(t, f.Write(ctx, filepath.Join(dir, "missing", "a"), 33, nil), os.ErrNotExist)
@@ -57,8 +54,7 @@ func TestFiles_ProcessStopped_IsNotOvertaken(t *testing.T) {
 	for name, end := range map[string]func(c *redistest.Child){
 		"goes_on": func(c *redistest.Child) {
 			c.Signal(t, syscall.SIGCONT)
-			_, err := c.In.Write([]byte("\n"))
-			require.NoError(t, err)
+			redistest.NoError(c.In.Write([]byte("\n")))(t)
 			require.Equal(t, "out <nil>", c.Line(t))
 		},
 		"dies": func(c *redistest.Child) { c.Cmd.Process.Kill() },

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // plainGuard is a Guard and not an Exclusive.
@@ -49,10 +50,9 @@ func TestHandler_StaleOrBadToken_IsRefused(t *testing.T) {
 				resp.Body.Close()
 				return resp.StatusCode, redlatchfence.Refused(resp)
 			}
-			status, err := send(34)
-			require.NoError(t, err)
+			status := redistest.NoError(send(34))(t)
 			require.Equal(t, http.StatusAccepted, status)
-			status, err = send(33)
+			status, err := send(33)
 			require.ErrorIs(t, err, redlatchfence.ErrStale)
 			require.Equal(t, http.StatusPreconditionFailed, status)
 			_, err = send(0)
@@ -70,11 +70,9 @@ func TestHandler_StaleOrBadToken_IsRefused(t *testing.T) {
 				"/?noname": {[]string{"35"}, http.StatusBadRequest},
 				"/a?equal": {[]string{"34"}, http.StatusAccepted},
 			} {
-				r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+path, nil)
-				require.NoError(t, err)
+				r := redistest.NoError(http.NewRequestWithContext(t.Context(), "POST", server.URL+path, nil))(t)
 				r.Header[redlatchfence.Header] = c.fields
-				resp, err := http.DefaultClient.Do(r)
-				require.NoError(t, err)
+				resp := redistest.NoError(http.DefaultClient.Do(r))(t)
 				resp.Body.Close()
 				require.Equal(t, c.status, resp.StatusCode, path)
 				require.NoError(t, redlatchfence.Refused(resp))

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -19,18 +20,15 @@ func TestOf_FencedHolds_GivesGrowingTokens(t *testing.T) {
 	red := redlatchtest.New(t).Open()
 	var last redlatchfence.Token
 	for range 2 {
-		hold, err := red.Locks().Fenced("account:7").Lock(t.Context())
-		require.NoError(t, err)
-		token, err := redlatchfence.Of(hold)
-		require.NoError(t, err)
+		hold := redistest.NoError(red.Locks().Fenced("account:7").Lock(t.Context()))(t)
+		token := redistest.NoError(redlatchfence.Of(hold))(t)
 		require.NoError(t, token.Check())
 		require.Greater(t, token, last)
 		last = token
 		require.NoError(t, hold.Unlock(t.Context()))
 	}
-	hold, err := red.Locks().Reentrant("account:7").Lock(t.Context())
-	require.NoError(t, err)
-	_, err = redlatchfence.Of(hold)
+	hold := redistest.NoError(red.Locks().Reentrant("account:7").Lock(t.Context()))(t)
+	_, err := redlatchfence.Of(hold)
 	require.ErrorIs(t, err, redlatchfence.ErrInvalid)
 	require.NoError(t, hold.Unlock(t.Context()))
 }

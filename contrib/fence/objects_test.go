@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // bucket is a store in memory, and how it is spoken to.
@@ -28,19 +29,16 @@ func TestObjects_AnyTokens_ObeyTheGuardRules(t *testing.T) {
 	o := redlatchfence.Objects{Store: store, Stamp: redlatchfence.StampJSON}
 	rules(t, o, "a+b/../c d//e?f#g")
 	ctx := t.Context()
-	data, err := o.Read(ctx, "new", 33)
-	require.NoError(t, err)
+	data := redistest.NoError(o.Read(ctx, "new", 33))(t)
 	require.Nil(t, data)
 	require.NoError(t, o.Put(ctx, "new", 33, []byte(`{"n": 1}`)))
 	require.NoError(t, o.Put(ctx, "new", 33, []byte(`{"n": 2}`)))
-	data, err = o.Read(ctx, "new", 34)
-	require.NoError(t, err)
+	data = redistest.NoError(o.Read(ctx, "new", 34))(t)
 	require.JSONEq(t, `{"n": 2, "fencing_token": 33}`, string(data))
 	require.ErrorIs(t, o.Put(ctx, "new", 33, []byte(`{"n": 3}`)), redlatchfence.ErrStale)
-	_, err = o.Read(ctx, "new", 33)
+	_, err := o.Read(ctx, "new", 33)
 	require.ErrorIs(t, err, redlatchfence.ErrStale)
-	now, err := store.Get(ctx, "new")
-	require.NoError(t, err)
+	now := redistest.NoError(store.Get(ctx, "new"))(t)
 	require.JSONEq(t, `{"n": 2, "fencing_token": 34}`, string(now.Data))
 	require.EqualValues(t, 34, now.Token)
 
@@ -69,10 +67,8 @@ func TestObjects_WriteBetweenReadAndPut_NewerTokenWins(t *testing.T) {
 			return nil
 		},
 		"deleted": func(t *testing.T, _ redlatchfence.Objects, s redlatchfence.S3) error {
-			r, err := http.NewRequestWithContext(t.Context(), "DELETE", s.Bucket+"a", nil)
-			require.NoError(t, err)
-			resp, err := s.Client.Do(r)
-			require.NoError(t, err)
+			r := redistest.NoError(http.NewRequestWithContext(t.Context(), "DELETE", s.Bucket+"a", nil))(t)
+			resp := redistest.NoError(s.Client.Do(r))(t)
 			return resp.Body.Close()
 		},
 	} {
@@ -92,8 +88,7 @@ func TestObjects_WriteBetweenReadAndPut_NewerTokenWins(t *testing.T) {
 				}
 				err := o.Put(t.Context(), "a", 33, []byte(`{"n": 33}`))
 				require.ErrorIs(t, err, want)
-				now, err := store.Get(t.Context(), "a")
-				require.NoError(t, err)
+				now := redistest.NoError(store.Get(t.Context(), "a"))(t)
 				if want == nil {
 					require.JSONEq(t, `{"n": 33, "fencing_token": 33}`, string(now.Data))
 				} else {

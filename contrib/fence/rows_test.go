@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/services"
 )
 
@@ -18,8 +19,7 @@ func accounts(t *testing.T, d redlatchfence.Dialect, db *sql.DB) (byName, byNumb
 		`INSERT INTO named VALUES ('account:7', 100, 0)`,
 		`INSERT INTO numbered VALUES (7, 100, 0)`,
 	} {
-		_, err := db.Exec(create)
-		require.NoError(t, err)
+		redistest.NoError(db.Exec(create))(t)
 	}
 	return redlatchfence.Rows{DB: db, Dialect: d, Table: "named", Key: "name"},
 		redlatchfence.Rows{DB: db, Dialect: d, Table: "numbered", Key: "id", Column: "fence"}
@@ -73,8 +73,7 @@ func TestRows_NewerWriteDuringATransaction_RefusesTheUpdate(t *testing.T) {
 		_, rows := accounts(t, d, db)
 		ctx := t.Context()
 		require.NoError(t, rows.Advance(ctx, "7", 33))
-		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-		require.NoError(t, err)
+		tx := redistest.NoError(db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))(t)
 		defer tx.Rollback()
 		var n int64
 		require.NoError(t, tx.QueryRow(`SELECT balance FROM numbered WHERE id = 7`).Scan(&n))
@@ -82,7 +81,7 @@ func TestRows_NewerWriteDuringATransaction_RefusesTheUpdate(t *testing.T) {
 		later.DB = open()
 		require.NoError(t, later.Update(ctx, "7", 34, "balance = 150"))
 		rows.DB = tx
-		err = rows.Update(ctx, "7", 33, "balance = 110")
+		err := rows.Update(ctx, "7", 33, "balance = 110")
 		require.Error(t, err, "its snapshot still has 33")
 		if d == redlatchfence.MySQL {
 			require.ErrorIs(t, err, redlatchfence.ErrStale)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/services"
 )
 
@@ -21,8 +22,7 @@ var errGivenUp = errors.New("given up")
 
 // book is a table of what was written, in a database with fences.
 func book(t *testing.T, db *sql.DB) {
-	_, err := db.Exec(`CREATE TABLE book (token bigint NOT NULL, seen bigint NOT NULL)`)
-	require.NoError(t, err)
+	redistest.NoError(db.Exec(`CREATE TABLE book (token bigint NOT NULL, seen bigint NOT NULL)`))(t)
 }
 
 // enter writes a token, and the greatest that the transaction finds.
@@ -38,8 +38,7 @@ func enter(token redlatchfence.Token) func(ctx context.Context, tx *sql.Tx) erro
 }
 
 func entries(t *testing.T, db *sql.DB) (all [][2]int64) {
-	rows, err := db.Query(`SELECT token, seen FROM book ORDER BY token`)
-	require.NoError(t, err)
+	rows := redistest.NoError(db.Query(`SELECT token, seen FROM book ORDER BY token`))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var e [2]int64
@@ -103,8 +102,7 @@ func TestFences_TwoTransactions_SecondWaitsForTheFirst(t *testing.T) {
 			for _, known := range []bool{true, false} { // the resource has a row
 				name := fmt.Sprint(c.name, " ", known)
 				t.Run(name, func(t *testing.T) {
-					_, err := db.Exec(`DELETE FROM book`)
-					require.NoError(t, err)
+					redistest.NoError(db.Exec(`DELETE FROM book`))(t)
 					if known {
 						require.NoError(t, f.Advance(ctx, name, 1))
 					}
@@ -156,8 +154,7 @@ func TestFences_CheckInOwnTransaction_AdmitsNoStaleWrite(t *testing.T) {
 			ctx, name := t.Context(), fmt.Sprint("resource", i)
 			f, other := redlatchfence.Fences{DB: open(), Dialect: d}, redlatchfence.Fences{DB: open(), Dialect: d}
 			require.NoError(t, f.Advance(ctx, name, 32))
-			later, err := f.DB.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-			require.NoError(t, err)
+			later := redistest.NoError(f.DB.BeginTx(ctx, &sql.TxOptions{Isolation: level}))(t)
 			require.NoError(t, f.Check(ctx, later, name, 34))
 			checked := make(chan error, 1)
 			go func() {
