@@ -47,9 +47,7 @@ func gathered(t testing.TB, b *rsemaphore.CyclicBarrier, n int) rsemaphore.Barri
 	t.Helper()
 	var st rsemaphore.BarrierState
 	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d parties wait", n), func() bool {
-		var err error
-		st, err = b.Inspect(within(t))
-		require.NoError(t, err)
+		st = redistest.NoError(b.Inspect(within(t)))(t)
 		return st.Waiting == n
 	})
 	return st
@@ -107,8 +105,7 @@ func TestBarrier_LastArrives_OpensInEveryGeneration(t *testing.T) {
 		for g := range generations {
 			require.EqualValues(t, 1, last[g].Load(), "one is last")
 		}
-		st, err := rigs[0].c.CyclicBarrier("b", parties).Inspect(within(t))
-		require.NoError(t, err)
+		st := redistest.NoError(rigs[0].c.CyclicBarrier("b", parties).Inspect(within(t)))(t)
 		require.Equal(t, rsemaphore.BarrierState{Generation: generations + 1, Parties: parties}, st)
 		require.Equal(t, []string{"{b}:barrier"}, rigs[0].keys(t))
 		rigs[0].requireClean(t, "{b}:barrier")
@@ -232,8 +229,7 @@ func TestBarrier_Action_RunsBeforeTheOthersGoOn(t *testing.T) {
 		})
 		done := arriveAt(within(t), b, 3)
 		redistest.Eventually(t, 20*time.Second, "it acts", func() bool {
-			st, err := b.Inspect(within(t))
-			require.NoError(t, err)
+			st := redistest.NoError(b.Inspect(within(t)))(t)
 			return st.Parties == 3 && st.Waiting == 3
 		})
 		// one too many has to wait for the next generation
@@ -420,8 +416,7 @@ func TestArrival_Repeated_IsNotOfTheNextGeneration(t *testing.T) {
 			Release: make(chan struct{})})
 		done := arriveAt(within(t), b, 1)
 		trap.Wait(t)
-		a, err := db.Await(within(t))
-		require.NoError(t, err)
+		a := redistest.NoError(db.Await(within(t)))(t)
 		require.EqualValues(t, 1, a.Generation)
 		next := arriveAt(within(t), db, 1)
 		gathered(t, db, 1)
@@ -504,8 +499,7 @@ func TestArrival_PartyGone_DoesNotCount(t *testing.T) {
 	require.NoError(t, errOf(db.Await(within(t))))
 	require.NoError(t, (<-done).err)
 	require.NoError(t, late.Client.Do(within(t), *late.kept).Error())
-	s, err := db.Inspect(within(t))
-	require.NoError(t, err)
+	s := redistest.NoError(db.Inspect(within(t)))(t)
 	require.Zero(t, s.Waiting)
 	next := arriveAt(within(t), db, 2)
 	for range 2 {
@@ -525,8 +519,7 @@ func TestArrival_FirstOfAClientAndLate_IsRefused(t *testing.T) {
 	require.NoError(t, errOf(r.c.CyclicBarrier("b", 1).Await(within(t))))
 	redistest.Eventually(t, 20*time.Second, "what may have arrived is taken back", func() bool { return r.c.Owed() == 0 })
 	require.NoError(t, late.Client.Do(within(t), *late.kept).Error())
-	s, err := direct.c.CyclicBarrier("b", 1).Inspect(within(t))
-	require.NoError(t, err)
+	s := redistest.NoError(direct.c.CyclicBarrier("b", 1).Inspect(within(t)))(t)
 	require.Zero(t, s.Waiting)
 	direct.requireClean(t, "{b}:barrier")
 }

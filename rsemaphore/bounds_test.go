@@ -113,8 +113,7 @@ func TestAcquire_PartOfItsIDsAnew_LosesNoPermit(t *testing.T) {
 			r.heard(t, process, func() { r.run(t, "acquire", asking(capacity, process, entry(baseA, 3, process, ""))...) })
 			require.EqualValues(t, capacity, r.number(t, "ZCARD", "{s}:timeout")+r.number(t, "GET", "s"), "%s were free", free)
 			r.heard(t, process, func() {
-				_, err := r.script(t, "release", releaseKeys, giving("0", owner(baseB, 1))...)
-				require.NoError(t, err)
+				redistest.NoError(r.script(t, "release", releaseKeys, giving("0", owner(baseB, 1))...))(t)
 			})
 			require.EqualValues(t, capacity, r.number(t, "ZCARD", "{s}:timeout")+r.number(t, "GET", "s"), "%s were free", free)
 		}
@@ -131,8 +130,7 @@ func TestPermits_ManyDeadProcesses_ReturnInManyScripts(t *testing.T) {
 		r.members(t, "{s}:timeout", over, func(i int) (int64, string) { return past, baseOf("x", i) + "\x00\x00\x00" })
 		capacity := over + 1
 		for i, want := range []int64{1501, 501, 0} {
-			_, err := r.script(t, "acquire", semaphoreKeys, taking(capacity, 30, baseOf("n", i), 1000-i*499)...)
-			require.NoError(t, err)
+			redistest.NoError(r.script(t, "acquire", semaphoreKeys, taking(capacity, 30, baseOf("n", i), 1000-i*499)...))(t)
 			left := r.number(t, "ZCOUNT", "{s}:timeout", "-inf", strconv.FormatInt(past+1000, 10))
 			require.Equal(t, want, left, "after %d scripts", i+1)
 			require.EqualValues(t, capacity, r.number(t, "ZCARD", "{s}:timeout")+r.number(t, "GET", "s"))
@@ -158,8 +156,7 @@ func TestWeights_ManyDeadProcesses_ReturnInManyScripts(t *testing.T) {
 			r.must(t, args...)
 		}
 		for _, want := range []string{"3000", "1000", "5000"} {
-			m, err := r.script(t, "weighted_acquire", weightedKeys, weighing(2*over, "0", weightA, 2*over)...)
-			require.NoError(t, err)
+			m := redistest.NoError(r.script(t, "weighted_acquire", weightedKeys, weighing(2*over, "0", weightA, 2*over)...))(t)
 			require.Equal(t, want, r.text(t, "HGET", weightedKeys[0], "used"))
 			reply := r.numbers(t, m)
 			if want == "5000" {
@@ -219,8 +216,7 @@ func TestWait_ManySmallWeights_AsksWhenTheyEnd(t *testing.T) {
 			main[baseOf("x", i)], leases[baseOf("x", i)] = "1 ", 30
 		}
 		r.putScale(t, scale{main: main, leases: leases})
-		m, err := r.script(t, "weighted_acquire", weightedKeys, weighing(100, "0", weightA, 100)...)
-		require.NoError(t, err)
+		m := redistest.NoError(r.script(t, "weighted_acquire", weightedKeys, weighing(100, "0", weightA, 100)...))(t)
 		require.Equal(t, []int64{1, -7, 100, 30 * unit, -1, 0, 0}, r.numbers(t, m))
 	})
 }

@@ -28,8 +28,7 @@ func TestIDs_FromAnotherProcess_ExtendInspectAndRelease(t *testing.T) {
 					units = []int{4, 6}
 				}
 				held := of(r.c).WithLabel("import")
-				a, err := held.TryAcquire(within(t), units[0], 0, time.Minute)
-				require.NoError(t, err)
+				a := redistest.NoError(held.TryAcquire(within(t), units[0], 0, time.Minute))(t)
 				b := acquire(t, held, units[1])
 				s, ids, unknown := of(other.c), append(a.IDs(), b.IDs()...), strings.Repeat("0", 32)
 				second := ids[0][:31] + "1" // an acquisition of several units of weight has one id
@@ -78,8 +77,7 @@ func TestExtendIDs_PermitOfRedisson_IsExtended(t *testing.T) {
 		a, b := hex.EncodeToString([]byte(idA)), hex.EncodeToString([]byte(idJava))
 		require.NoError(t, s.ExtendIDs(within(t), 30*unit*time.Millisecond, a, b))
 		require.Equal(t, sem{count: "1", out: map[string]int{idA: 30, idJava: always}}, r.get(t))
-		seen, err := s.InspectIDs(within(t), b)
-		require.NoError(t, err)
+		seen := redistest.NoError(s.InspectIDs(within(t), b))(t)
 		require.Negative(t, seen[0].Lease, "it has no end")
 		require.Empty(t, seen[0].Client)
 	})
@@ -131,12 +129,10 @@ func TestAddPermits_RunTwice_AddsOnce(t *testing.T) {
 			done <- capacity
 		}()
 		trap.Wait(t)
-		now, err := beside.AddPermits(within(t), 100)
-		require.NoError(t, err)
+		now := redistest.NoError(beside.AddPermits(within(t), 100))(t)
 		got := <-done
 		want := 5 + (i+1)*110
-		state, err := beside.Inspect(within(t))
-		require.NoError(t, err)
+		state := redistest.NoError(beside.Inspect(within(t)))(t)
 		require.Equal(t, want, state.Capacity)
 		require.Contains(t, []int{want - 100, want}, got)
 		require.True(t, now == want || got == want, "one of them came last")
@@ -168,8 +164,7 @@ func TestRelease_CallerLeftAndReplyLost_ServesTheWaiterHere(t *testing.T) {
 					return r.c.WeightedSemaphore("s", 2)
 				}
 				take := func() *rsemaphore.Permit {
-					h, err := sem(by).TryAcquire(within(t), 2, 0, time.Hour)
-					require.NoError(t, err)
+					h := redistest.NoError(sem(by).TryAcquire(within(t), 2, 0, time.Hour))(t)
 					t.Cleanup(func() { h.Release(ended) }) // the garbage collector is outside of the bubble
 					return h
 				}

@@ -23,8 +23,7 @@ func TestCallsAfterAFault_ManyWaiters_StayFew(t *testing.T) {
 		const waiters, window = 300, 3 * time.Second
 		proxy := redistest.NewProxy(t, servers[0])
 		holder := newRig(t, servers[0], rsemaphore.Options{})
-		p, err := holder.c.Semaphore("s", 1).Acquire(context.Background(), 1)
-		require.NoError(t, err)
+		p := redistest.NoError(holder.c.Semaphore("s", 1).Acquire(context.Background(), 1))(t)
 		sent := &sending.Counting{Client: proxy.Server().Client(t)}
 		r := newRigOn(t, proxy.Server(), sent, rsemaphore.Options{CallTimeout: 500 * time.Millisecond})
 		ctx, stop := context.WithCancel(context.Background())

@@ -28,8 +28,7 @@ func TestPermit_RightMissing_OthersAcquireAll(t *testing.T) {
 	} {
 		users := map[string][]string{"locks": strings.Fields(acl.Line("app", "", "locks"))}
 		for _, file := range scripts {
-			text, err := script.Compose(os.DirFS("."), file)
-			require.NoError(t, err)
+			text := redistest.NoError(script.Compose(os.DirFS("."), file))(t)
 			for _, c := range redistest.ScriptCommands(text) {
 				users["no-"+c] = []string{"ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-" + strings.ToLower(c)}
 			}
@@ -78,8 +77,7 @@ func othersAcquire(t *testing.T, full *rig, few *rsemaphore.Client, kind, name s
 	t.Helper()
 	free, what := 3, "not acquired"
 	if leases[0] > 0 {
-		_, err := acquireAs(t, full.c, kind, name, 1, leases[0])
-		require.NoError(t, err)
+		redistest.NoError(acquireAs(t, full.c, kind, name, 1, leases[0]))(t)
 		free--
 	}
 	p, err := acquireAs(t, few, kind, name, 1, leases[1])

@@ -24,8 +24,7 @@ var exclusives = map[string]func(c *rsemaphore.Client) *rsemaphore.Semaphore{
 // leaseLeft is what is left on the server of the one that is out.
 func leaseLeft(t *testing.T, s *rsemaphore.Semaphore) time.Duration {
 	t.Helper()
-	state, err := s.Inspect(within(t))
-	require.NoError(t, err)
+	state := redistest.NoError(s.Inspect(within(t)))(t)
 	require.Len(t, state.Permits, 1)
 	return state.Permits[0].Lease
 }
@@ -41,8 +40,7 @@ func TestHandOver_OfAPermit_LastsAsAnyOther(t *testing.T) {
 				t.Run(kind+"/"+name+"/"+how, func(t *testing.T) {
 					bubble(t, 2, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 						if holder >= 0 {
-							first, err := of(rigs[holder].c).TryAcquire(ctx, 1, 0, 0)
-							require.NoError(t, err)
+							first := redistest.NoError(of(rigs[holder].c).TryAcquire(ctx, 1, 0, 0))(t)
 							go func() {
 								time.Sleep(time.Second)
 								if err := first.Release(ctx); err != nil {
@@ -50,8 +48,7 @@ func TestHandOver_OfAPermit_LastsAsAnyOther(t *testing.T) {
 								}
 							}()
 						}
-						p, err := of(rigs[1].c).TryAcquire(ctx, 1, time.Minute, lease)
-						require.NoError(t, err)
+						p := redistest.NoError(of(rigs[1].c).TryAcquire(ctx, 1, time.Minute, lease))(t)
 						if lease > 0 {
 							require.Greater(t, time.Until(p.Until()), 50*time.Minute, "the caller may rely on it")
 							require.Greater(t, leaseLeft(t, of(rigs[0].c)), 50*time.Minute, "on the server")

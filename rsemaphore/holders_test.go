@@ -27,8 +27,7 @@ func TestNotAcquired_ManyPermits_NamesAFew(t *testing.T) {
 		r, waiter := newRig(t, srv, patient), newRig(t, srv, patient)
 		r.must(t, "SET", "s", "7")
 		r.must(t, "ZADD", "{s}:timeout", "922337203685477", idJava) // Redisson's, for ever
-		p, err := r.c.Semaphore("s", 8).Shared().WithLabel("import").Acquire(within(t), 7)
-		require.NoError(t, err)
+		p := redistest.NoError(r.c.Semaphore("s", 8).Shared().WithLabel("import").Acquire(within(t), 7))(t)
 		refused := named(t, func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
 			defer cancel()
@@ -47,8 +46,7 @@ func TestNotAcquired_ManyPermits_NamesAFew(t *testing.T) {
 		require.ErrorContains(t, refused, "(7), permit "+last.ID+" (1)")
 		require.NoError(t, p.Release(within(t)))
 
-		q, err := r.c.Semaphore("many", 500).Acquire(within(t), 500)
-		require.NoError(t, err)
+		q := redistest.NoError(r.c.Semaphore("many", 500).Acquire(within(t), 500))(t)
 		refused = named(t, func(ctx context.Context) error {
 			return errOf(waiter.c.Semaphore("many", 500).TryAcquire(ctx, 1, 110*time.Millisecond, 0))
 		})

@@ -44,8 +44,7 @@ func TestSemaphoreKinds_OtherKindInUse_IsRefused(t *testing.T) {
 	}
 	setLatch := func(ttl time.Duration) func(t *testing.T, r *rig, name string) {
 		return func(t *testing.T, r *rig, name string) {
-			set, err := r.c.CountDownLatch(name).TrySetCount(within(t), 3, ttl)
-			require.NoError(t, err)
+			set := redistest.NoError(r.c.CountDownLatch(name).TrySetCount(within(t), 3, ttl))(t)
 			require.True(t, set)
 		}
 	}

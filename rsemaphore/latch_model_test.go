@@ -26,8 +26,7 @@ type forgetful struct {
 }
 
 func newForgetful(t testing.TB, s *redistest.Server, lose func() bool) *forgetful {
-	dead, err := rueidis.NewClient(s.Option())
-	require.NoError(t, err)
+	dead := redistest.NoError(rueidis.NewClient(s.Option()))(t)
 	dead.Close()
 	return &forgetful{s.Client(t), dead, lose}
 }

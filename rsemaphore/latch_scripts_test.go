@@ -22,8 +22,7 @@ func TestLatchRecord_ManyParticipants_SweptInParts(t *testing.T) {
 	keys := []string{"l", "{l}:latch", "{l}:timeout"}
 	n := redistest.Sized(20_000, 20_000, 100_000)
 	run := func(name string, args ...string) {
-		text, err := script.Compose(os.DirFS("."), name)
-		require.NoError(t, err)
+		text := redistest.NoError(script.Compose(os.DirFS("."), name))(t)
 		touched, took, err := touching.Touched(t, r.redis, text, keys, args)
 		require.NoError(t, err)
 		for command, some := range touched {

@@ -142,8 +142,7 @@ func TestLatch_RedissonsMessageAlone_WakesWaiters(t *testing.T) {
 	done := await(t, l, 10)
 	wire.SubscribedTo(t, r.redis, latchChannel)
 	waitingIn(t, r, "latch:l", 10)
-	sub, err := r.hub.Subscribe(within(t), latchChannel)
-	require.NoError(t, err)
+	sub := redistest.NoError(r.hub.Subscribe(within(t), latchChannel))(t)
 	defer sub.Close()
 	r.must(t, "DEL", "l")
 	r.must(t, "PUBLISH", latchChannel, "0")
@@ -152,8 +151,7 @@ func TestLatch_RedissonsMessageAlone_WakesWaiters(t *testing.T) {
 	}
 	// A waiter that happened to ask after DEL has not waited for the message. It comes over the hub's connection, PUBLISH
 	// is answered over another, and who subscribed before it comes hears it, which would be one too many below.
-	m, err := sub.Next(within(t))
-	require.NoError(t, err)
+	m := redistest.NoError(sub.Next(within(t)))(t)
 	require.Equal(t, "0", m.Payload)
 	r.must(t, "SET", "l", "1")
 	require.Equal(t, []string{"0"}, r.heardWhile(t, latchChannel, func() { errOf(l.CountDown(within(t))) }))

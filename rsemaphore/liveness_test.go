@@ -86,8 +86,7 @@ func TestLiveness_LeaseOfItsOwnOrRedisson_IsNotTakenOver(t *testing.T) {
 		p.BlackHole(redistest.Up)
 		r := newRig(t, s, living())
 		// Redisson's, which looks like ours, of a client that is trusted for a second.
-		id, err := hex.DecodeString("0123456789ab8064" + "0000000001" + "000000")
-		require.NoError(t, err)
+		id := redistest.NoError(hex.DecodeString("0123456789ab8064" + "0000000001" + "000000"))(t)
 		require.NotZero(t, lease.TrustInBytes(string(id)))
 		java := r.c.Semaphore("s", 4).Shared()
 		release(t, acquire(t, java, 1))
@@ -247,9 +246,8 @@ func TestHolders_Many_AreReadInParts(t *testing.T) {
 			got, from, skip := map[string]int64{}, "", "0"
 			for parts := 0; ; parts++ {
 				require.Less(t, parts, 20)
-				v, err := r.redis.Do(within(t),
-					r.redis.B().Eval().Script(source(t, "holders")).Numkeys(1).Key("k").Arg(from, skip).Build()).ToArray()
-				require.NoError(t, err)
+				v := redistest.NoError(r.redis.Do(within(t),
+					r.redis.B().Eval().Script(source(t, "holders")).Numkeys(1).Key("k").Arg(from, skip).Build()).ToArray())(t)
 				for i := 2; i < len(v); i += 2 {
 					base, _ := v[i].ToString()
 					n, _ := v[i+1].AsInt64()

@@ -31,23 +31,20 @@ func TestPermit_EndToldToItsHolder_IsNoMillisecondEarly(t *testing.T) {
 		"one": func(_ *testing.T) redistest.Last {
 			name := fmt.Sprint("s", names.Add(1))
 			return redistest.Last{Take: func(t *testing.T) time.Duration {
-				_, err := mine.Semaphore(name, 1).TryAcquire(within(t), 1, 0, lease)
-				require.NoError(t, err)
+				redistest.NoError(mine.Semaphore(name, 1).TryAcquire(within(t), 1, 0, lease))(t)
 				return lease
 			}, Gone: func(t *testing.T) bool {
 				_, err := others.Semaphore(name, 1).TryAcquire(within(t), 1, 0, lease)
 				return failed(t, err)
 			}, Kept: func(t *testing.T) {
-				n, err := others.Semaphore(name, 1).Available(within(t))
-				require.NoError(t, err)
+				n := redistest.NoError(others.Semaphore(name, 1).Available(within(t)))(t)
 				require.Zero(t, n)
 			}}
 		},
 		"two of three": func(_ *testing.T) redistest.Last {
 			name := fmt.Sprint("s", names.Add(1))
 			return redistest.Last{Take: func(t *testing.T) time.Duration {
-				_, err := mine.Semaphore(name, 3).TryAcquire(within(t), 2, 0, lease)
-				require.NoError(t, err)
+				redistest.NoError(mine.Semaphore(name, 3).TryAcquire(within(t), 2, 0, lease))(t)
 				return lease
 			}, Gone: func(t *testing.T) bool {
 				p, err := others.Semaphore(name, 3).TryAcquire(within(t), 1, 0, time.Hour) // there is one more
@@ -61,9 +58,7 @@ func TestPermit_EndToldToItsHolder_IsNoMillisecondEarly(t *testing.T) {
 			name := fmt.Sprint("s", names.Add(1))
 			var p *rsemaphore.Permit
 			return redistest.Last{Once: true, Take: func(t *testing.T) (_ time.Duration) {
-				var err error
-				p, err = mine.Semaphore(name, 2).TryAcquire(within(t), 2, 0, lease)
-				require.NoError(t, err)
+				p = redistest.NoError(mine.Semaphore(name, 2).TryAcquire(within(t), 2, 0, lease))(t)
 				return lease
 			}, Gone: func(t *testing.T) bool {
 				err := p.Release(within(t))
@@ -76,8 +71,7 @@ func TestPermit_EndToldToItsHolder_IsNoMillisecondEarly(t *testing.T) {
 		"a weight": func(_ *testing.T) redistest.Last {
 			name := fmt.Sprint("w", names.Add(1))
 			return redistest.Last{Take: func(t *testing.T) time.Duration {
-				_, err := mine.WeightedSemaphore(name, 1000).TryAcquire(within(t), 600, 0, lease)
-				require.NoError(t, err)
+				redistest.NoError(mine.WeightedSemaphore(name, 1000).TryAcquire(within(t), 600, 0, lease))(t)
 				return lease
 			}, Gone: func(t *testing.T) bool {
 				_, err := others.WeightedSemaphore(name, 1000).TryAcquire(within(t), 500, 0, lease)
@@ -99,8 +93,7 @@ func TestBarrier_LeaseOfAParty_EndsNoMillisecondEarly(t *testing.T) {
 	redistest.LastsWholly(t, srv, func(_ *testing.T) redistest.Last {
 		name := fmt.Sprint("b", names.Add(1))
 		arrived := func(t *testing.T) int {
-			st, err := others.CyclicBarrier(name, 2).Inspect(within(t))
-			require.NoError(t, err)
+			st := redistest.NoError(others.CyclicBarrier(name, 2).Inspect(within(t)))(t)
 			return st.Waiting
 		}
 		return redistest.Last{Take: func(t *testing.T) time.Duration {

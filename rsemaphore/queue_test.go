@@ -36,8 +36,7 @@ func (r *rig) heard(t *testing.T, process string, fn func()) (words []string) {
 // queue is the bases in the queue in their order, with their numbers.
 func (r *rig) queue(t *testing.T) (all []string) {
 	t.Helper()
-	v, err := r.do(t, "ZRANGE", queueKey, "1", "+inf", "BYSCORE").AsStrSlice()
-	require.NoError(t, err)
+	v := redistest.NoError(r.do(t, "ZRANGE", queueKey, "1", "+inf", "BYSCORE").AsStrSlice())(t)
 	for _, e := range v {
 		waiting := entryRead(t, e)
 		all = append(all, waiting.Rest[:1]+strconv.Itoa(waiting.Amount))
@@ -58,16 +57,13 @@ func (r *rig) outBases(t *testing.T) map[string]int {
 // run runs a script and returns its reply as text.
 func (r *rig) run(t *testing.T, name string, args ...string) (reply []string) {
 	t.Helper()
-	m, err := r.script(t, name, keysOf(name), args...)
-	require.NoError(t, err)
-	v, err := m.ToArray()
-	require.NoError(t, err)
+	m := redistest.NoError(r.script(t, name, keysOf(name), args...))(t)
+	v := redistest.NoError(m.ToArray())(t)
 	for _, x := range v {
 		if s, err := x.ToString(); err == nil {
 			reply = append(reply, s)
 		} else {
-			n, err := x.AsInt64()
-			require.NoError(t, err)
+			n := redistest.NoError(x.AsInt64())(t)
 			reply = append(reply, strconv.FormatInt(n, 10))
 		}
 	}
@@ -78,8 +74,7 @@ func (r *rig) run(t *testing.T, name string, args ...string) (reply []string) {
 func servedIn(t *testing.T, words []string) (all []string) {
 	t.Helper()
 	for i := 0; i+1 < len(words); i += 2 {
-		ms, err := strconv.ParseInt(words[i], 10, 64)
-		require.NoError(t, err)
+		ms := redistest.NoError(strconv.ParseInt(words[i], 10, 64))(t)
 		all = append(all, fmt.Sprintf("%s %d", words[i+1][:1], units(ms)))
 	}
 	return all
@@ -94,8 +89,7 @@ func grantsIn(t *testing.T, message string) (all []string) {
 		w := strings.SplitN(rest, " ", 4)
 		require.Len(t, w, 4)
 		require.Equal(t, "13", w[2])
-		ms, err := strconv.ParseInt(w[1], 10, 64)
-		require.NoError(t, err)
+		ms := redistest.NoError(strconv.ParseInt(w[1], 10, 64))(t)
 		word := fmt.Sprintf("%s %d", w[3][:1], units(ms))
 		if w[0] == "0" {
 			word = "look " + w[3][:1]

@@ -142,16 +142,14 @@ func (r *rig) contents(t testing.TB, key string) string {
 	case "string":
 		return r.text(t, "GET", key)
 	case "hash":
-		m, err := r.do(t, "HGETALL", key).AsStrMap()
-		require.NoError(t, err)
+		m := redistest.NoError(r.do(t, "HGETALL", key).AsStrMap())(t)
 		var fields []string
 		for _, f := range slices.Sorted(maps.Keys(m)) {
 			fields = append(fields, f+"="+m[f])
 		}
 		return instant.ReplaceAllString(strings.Join(fields, ", "), "T")
 	case "zset":
-		m, err := r.do(t, "ZRANGE", key, "0", "-1", "WITHSCORES").AsZScores()
-		require.NoError(t, err)
+		m := redistest.NoError(r.do(t, "ZRANGE", key, "0", "-1", "WITHSCORES").AsZScores())(t)
 		var members []string
 		for _, z := range m {
 			members = append(members, z.Member+"="+strconv.FormatFloat(z.Score, 'f', -1, 64))
@@ -212,8 +210,7 @@ func waitingIn(t testing.TB, r *rig, line string, n int) {
 // load has the server know these scripts, so that the first reply to each is not that it does not.
 func (r *rig) load(t testing.TB, pattern string) {
 	t.Helper()
-	files, err := filepath.Glob("lua/" + pattern + ".lua")
-	require.NoError(t, err)
+	files := redistest.NoError(filepath.Glob("lua/" + pattern + ".lua"))(t)
 	require.NotEmpty(t, files)
 	for _, f := range files {
 		r.must(t, "SCRIPT", "LOAD", source(t, strings.TrimSuffix(filepath.Base(f), ".lua")))

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
 	internalwait "github.com/redlatch/redlatch/internal/wait"
 )
@@ -104,8 +105,7 @@ func (r *rig) get(t *testing.T) sem {
 		return units(ms - 1) // a lease has its keys last a millisecond longer
 	}
 	s.ttl, s.outTTL, s.noteTTL = ttl("s"), ttl("{s}:timeout"), ttl("{s}:notes")
-	v, err := r.do(t, "ZRANGE", "{s}:timeout", "0", "-1", "WITHSCORES").AsZScores()
-	require.NoError(t, err)
+	v := redistest.NoError(r.do(t, "ZRANGE", "{s}:timeout", "0", "-1", "WITHSCORES").AsZScores())(t)
 	now := r.now(t)
 	for _, z := range v {
 		if s.out == nil {
@@ -116,8 +116,7 @@ func (r *rig) get(t *testing.T) sem {
 			s.out[z.Member] = always
 		}
 	}
-	notes, err := r.do(t, "HGETALL", "{s}:notes").AsStrMap()
-	require.NoError(t, err)
+	notes := redistest.NoError(r.do(t, "HGETALL", "{s}:notes").AsStrMap())(t)
 	if len(notes) > 0 {
 		s.notes = notes
 	}
@@ -136,8 +135,7 @@ func source(t testing.TB, name string) string {
 	if text, ok := sources.Load(name); ok {
 		return text.(string)
 	}
-	text, err := script.Compose(os.DirFS("."), name)
-	require.NoError(t, err)
+	text := redistest.NoError(script.Compose(os.DirFS("."), name))(t)
 	sources.Store(name, text)
 	return text
 }

@@ -18,8 +18,7 @@ import (
 
 func acquire(t testing.TB, s *rsemaphore.Semaphore, n int) *rsemaphore.Permit {
 	t.Helper()
-	p, err := s.Acquire(within(t), n)
-	require.NoError(t, err)
+	p := redistest.NoError(s.Acquire(within(t), n))(t)
 	return p
 }
 
@@ -31,10 +30,8 @@ func release(t testing.TB, p *rsemaphore.Permit) {
 // now is what the server says of s: available, acquired, capacity.
 func counts(t testing.TB, s *rsemaphore.Semaphore) [3]int {
 	t.Helper()
-	available, err := s.Available(within(t))
-	require.NoError(t, err)
-	state, err := s.Inspect(within(t))
-	require.NoError(t, err)
+	available := redistest.NoError(s.Available(within(t)))(t)
+	state := redistest.NoError(s.Inspect(within(t)))(t)
 	return [3]int{available, len(state.Permits), state.Capacity}
 }
 
@@ -63,8 +60,7 @@ func TestPermits_TakenAndGivenBack_AreCounted(t *testing.T) {
 		release(t, a)
 		require.ErrorIs(t, a.Err(), errs.ErrReleased)
 		require.Equal(t, [3]int{2, 3, 5}, counts(t, sem))
-		c, err := sem.TryAcquire(within(t), 2, 0, time.Minute)
-		require.NoError(t, err)
+		c := redistest.NoError(sem.TryAcquire(within(t), 2, 0, time.Minute))(t)
 		release(t, b)
 		release(t, c)
 		require.Equal(t, [3]int{5, 0, 5}, counts(t, sem))
@@ -155,18 +151,14 @@ func TestInspect_Semaphore_SaysWhoHoldsWhatUntilWhen(t *testing.T) {
 		a, b := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, KeyPrefix: "p:"}), newRig(t, s,
 			rsemaphore.Options{CallTimeout: 10 * time.Second, KeyPrefix: "p:"})
 		sem := a.c.Semaphore("s", 6)
-		state, err := sem.Inspect(within(t))
-		require.NoError(t, err)
+		state := redistest.NoError(sem.Inspect(within(t)))(t)
 		require.Equal(t, rsemaphore.SemaphoreState{Capacity: 6, Available: 6}, state)
-		p, err := sem.WithLabel("the büro").TryAcquire(within(t), 1, 0, 10*time.Minute)
-		require.NoError(t, err)
-		q, err := b.c.Semaphore("s", 6).TryAcquire(within(t), 2, 0, 30*time.Minute)
-		require.NoError(t, err)
+		p := redistest.NoError(sem.WithLabel("the büro").TryAcquire(within(t), 1, 0, 10*time.Minute))(t)
+		q := redistest.NoError(b.c.Semaphore("s", 6).TryAcquire(within(t), 2, 0, 30*time.Minute))(t)
 		java := "\x01\x02\x03\x04\x05\x06\x47\x08abcdefgh" // as Redisson's acquire without a lease
 		a.must(t, "ZADD", "{p:s}:timeout", "922337203685477", java)
 		a.must(t, "DECRBY", "p:s", "1")
-		state, err = sem.Inspect(within(t))
-		require.NoError(t, err)
+		state = redistest.NoError(sem.Inspect(within(t)))(t)
 		require.Equal(t, 6, state.Capacity)
 		require.Equal(t, 2, state.Available)
 		require.Len(t, state.Permits, 4)
@@ -197,8 +189,7 @@ func TestSemaphore_NotShared_HasNoKeyWithoutEnd(t *testing.T) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3).WithLabel("x")
 		p := acquire(t, sem, 1)
-		_, err := sem.Resize(within(t), 4)
-		require.NoError(t, err)
+		redistest.NoError(sem.Resize(within(t), 4))(t)
 		q := acquire(t, sem, 1)
 		require.Len(t, r.keys(t), 3)
 		for _, k := range r.keys(t) {
@@ -305,8 +296,7 @@ func TestSharedSemaphore_AnyWriter_ServersCapacityCounts(t *testing.T) {
 		_, err = sem.Acquire(within(t), 7)
 		require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
 		require.ErrorContains(t, err, `"s" has 6, not 7`)
-		before, err := sem.Resize(within(t), 7)
-		require.NoError(t, err)
+		before := redistest.NoError(sem.Resize(within(t), 7))(t)
 		require.Equal(t, 6, before)
 		release(t, acquire(t, sem, 7))
 		javaAddPermits(t, r, -2) // also after a Resize it is Java's to change
@@ -324,8 +314,7 @@ func TestResize_SharedSemaphore_OutlivesAQuietWeek(t *testing.T) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3).Shared()
 		release(t, acquire(t, sem, 1))
-		_, err := sem.Resize(within(t), 5)
-		require.NoError(t, err)
+		redistest.NoError(sem.Resize(within(t), 5))(t)
 		require.EqualValues(t, -1, r.number(t, "PTTL", "s"))
 		r.must(t, "DEL", "{s}:notes") // their end has come
 		release(t, acquire(t, sem, 5))
@@ -338,13 +327,11 @@ func TestResize_PermitsDeleted_AllAreFree(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
-		_, err := sem.Resize(within(t), 8)
-		require.NoError(t, err)
+		redistest.NoError(sem.Resize(within(t), 8))(t)
 		p := acquire(t, sem, 6)
 		r.must(t, "DEL", "{s}:timeout")
 		require.Equal(t, [3]int{8, 0, 8}, counts(t, sem))
-		state, err := sem.Inspect(within(t))
-		require.NoError(t, err)
+		state := redistest.NoError(sem.Inspect(within(t)))(t)
 		require.Equal(t, [2]int{8, 8}, [2]int{state.Capacity, state.Available})
 		q := acquire(t, sem, 8)
 		require.Equal(t, "0", r.text(t, "GET", "s"))
@@ -355,8 +342,7 @@ func TestResize_PermitsDeleted_AllAreFree(t *testing.T) {
 		p = acquire(t, sem, 6)
 		r.must(t, "DEL", "{s}:timeout")
 		require.ErrorIs(t, p.Release(within(t)), errs.ErrLost, "the release comes first")
-		before, err := sem.Resize(within(t), 4)
-		require.NoError(t, err)
+		before := redistest.NoError(sem.Resize(within(t), 4))(t)
 		require.Equal(t, 8, before)
 		require.Equal(t, [3]int{4, 0, 4}, counts(t, sem))
 		release(t, acquire(t, sem, 4))

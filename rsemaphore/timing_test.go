@@ -27,13 +27,11 @@ func bubbleOn(t *testing.T, n int, o rsemaphore.Options, wrap func(rueidis.Clien
 	o.Logger = slog.New(slog.DiscardHandler)
 	redistest.InBubble(t, n, func(t *testing.T, s *redistest.Server, c rueidis.Client) (*rig, func()) {
 		c = wrap(c)
-		h, err := pubsub.New(c, pubsub.Options{Logger: o.Logger})
-		require.NoError(t, err)
+		h := redistest.NoError(pubsub.New(c, pubsub.Options{Logger: o.Logger}))(t)
 		if o.RetryTimeout == 0 {
 			o.RetryTimeout = redistest.Retries(o.CallTimeout)
 		}
-		sc, err := rsemaphore.New(h, o)
-		require.NoError(t, err)
+		sc := redistest.NoError(rsemaphore.New(h, o))(t)
 		return &rig{server: s, redis: c, hub: h, c: sc}, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
@@ -46,8 +44,7 @@ func bubbleOn(t *testing.T, n int, o rsemaphore.Options, wrap func(rueidis.Clien
 // take is acquire without a bound.
 func take(t *testing.T, s *rsemaphore.Semaphore, n int) *rsemaphore.Permit {
 	t.Helper()
-	p, err := s.Acquire(context.Background(), n)
-	require.NoError(t, err)
+	p := redistest.NoError(s.Acquire(context.Background(), n))(t)
 	return p
 }
 

@@ -36,8 +36,7 @@ func TestToken_ExclusiveSemaphore_Grows(t *testing.T) {
 			release(t, grows("released", acquire(t, mine, 1)))
 			release(t, grows("released", acquire(t, others, 1)))
 		}
-		p, err := mine.TryAcquire(within(t), 1, 0, 50*time.Millisecond)
-		require.NoError(t, err)
+		p := redistest.NoError(mine.TryAcquire(within(t), 1, 0, 50*time.Millisecond))(t)
 		grows("of a lease", p)
 		release(t, grows("expired", acquire(t, others, 1)))
 		_ = p.Release(within(t))
@@ -130,17 +129,15 @@ func TestFenced_SeveralPermits_AreRefused(t *testing.T) {
 	require.False(t, ok)
 	release(t, p)
 
-	_, err := sem.Resize(within(t), 2)
-	require.NoError(t, err)
-	_, err = sem.Fenced().Acquire(within(t), 1)
+	redistest.NoError(sem.Resize(within(t), 2))(t)
+	_, err := sem.Fenced().Acquire(within(t), 1)
 	require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
 	require.ErrorContains(t, err, `"s" has 2, not 1`)
 	redistest.Eventually(t, 20*time.Second, "it keeps nothing", func() bool {
 		return counts(t, sem)[1] == 0
 	})
 	two := acquire(t, sem, 2)
-	_, err = sem.Resize(within(t), 1)
-	require.NoError(t, err)
+	redistest.NoError(sem.Resize(within(t), 1))(t)
 	release(t, two)
 	p = acquire(t, sem.Fenced(), 1)
 	require.Positive(t, tokenOf(t, p))

@@ -58,8 +58,7 @@ func waitsFor(name string) map[string]wait {
 // begin has a call of r's wait for what other has, until the server knows that r listens.
 func (x wait) begin(t *testing.T, r, other *rig) (letGo func() error, served chan error) {
 	t.Helper()
-	letGo, err := x.take(within(t), other.c)
-	require.NoError(t, err)
+	letGo = redistest.NoError(x.take(within(t), other.c))(t)
 	served = make(chan error, 1)
 	ctx := within(t)
 	go func() { served <- x.call(ctx, r.c) }()

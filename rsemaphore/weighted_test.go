@@ -18,8 +18,7 @@ var weightedKeys = []string{"{s}:weighted", "{s}:weights", "redlatch_queue:{s}:w
 // weigh acquires without waiting.
 func weigh(t *testing.T, s *rsemaphore.Semaphore, n int) *rsemaphore.Permit {
 	t.Helper()
-	p, err := s.TryAcquire(within(t), n, 0, 0)
-	require.NoError(t, err)
+	p := redistest.NoError(s.TryAcquire(within(t), n, 0, 0))(t)
 	return p
 }
 
@@ -39,8 +38,7 @@ func TestWeight_AnyAmount_IsOneRecord(t *testing.T) {
 		require.ErrorAs(t, err, &busy)
 		require.Positive(t, busy.Lease, "until the first lease ends, which frees enough")
 
-		state, err := s.Inspect(within(t))
-		require.NoError(t, err)
+		state := redistest.NoError(s.Inspect(within(t)))(t)
 		require.EqualValues(t, all, state.Capacity)
 		require.Zero(t, state.Available)
 		require.Len(t, state.Permits, 2)

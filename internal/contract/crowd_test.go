@@ -38,8 +38,7 @@ func throngOf(t *testing.T, s *stage, n int, mute bool) *throng {
 	x.leave = leave
 	for i := range n {
 		name := fmt.Sprint("object ", i)
-		g, err := s.block(t.Context(), x.holder, name, terms{})
-		require.NoError(t, err)
+		g := redistest.NoError(s.block(t.Context(), x.holder, name, terms{}))(t)
 		a := &attempt{done: make(chan struct{})}
 		x.held, x.attempts = append(x.held, g), append(x.attempts, a)
 		go func() {

@@ -45,8 +45,7 @@ func TestDatabase_OfACluster_IsUsedOrRefused(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for _, name := range []string{"a", "b", "c"} { // on several nodes
-		h, err := in3.Locks().Reentrant(name).Lock(ctx)
-		require.NoError(t, err)
+		h := redistest.NoError(in3.Locks().Reentrant(name).Lock(ctx))(t)
 		other, err := in0.Locks().Reentrant(name).TryLock(ctx, 0, 0)
 		require.NoError(t, err, "another database has a lock of its own")
 		_, err = also3.Locks().Reentrant(name).TryLock(ctx, 0, 0)

@@ -69,8 +69,7 @@ func limitScenes(c *ratelimit.Client, o ratelimit.LimiterOptions) []hostileCase 
 			x := c.Limiter(name, o)
 			require.NoError(t, err1(x.Allow(bg, "k", 10)))
 			require.NoError(t, err1(x.Reserve(bg, "k", 5)))
-			r, err := x.Reserve(bg, "k", 5)
-			require.NoError(t, err)
+			r := redistest.NoError(x.Reserve(bg, "k", 5))(t)
 			require.NoError(t, err1(x.Reserve(bg, "k", 5)))
 			return acts(name, r), func() {}
 		}, works})

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -55,8 +56,7 @@ func (s *hostileRig) lockScenes(a actors, kind string, held, wanted func(c *rloc
 		return h.Unlock(ctx)
 	}
 	hold := func(t testing.TB, name string) *rlock.Hold {
-		h, err := held(a.holder.Locks(), name).WithLabel("label").Lock(context.Background())
-		require.NoError(t, err)
+		h := redistest.NoError(held(a.holder.Locks(), name).WithLabel("label").Lock(context.Background()))(t)
 		return h
 	}
 	scenes := []hostileCase{
@@ -91,8 +91,7 @@ func (s *hostileRig) lockScenes(a actors, kind string, held, wanted func(c *rloc
 		scenes = append(scenes, hostileCase{"joined", func(t testing.TB, name string) ([]act, func()) {
 			h := hold(t, name)
 			m := held(a.waiter.Locks(), name)
-			j, err := m.Lock(m.WithOwner(context.Background(), h.Owner()))
-			require.NoError(t, err)
+			j := redistest.NoError(m.Lock(m.WithOwner(context.Background(), h.Owner())))(t)
 			return append(acts(name, h), does("Unlock of the join", func(ctx context.Context) error {
 					return j.Unlock(ctx)
 				})), func() {

@@ -52,8 +52,7 @@ func (s *hostileRig) permitScenes(a actors, n int, weighted bool,
 		return cmp.Or(err1(x.Inspect(ctx)), p.Release(ctx))
 	}
 	held := func(t testing.TB, name string) ([]act, func()) {
-		p, err := of(a.holder.Semaphores(), name).WithLabel("label").Acquire(bg, n)
-		require.NoError(t, err)
+		p := redistest.NoError(of(a.holder.Semaphores(), name).WithLabel("label").Acquire(bg, n))(t)
 		return acts(name, p), func() { p.Release(bg) }
 	}
 	cases := []hostileCase{
@@ -102,8 +101,7 @@ func (s *hostileRig) countingScenes(a actors) []hostileCase {
 	bg := context.Background()
 	return []hostileCase{{"set", func(t testing.TB, name string) ([]act, func()) {
 		x := counting.New(a.other.Semaphores(), name)
-		_, err := x.TrySetPermits(bg, 5, time.Minute)
-		require.NoError(t, err)
+		redistest.NoError(x.TrySetPermits(bg, 5, time.Minute))(t)
 		return countingActs(x), func() {}
 	}, func(ctx context.Context, name string) error {
 		x := counting.New(a.other.Semaphores(), name)

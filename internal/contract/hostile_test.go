@@ -168,8 +168,7 @@ return out`
 
 // look returns all keys of a name.
 func (s *hostileRig) look(t testing.TB, name string) (all []stored) {
-	list, err := s.send(t, "EVAL", lookAll, "0", "*"+name+"*").ToArray()
-	require.NoError(t, err)
+	list := redistest.NoError(s.send(t, "EVAL", lookAll, "0", "*"+name+"*").ToArray())(t)
 	for _, m := range list {
 		v, err := m.ToArray()
 		require.NoError(t, err)

@@ -63,8 +63,7 @@ func TestBraces_UnlockOfX_IsHandedToAWaiterOfX(t *testing.T) {
 			defer cancel()
 			red := processes(t, redistest.Start(t), 4)
 			hold := func(i int, name string) *rlock.Hold {
-				h, err := of(red[i].Locks(), name).Lock(ctx)
-				require.NoError(t, err)
+				h := redistest.NoError(of(red[i].Locks(), name).Lock(ctx))(t)
 				return h
 			}
 			wait := func(i int, name string) chan *rlock.Hold {

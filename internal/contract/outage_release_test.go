@@ -27,17 +27,13 @@ func releases(t *testing.T, red *redlatch.Client) verbs {
 		require.NoError(t, err, kind)
 		all["Hold.Unlock of "+kind] = hold.Unlock
 	}
-	kept, err := locks.Reentrant("kept").Lock(ctx)
-	require.NoError(t, err)
+	kept := redistest.NoError(locks.Reentrant("kept").Lock(ctx))(t)
 	all["Hold.UnlockAfter"] = func(ctx context.Context) error { return kept.UnlockAfter(ctx, time.Hour) }
-	permit, err := permits.Semaphore("semaphore", 1).Acquire(ctx, 1)
-	require.NoError(t, err)
+	permit := redistest.NoError(permits.Semaphore("semaphore", 1).Acquire(ctx, 1))(t)
 	all["Permit.Release"] = permit.Release
-	weight, err := permits.WeightedSemaphore("weighted", 9).Acquire(ctx, 3)
-	require.NoError(t, err)
+	weight := redistest.NoError(permits.WeightedSemaphore("weighted", 9).Acquire(ctx, 3))(t)
 	all["Permit.Release of weights"] = weight.Release
-	leader, err := red.Elections().Election("election").Campaign(ctx, "")
-	require.NoError(t, err)
+	leader := redistest.NoError(red.Elections().Election("election").Campaign(ctx, ""))(t)
 	all["Leadership.Resign"] = leader.Resign
 	require.NoError(t, keeping(all, nil))
 	return all

@@ -113,8 +113,7 @@ func inOutage(t *testing.T, server *redistest.Server, name string, fn throughOut
 		if o.Sales == nil {
 			o.Sales = withBooks
 		}
-		red, err := redlatch.Open(t.Context(), seen.Option(), o)
-		require.NoError(t, err)
+		red := redistest.NoError(redlatch.Open(t.Context(), seen.Option(), o))(t)
 		all = append(all, red)
 		return red
 	}

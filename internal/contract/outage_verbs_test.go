@@ -68,8 +68,7 @@ func unwaiting(t *testing.T, red, other *redlatch.Client) verbs {
 	limits := func(name string) *ratelimit.Limiter {
 		return red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: 1000})
 	}
-	reserved, err := limits("canceled").Reserve(t.Context(), "k", 1)
-	require.NoError(t, err)
+	reserved := redistest.NoError(limits("canceled").Reserve(t.Context(), "k", 1))(t)
 	all.add("", returns("Reservation.Cancel", reserved.Cancel), reserveAct(limits("reserved")),
 		does("Limiter.Reset", func(ctx context.Context) error { return limits("reset").Reset(ctx, "k") }))
 	all.spread("limiter", "", func(name string) []act {
@@ -119,8 +118,7 @@ func ofPermits(t *testing.T, red *redlatch.Client, all verbs) {
 		" of weights": c.WeightedSemaphore} {
 		all.spread("permits"+of, of, func(name string) []act {
 			s := make(name, 99)
-			permit, err := s.Acquire(t.Context(), 20)
-			require.NoError(t, err)
+			permit := redistest.NoError(s.Acquire(t.Context(), 20))(t)
 			return slices.Concat(semaphoreActs(s, 1), permitActs(s, permit, of != ""),
 				[]act{does("Semaphore.Resize", func(ctx context.Context) error { return err1(s.Resize(ctx, 120)) })})
 		})

@@ -96,11 +96,9 @@ var products = []product{
 func TestNew_BadOption_IsRefusedAlikeByAllPackages(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
-	hub, err := pubsub.New(server.Client(t), pubsub.Options{})
-	require.NoError(t, err)
+	hub := redistest.NoError(pubsub.New(server.Client(t), pubsub.Options{}))(t)
 	t.Cleanup(func() { hub.Close(context.Background()) })
-	closed, err := pubsub.New(server.Client(t), pubsub.Options{})
-	require.NoError(t, err)
+	closed := redistest.NoError(pubsub.New(server.Client(t), pubsub.Options{}))(t)
 	require.NoError(t, closed.Close(context.Background()))
 	before := server.Embedded.CommandCount()
 	for _, p := range products {
@@ -161,16 +159,14 @@ func TestNew_BadOption_IsRefusedAlikeByAllPackages(t *testing.T) {
 
 func TestClose_NothingLeft_TakesAnyContextTwice(t *testing.T) {
 	t.Parallel()
-	hub, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
-	require.NoError(t, err)
+	hub := redistest.NoError(pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{}))(t)
 	t.Cleanup(func() { hub.Close(context.Background()) })
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, p := range products {
 		for what, ctx := range map[string]context.Context{"with time": t.Context(), "without an end": context.Background(),
 			"that has ended": ended} {
-			c, err := p.create(hub, settings{})
-			require.NoError(t, err)
+			c := redistest.NoError(p.create(hub, settings{}))(t)
 			require.NoError(t, c.Close(ctx), "%s: nothing is left, %s", p.name, what)
 			require.NoError(t, c.Close(ctx), "%s: again, %s", p.name, what)
 		}
@@ -257,10 +253,8 @@ func TestObserver_LooksAtItsClient_WaitsForNothing(t *testing.T) {
 			servers[0].Embedded.FlushAll() // the next has the same name
 		}
 		require.NoError(t, red.Semaphores().CountDownLatch("latch").Await(ctx))
-		lost, err := red.Locks().Reentrant("lost").Lock(ctx)
-		require.NoError(t, err)
-		gone, err := red.Semaphores().Semaphore("s", 1).Acquire(ctx, 1)
-		require.NoError(t, err)
+		lost := redistest.NoError(red.Locks().Reentrant("lost").Lock(ctx))(t)
+		gone := redistest.NoError(red.Semaphores().Semaphore("s", 1).Acquire(ctx, 1))(t)
 		time.Sleep(5 * time.Second) // they are renewed
 		servers[0].Embedded.FlushAll()
 		<-lost.Done()
@@ -302,8 +296,7 @@ func connected(t *testing.T, server *redistest.Server, o redlatch.Options) *redl
 	if o.Sales == nil {
 		o.Sales = withBooks
 	}
-	red, err := redlatch.Open(t.Context(), server.Option(), o)
-	require.NoError(t, err)
+	red := redistest.NoError(redlatch.Open(t.Context(), server.Option(), o))(t)
 	return red
 }
 
@@ -319,14 +312,12 @@ func closesWithin(t *testing.T, red *redlatch.Client, d time.Duration) {
 func TestClient_Unused_CostsNoGoroutine(t *testing.T) {
 	server := redistest.Embedded(t)
 	red := open(t, server, redlatch.Options{})
-	hub, err := pubsub.New(red.Hub().Client(), pubsub.Options{})
-	require.NoError(t, err)
+	hub := redistest.NoError(pubsub.New(red.Hub().Client(), pubsub.Options{}))(t)
 	defer hub.Close(context.Background())
 	before := runtime.NumGoroutine()
 	for range 20 {
 		for _, p := range products {
-			c, err := p.create(hub, settings{})
-			require.NoError(t, err)
+			c := redistest.NoError(p.create(hub, settings{}))(t)
 			defer c.Close(context.Background())
 		}
 	}

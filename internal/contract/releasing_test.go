@@ -127,8 +127,7 @@ var disturbances = map[string]func(t *testing.T, s *stage){
 			o, other := leased(100*time.Millisecond), s.open(t, leased(0))
 			o.Hub = func(o *pubsub.Options) {
 				o.NewClient = func(o rueidis.ClientOption) (rueidis.Client, error) {
-					c, err := rueidis.NewClient(o)
-					require.NoError(t, err)
+					c := redistest.NoError(rueidis.NewClient(o))(t)
 					t.Cleanup(c.Close)
 					return outlasting{c}, nil
 				}
@@ -212,8 +211,7 @@ func TestRelease_OfAReentry_LeavesTheOuterGrant(t *testing.T) {
 				p := s.open(t, leased(200*time.Millisecond))
 				for _, breaks := range []func(){func() {}, func() { p.each(cuts[0]) }, func() { p.refused("NOPERM") }} {
 					outer := s.acquired(t, p, on)
-					inner, err := s.acquire(outer.Context(t.Context()), p, object, on)
-					require.NoError(t, err)
+					inner := redistest.NoError(s.acquire(outer.Context(t.Context()), p, object, on))(t)
 					breaks()
 					s.released(t, inner)
 					p.heal()

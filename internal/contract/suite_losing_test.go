@@ -160,8 +160,7 @@ var losingScenarios = []scenario{
 			p, second := s.open(t, holding{lease: brief}.options()), s.open(t, redlatch.Options{})
 			for _, x := range recordLosses {
 				g := s.acquired(t, p, terms{})
-				beside, err := s.acquire(t.Context(), p, "another", terms{})
-				require.NoError(t, err)
+				beside := redistest.NoError(s.acquire(t.Context(), p, "another", terms{}))(t)
 				for _, server := range s.servers {
 					x.lose(t, server.Client(t))
 				}
@@ -665,13 +664,11 @@ var losingScenarios = []scenario{
 	{"Inspect shows it while it lasts", simulated, func(t *testing.T, s *stage) {
 		o := redlatch.Options{Process: "holder"}
 		first, second := s.open(t, o), s.open(t, redlatch.Options{})
-		none, err := s.inspect(t.Context(), second, object)
-		require.NoError(t, err)
+		none := redistest.NoError(s.inspect(t.Context(), second, object))(t)
 		require.Empty(t, none)
 		held := s.acquired(t, first, terms{label: "label"})
 		time.Sleep(2 * time.Second) // by then it has said which process it is
-		shown, err := s.inspect(t.Context(), second, object)
-		require.NoError(t, err)
+		shown := redistest.NoError(s.inspect(t.Context(), second, object))(t)
 		require.NotEmpty(t, shown)
 		for _, h := range shown {
 			require.Equal(t, "holder", h.process)
@@ -681,8 +678,7 @@ var losingScenarios = []scenario{
 		}
 		s.released(t, held)
 		time.Sleep(time.Second) // a Quorum is released before all of its servers have answered
-		none, err = s.inspect(t.Context(), second, object)
-		require.NoError(t, err)
+		none = redistest.NoError(s.inspect(t.Context(), second, object))(t)
 		require.Empty(t, none)
 	}},
 }

@@ -116,8 +116,7 @@ var repliesScenarios = []scenario{
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		g, err := s.block(ctx, other, object, terms{})
-		require.NoError(t, err)
+		g := redistest.NoError(s.block(ctx, other, object, terms{}))(t)
 		s.released(t, g)
 		p.heal()
 	}},
@@ -253,14 +252,13 @@ var repliesScenarios = []scenario{
 		theirs := s.blocked(t, other)
 		waiter := s.waits(context.Background(), p, terms{})
 		waitingIn(t, p, 1)
-		mine, err := s.acquire(t.Context(), p, "mine", terms{})
-		require.NoError(t, err)
+		mine := redistest.NoError(s.acquire(t.Context(), p, "mine", terms{}))(t)
 		closed := make(chan error, 1)
 		go func() { closed <- p.close(t.Context()) }()
 		<-waiter.done
 		require.ErrorIs(t, waiter.err, redlatch.ErrClosed)
 		ends(t, mine, time.Second, redlatch.ErrClosed)
-		_, err = s.acquire(t.Context(), p, "another", terms{})
+		_, err := s.acquire(t.Context(), p, "another", terms{})
 		require.ErrorIs(t, err, redlatch.ErrClosed)
 		require.Empty(t, closed, "it waits for the release")
 		s.released(t, mine)
@@ -431,8 +429,7 @@ func (s *stage) unpipelined(t *testing.T, o redlatch.Options) *process {
 		proxy := redistest.NewProxy(t, server)
 		with := proxy.Server().Option()
 		with.DisableAutoPipelining = true
-		red, err := redlatch.Open(t.Context(), with, o)
-		require.NoError(t, err)
+		red := redistest.NoError(redlatch.Open(t.Context(), with, o))(t)
 		t.Cleanup(func() { red.Close(redistest.Ended()) })
 		p.proxies, p.red = append(p.proxies, proxy), append(p.red, red)
 	}

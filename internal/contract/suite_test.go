@@ -189,8 +189,7 @@ func atOnce(t *testing.T, acquire acquisition, p *process, on terms) grant {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lasting)
 	defer cancel()
-	g, err := acquire(ctx, p, object, on)
-	require.NoError(t, err)
+	g := redistest.NoError(acquire(ctx, p, object, on))(t)
 	return g
 }
 
@@ -530,8 +529,7 @@ var update = flag.Bool("update", false, "write docs/safety/contract.md")
 // TestContract_Page_HasItsTables compares docs/safety/contract.md with the suite.
 func TestContract_Page_HasItsTables(t *testing.T) {
 	const page = "../../docs/safety/contract.md"
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
+	text := redistest.NoError(os.ReadFile(page))(t)
 	want := string(text)
 	for name, table := range map[string]string{"table": table(), "verbs": verbTable(t)} {
 		begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->\n"

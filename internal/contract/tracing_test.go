@@ -215,10 +215,8 @@ func TestSpan_RenewalsAndLosses_AreOfTheContextOfAcquire(t *testing.T) {
 			}
 		}, "", 3*time.Second)
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), spanKey{}, "a request"))
-		hold, err := red.Locks().Reentrant("l").TryLock(ctx, 0, 0)
-		require.NoError(t, err)
-		permit, err := red.Semaphores().Semaphore("s", 1).Acquire(ctx, 1)
-		require.NoError(t, err)
+		hold := redistest.NoError(red.Locks().Reentrant("l").TryLock(ctx, 0, 0))(t)
+		permit := redistest.NoError(red.Semaphores().Semaphore("s", 1).Acquire(ctx, 1))(t)
 		cancel() // the request is answered, the work goes on
 		until := func(want string) {
 			t.Helper()

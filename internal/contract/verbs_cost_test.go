@@ -94,8 +94,7 @@ func TestCost_Cycle_KeepsToItsCommands(t *testing.T) {
 	// No key is tracked: a hold that a busy machine keeps for 50 ms costs no call of its own.
 	option := server.Option()
 	option.DisableCache = true
-	red, err := redlatch.Open(t.Context(), option, redlatch.Options{CallTimeout: 20 * time.Second})
-	require.NoError(t, err)
+	red := redistest.NoError(redlatch.Open(t.Context(), option, redlatch.Options{CallTimeout: 20 * time.Second}))(t)
 	t.Cleanup(func() { red.Close(context.Background()) })
 	const rounds = 40
 	var budget, calls, commands int

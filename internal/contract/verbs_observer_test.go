@@ -30,8 +30,7 @@ func TestObserver_HoldsThatShare_AreFollowedEach(t *testing.T) {
 	locks := open(t, redistest.Embedded(t), f.options()).Locks()
 	l, read := locks.Reentrant("l"), locks.ReadWrite("rw").Read()
 	lock := func(ctx context.Context, l *rlock.Lock) *rlock.Hold {
-		h, err := l.Lock(ctx)
-		require.NoError(t, err)
+		h := redistest.NoError(l.Lock(ctx))(t)
 		return h
 	}
 	require.NoError(t, lock(ctx, l).Unlock(ctx))
@@ -74,8 +73,7 @@ func TestObserver_PermitsAndBarriers_AreToldOnce(t *testing.T) {
 		return slices.DeleteFunc(f.Take(), func(s string) bool { return strings.HasSuffix(s, "sent") })
 	}
 	pool := c.Semaphore("pool", 3)
-	permit, err := pool.Acquire(ctx, 2)
-	require.NoError(t, err)
+	permit := redistest.NoError(pool.Acquire(ctx, 2))(t)
 	require.ErrorIs(t, err1(pool.TryAcquire(ctx, 2, 0, 0)), errs.ErrNotAcquired)
 	require.NoError(t, permit.Release(ctx))
 	counting := counting.New(c, "counting")
@@ -98,8 +96,7 @@ func TestObserver_PermitsAndBarriers_AreToldOnce(t *testing.T) {
 	require.NoError(t, err1(c.CyclicBarrier("barrier", 1).Await(ctx)))
 	require.Equal(t, []string{"waited for latch: true", "waited for latch: false", "waited for barrier: true"}, take())
 
-	permit, err = pool.Acquire(ctx, 1)
-	require.NoError(t, err)
+	permit = redistest.NoError(pool.Acquire(ctx, 1))(t)
 	server.Embedded.FlushAll()
 	require.ErrorIs(t, permit.Extend(ctx, 10*time.Minute), errs.ErrLost)
 	require.ErrorIs(t, permit.Release(ctx), errs.ErrLost)

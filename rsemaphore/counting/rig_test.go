@@ -99,12 +99,10 @@ func (r *rig) number(t testing.TB, args ...string) int64 {
 // load has the server know all scripts, so that the first reply to each is not that it does not.
 func (r *rig) load(t testing.TB) {
 	t.Helper()
-	files, err := filepath.Glob("lua/*.lua")
-	require.NoError(t, err)
+	files := redistest.NoError(filepath.Glob("lua/*.lua"))(t)
 	require.NotEmpty(t, files)
 	for _, f := range files {
-		text, err := script.Compose(os.DirFS("."), strings.TrimSuffix(filepath.Base(f), ".lua"))
-		require.NoError(t, err)
+		text := redistest.NoError(script.Compose(os.DirFS("."), strings.TrimSuffix(filepath.Base(f), ".lua")))(t)
 		r.must(t, "SCRIPT", "LOAD", text)
 	}
 }
