@@ -133,8 +133,7 @@ func multi() kind {
 				members = append(members, p.locks[0].Reentrant(name))
 			}
 		}
-		m, err := rlock.Multi(members...)
-		require.NoError(t, err)
+		m := redistest.NoError(rlock.Multi(members...))(t)
 		return lockOf(m)
 	}
 	k.names, k.members, k.ops, k.granted = 5, 3, 3000, 150
@@ -223,8 +222,7 @@ func quorum() kind {
 		for _, c := range p.locks {
 			members = append(members, c.Reentrant(names[0]))
 		}
-		q, err := rlock.Quorum(members...)
-		require.NoError(t, err)
+		q := redistest.NoError(rlock.Quorum(members...))(t)
 		return lockOf(q)
 	}
 	k.options.WatchdogTimeout = 2 * lockLease

@@ -281,8 +281,7 @@ func TestScripts_HugeKeys_TouchFewRecords(t *testing.T) {
 	shots := takeShots(t, scripts)
 	o := redistest.Start(t).Option()
 	o.ConnWriteTimeout = 5 * time.Minute // unbounded scripts are slow
-	c, err := rueidis.NewClient(o)
-	require.NoError(t, err)
+	c := redistest.NoError(rueidis.NewClient(o))(t)
 	t.Cleanup(c.Close)
 	rig.Must(t, c, "CONFIG", "SET", "slowlog-log-slower-than", "0")
 	all := 0

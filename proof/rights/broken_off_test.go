@@ -42,16 +42,14 @@ func allScripts(t *testing.T) map[string]lua {
 	t.Helper()
 	all := map[string]lua{}
 	for _, depth := range []string{"*/", "*/*/"} {
-		files, err := filepath.Glob("../../" + depth + "lua/*.lua")
-		require.NoError(t, err)
+		files := redistest.NoError(filepath.Glob("../../" + depth + "lua/*.lua"))(t)
 		for _, at := range files {
 			folder, name := path.Dir(path.Dir(filepath.ToSlash(at))), strings.TrimSuffix(filepath.Base(at), ".lua")
 			if folder == "../../internal/script" ||
 				strings.HasPrefix(folder, "../../contrib/") { // parts of scripts, and others
 				continue
 			}
-			text, err := script.Compose(os.DirFS(folder), name)
-			require.NoError(t, err)
+			text := redistest.NoError(script.Compose(os.DirFS(folder), name))(t)
 			sum := sha1.Sum([]byte(text))
 			file := strings.TrimPrefix(folder, "../../") + "/" + name
 			all[hex.EncodeToString(sum[:])] = lua{file, text, redistest.ScriptCommands(text)}
@@ -439,8 +437,7 @@ func (r *trials) untried(feature string) []string {
 func work(t *testing.T, c rueidis.Client, r *trials) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	hub, err := pubsub.New(brokenOff{c, r}, pubsub.Options{})
-	require.NoError(t, err)
+	hub := redistest.NoError(pubsub.New(brokenOff{c, r}, pubsub.Options{}))(t)
 	defer hub.Close(context.Background())
 	use := func(feature string) {
 		watchdog := 450 * time.Millisecond

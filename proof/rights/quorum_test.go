@@ -32,12 +32,10 @@ func TestACLLines_Quorum_AreEnough(t *testing.T) {
 			client := func(s *redistest.Server) *rlock.Client {
 				o := s.Option()
 				o.Username, o.Password = "redlatch", "secret"
-				hub, err := pubsub.Dial(ctx, o, pubsub.Options{})
-				require.NoError(t, err)
+				hub := redistest.NoError(pubsub.Dial(ctx, o, pubsub.Options{}))(t)
 				t.Cleanup(func() { hub.Close(context.Background()) })
-				c, err := rlock.New(hub,
-					rlock.Options{KeyPrefix: prefix, WatchdogTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-				require.NoError(t, err)
+				c := redistest.NoError(rlock.New(hub,
+					rlock.Options{KeyPrefix: prefix, WatchdogTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}))(t)
 				t.Cleanup(func() { c.Close(context.Background()) })
 				return c
 			}
@@ -48,8 +46,7 @@ func TestACLLines_Quorum_AreEnough(t *testing.T) {
 				admins = append(admins, admin)
 				members = append(members, client(s).Reentrant("q"))
 			}
-			q, err := rlock.Quorum(members...)
-			require.NoError(t, err)
+			q := redistest.NoError(rlock.Quorum(members...))(t)
 			hold, err := q.Lock(ctx) // when the servers have been up for long enough
 			require.NoError(t, err)
 			waited := make(chan error, 1)

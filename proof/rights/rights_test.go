@@ -23,11 +23,9 @@ import (
 func denials(t *testing.T, admin rueidis.Client) (refused []string) {
 	t.Helper()
 	ctx := context.Background()
-	entries, err := admin.Do(ctx, admin.B().Arbitrary("ACL", "LOG").Build()).ToArray()
-	require.NoError(t, err)
+	entries := redistest.NoError(admin.Do(ctx, admin.B().Arbitrary("ACL", "LOG").Build()).ToArray())(t)
 	for _, e := range entries {
-		m, err := e.AsStrMap()
-		require.NoError(t, err)
+		m := redistest.NoError(e.AsStrMap())(t)
 		if m["object"] != "client|setinfo" { // Redis 7.2 and later; rueidis ignores the answer
 			refused = append(refused, m["reason"]+" "+m["object"])
 		}
@@ -69,9 +67,8 @@ func eachTopology(t *testing.T, fn func(t *testing.T, s *redistest.Server, admin
 			s := start(t)
 			var admins []rueidis.Client
 			for _, addr := range s.Addrs {
-				c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
-					DisableCache: true})
-				require.NoError(t, err)
+				c := redistest.NoError(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
+					DisableCache: true}))(t)
 				t.Cleanup(c.Close)
 				admins = append(admins, c)
 			}

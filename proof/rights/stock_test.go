@@ -77,11 +77,9 @@ func TestSale_RightToExpireMissing_OperatorGivesEnds(t *testing.T) {
 			admin := s.Client(t)
 			rig.Must(t, admin, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-pexpire")
 			client := func(o rueidis.ClientOption) *stock.Client {
-				c, err := rueidis.NewClient(o)
-				require.NoError(t, err)
+				c := redistest.NoError(rueidis.NewClient(o))(t)
 				t.Cleanup(c.Close)
-				sales, err := stock.New(rig.Hub(t, c), stock.Options{CallTimeout: 10 * time.Second})
-				require.NoError(t, err)
+				sales := redistest.NoError(stock.New(rig.Hub(t, c), stock.Options{CallTimeout: 10 * time.Second}))(t)
 				return sales
 			}
 			mayNot := s.Option()

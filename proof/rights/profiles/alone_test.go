@@ -25,27 +25,21 @@ func TestMinReplicas_WaitRefused_FailsInEveryPackageAtOnce(t *testing.T) {
 	server := redistest.Start(t)
 	p := profiles.Profile{Refuses: []profiles.Refusal{{Command: "WAIT", Says: "ERR unknown command '%s'"}}}
 	quiet := slog.New(slog.DiscardHandler)
-	hub, err := pubsub.Dial(t.Context(), p.Before(t, server).Option(), pubsub.Options{Logger: quiet})
-	require.NoError(t, err)
+	hub := redistest.NoError(pubsub.Dial(t.Context(), p.Before(t, server).Option(), pubsub.Options{Logger: quiet}))(t)
 	t.Cleanup(func() { hub.Close(context.Background()) })
-	locks, err := rlock.New(hub, rlock.Options{MinReplicas: 1, Logger: quiet})
-	require.NoError(t, err)
+	locks := redistest.NoError(rlock.New(hub, rlock.Options{MinReplicas: 1, Logger: quiet}))(t)
 	t.Cleanup(func() { locks.Close(context.Background()) })
-	permits, err := rsemaphore.New(hub, rsemaphore.Options{MinReplicas: 1, Logger: quiet})
-	require.NoError(t, err)
+	permits := redistest.NoError(rsemaphore.New(hub, rsemaphore.Options{MinReplicas: 1, Logger: quiet}))(t)
 	t.Cleanup(func() { permits.Close(context.Background()) })
-	sales, err := stock.New(hub, stock.Options{MinReplicas: 1, Logger: quiet})
-	require.NoError(t, err)
+	sales := redistest.NoError(stock.New(hub, stock.Options{MinReplicas: 1, Logger: quiet}))(t)
 	t.Cleanup(func() { sales.Close(context.Background()) })
-	packets, err := redpacket.New(hub, redpacket.Options{MinReplicas: 1, Logger: quiet})
-	require.NoError(t, err)
+	packets := redistest.NoError(redpacket.New(hub, redpacket.Options{MinReplicas: 1, Logger: quiet}))(t)
 	t.Cleanup(func() { packets.Close(context.Background()) })
 	direct := server.Client(t)
 	held := func(t *testing.T) bool {
 		n, err := direct.Do(t.Context(), direct.B().Exists().Key("lock", "fair", "rw", "{m}a", "{m}b").Build()).AsInt64()
 		require.NoError(t, err)
-		free, err := permits.Semaphore("permit", 1).Available(t.Context())
-		require.NoError(t, err)
+		free := redistest.NoError(permits.Semaphore("permit", 1).Available(t.Context()))(t)
 		return n > 0 || free != 1
 	}
 	for name, try := range map[string]func(context.Context) error{
@@ -53,8 +47,7 @@ func TestMinReplicas_WaitRefused_FailsInEveryPackageAtOnce(t *testing.T) {
 		"fair": func(ctx context.Context) error { return second(locks.Fair("fair").Lock(ctx)) },
 		"read": func(ctx context.Context) error { return second(locks.ReadWrite("rw").Read().Lock(ctx)) },
 		"multi": func(ctx context.Context) error {
-			m, err := rlock.Multi(locks.Reentrant("{m}a"), locks.Reentrant("{m}b"))
-			require.NoError(t, err)
+			m := redistest.NoError(rlock.Multi(locks.Reentrant("{m}a"), locks.Reentrant("{m}b")))(t)
 			return second(m.Lock(ctx))
 		},
 		"permit": func(ctx context.Context) error { return second(permits.Semaphore("permit", 1).Acquire(ctx, 1)) },

@@ -98,8 +98,7 @@ func run(t *testing.T, p profiles.Profile, server *redistest.Server,
 		})
 		replicated <- opened{red, err}
 	}()
-	other, err := open(func(o *redlatch.Options) { o.Logger = slog.New(slog.DiscardHandler) })
-	require.NoError(t, err)
+	other := redistest.NoError(open(func(o *redlatch.Options) { o.Logger = slog.New(slog.DiscardHandler) }))(t)
 	defer end(other)
 
 	failures := make([]error, len(core))

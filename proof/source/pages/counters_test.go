@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/redlatchtest"
@@ -91,19 +92,16 @@ func TestCredit_RepliesLost_CreditsAnOrderOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		counters := srv.Open().Counters()
-		n, err := Visit(t.Context(), counters)
-		require.NoError(t, err)
+		n := redistest.NoError(Visit(t.Context(), counters))(t)
 		require.EqualValues(t, 1, n)
 		for range 3 {
 			srv.Break(redlatchtest.Fault{Kind: redlatchtest.LostReply, Times: 1})
-			total, err := Credit(t.Context(), counters, "ann", "order:1", 50)
-			require.NoError(t, err)
+			total := redistest.NoError(Credit(t.Context(), counters, "ann", "order:1", 50))(t)
 			require.EqualValues(t, 50, total)
 		}
-		left, err := Spend(t.Context(), counters, "ann", 30)
-		require.NoError(t, err)
+		left := redistest.NoError(Spend(t.Context(), counters, "ann", 30))(t)
 		require.EqualValues(t, 20, left)
-		_, err = Spend(t.Context(), counters, "ann", 30)
+		_, err := Spend(t.Context(), counters, "ann", 30)
 		require.ErrorIs(t, err, redlatch.ErrOutOfRange)
 	})
 }
@@ -122,8 +120,7 @@ func TestRecord_RivalsAndLostReplies_KeepsTheBestScore(t *testing.T) {
 			})
 		}
 		all.Wait()
-		best, err := counters.Counter("best", rcounter.CounterOptions{}).Get(t.Context())
-		require.NoError(t, err)
+		best := redistest.NoError(counters.Counter("best", rcounter.CounterOptions{}).Get(t.Context()))(t)
 		require.EqualValues(t, 15, best)
 	})
 }
@@ -166,13 +163,11 @@ func TestThrottle_RunningPrograms_ObeySoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		program := srv.Open().Limiters().Limiter("mails", ratelimit.LimiterOptions{Rate: 1000, Stored: true})
-		a, err := program.Peek(t.Context(), "")
-		require.NoError(t, err)
+		a := redistest.NoError(program.Peek(t.Context(), ""))(t)
 		require.EqualValues(t, 1000, a.Remaining)
 		require.NoError(t, Throttle(t.Context(), srv.Open().Limiters(), "mails", 3, "ann"))
 		time.Sleep(1100 * time.Millisecond)
-		a, err = program.Peek(t.Context(), "")
-		require.NoError(t, err)
+		a = redistest.NoError(program.Peek(t.Context(), ""))(t)
 		require.EqualValues(t, 3, a.Remaining)
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock/election"
 )
@@ -70,8 +71,7 @@ func TestWork_TwoHosts_IsDividedEvenlyUnderDifferentNumbers(t *testing.T) {
 					return nil
 				})
 			}()
-			slot, err := WorkerID(ctx, elections, host)
-			require.NoError(t, err)
+			slot := redistest.NoError(WorkerID(ctx, elections, host))(t)
 			defer slot.Release(context.Background())
 			numbers[slot.Index()] = true
 		}
@@ -103,8 +103,7 @@ func TestSchedule_LeadersFollowEachOther_OthersKnowWhere(t *testing.T) {
 			require.NoError(t, Schedule(ctx, here, addr, func(_ context.Context, token int64) error {
 				require.Greater(t, token, before)
 				before = token
-				where, err := Where(ctx, there)
-				require.NoError(t, err)
+				where := redistest.NoError(Where(ctx, there))(t)
 				require.Equal(t, addr, where)
 				time.Sleep(5 * time.Second) // an observer may miss a leader that goes at once
 				return nil

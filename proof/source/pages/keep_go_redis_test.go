@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
@@ -33,8 +34,7 @@ func Share(client rueidis.Client) (locks *rlock.Client, end func(context.Context
 
 func TestShare_ClientOfTheProgram_StaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := rueidis.NewClient(redlatchtest.New(t).Option())
-		require.NoError(t, err)
+		client := redistest.NoError(rueidis.NewClient(redlatchtest.New(t).Option()))(t)
 		defer client.Close()
 		locks, end, err := Share(client)
 		require.NoError(t, err)

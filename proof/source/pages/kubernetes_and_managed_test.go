@@ -185,8 +185,7 @@ func TestWorker_RedisAway_LivesOnAndStillStops(t *testing.T) {
 
 // The manifest of the page is YAML, and its grace is longer than what it has to cover.
 func TestManifest_GracePeriod_IsLongEnough(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/kubernetes-and-managed.md")
-	require.NoError(t, err)
+	page := redistest.NoError(os.ReadFile("../../../docs/kubernetes-and-managed.md"))(t)
 	_, manifest, ok := strings.Cut(string(page), "```yaml\n")
 	require.True(t, ok)
 	manifest, _, _ = strings.Cut(manifest, "```")
@@ -194,8 +193,7 @@ func TestManifest_GracePeriod_IsLongEnough(t *testing.T) {
 	seconds := func(of string) int {
 		m := regexp.MustCompile(of + `[^0-9]*(\d+)`).FindStringSubmatch(manifest)
 		require.Len(t, m, 2, of)
-		n, err := strconv.Atoi(m[1])
-		require.NoError(t, err)
+		n := redistest.NoError(strconv.Atoi(m[1]))(t)
 		return n
 	}
 	const drain, shut = 10, 10 // of Worker

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
@@ -37,8 +38,7 @@ func TestRedPacket_TenShares_AreAllOfTheMoneyAndPaidOut(t *testing.T) {
 		require.NoError(t, Give(t.Context(), packets))
 		var sum int64
 		for _, user := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "a", "late"} {
-			cents, err := Open(t.Context(), packets, user)
-			require.NoError(t, err)
+			cents := redistest.NoError(Open(t.Context(), packets, user))(t)
 			if user != "late" {
 				require.GreaterOrEqual(t, cents, int64(50))
 			}

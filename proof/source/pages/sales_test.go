@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
@@ -73,8 +74,7 @@ func TestBuy_AskedAgain_GivesTheSamePhone(t *testing.T) {
 			require.NoError(t, Announce(t.Context(), sales, time.Now()))
 		}
 		buy := func(user string, phone int64) {
-			got, err := Buy(t.Context(), sales, user)
-			require.NoError(t, err)
+			got := redistest.NoError(Buy(t.Context(), sales, user))(t)
 			require.Equal(t, phone, got)
 		}
 		for range 2 {
@@ -158,8 +158,7 @@ func TestOnPayment_EachCase_RefundsWhatThePageSays(t *testing.T) {
 				srv, bank := redlatchtest.New(t), &pageBank{}
 				sale := srv.Open().Sales().Sale("tickets")
 				require.NoError(t, sale.Open(t.Context(), stock.Spec{Limit: 2, PerUser: 2, OpenFor: time.Hour}))
-				a, err := Checkout(t.Context(), sale, "order", "ann", stock.Line{N: 2})
-				require.NoError(t, err)
+				a := redistest.NoError(Checkout(t.Context(), sale, "order", "ann", stock.Line{N: 2}))(t)
 				require.True(t, a.Won())
 				for event := range strings.SplitSeq(before, ", ") {
 					if do := happens[event]; do != nil {
@@ -174,8 +173,7 @@ func TestOnPayment_EachCase_RefundsWhatThePageSays(t *testing.T) {
 				if c.err != nil {
 					return
 				}
-				a, err = sale.Status(t.Context(), "order")
-				require.NoError(t, err)
+				a = redistest.NoError(sale.Status(t.Context(), "order"))(t)
 				require.Equal(t, c.state, a.State)
 				if c.sold > 0 {
 					require.Equal(t, c.sold, a.Lines[0].N)

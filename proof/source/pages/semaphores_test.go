@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -96,8 +97,7 @@ func TestTrain_ModelLoaded_ReturnsUnusedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		semaphores := redlatchtest.New(t).Open().Semaphores()
 		left := func() int {
-			n, err := semaphores.WeightedSemaphore("gpu-memory", 64<<10).Available(t.Context())
-			require.NoError(t, err)
+			n := redistest.NoError(semaphores.WeightedSemaphore("gpu-memory", 64<<10).Available(t.Context()))(t)
 			return n
 		}
 		var loading, running int

@@ -36,8 +36,7 @@ func TestScripts_TheirCommands_AreInTheirFeaturesRights(t *testing.T) {
 		scripts := map[string][]string{"inspect": {"rlock/lua/inspect.lua", "internal/lease/lua/heartbeat_look.lua",
 			"rsemaphore/lua/inspect.lua"}}[name]
 		for _, p := range packages[name] {
-			found, err := filepath.Glob("../../../" + p + "/lua/*.lua")
-			require.NoError(t, err)
+			found := redistest.NoError(filepath.Glob("../../../" + p + "/lua/*.lua"))(t)
 			for _, path := range found {
 				if name == "elections" && p == "rlock" &&
 					!slices.Contains(elected, strings.TrimSuffix(filepath.Base(path), ".lua")) {
@@ -49,8 +48,7 @@ func TestScripts_TheirCommands_AreInTheirFeaturesRights(t *testing.T) {
 		used := map[string]bool{}
 		for _, path := range scripts {
 			dir, file, _ := strings.Cut(path, "/lua/")
-			text, err := script.Compose(os.DirFS("../../../"+dir), strings.TrimSuffix(file, ".lua"))
-			require.NoError(t, err)
+			text := redistest.NoError(script.Compose(os.DirFS("../../../"+dir), strings.TrimSuffix(file, ".lua")))(t)
 			for _, command := range redistest.ScriptCommands(text) {
 				used[strings.ToLower(command)] = true
 			}
@@ -61,11 +59,9 @@ func TestScripts_TheirCommands_AreInTheirFeaturesRights(t *testing.T) {
 		}
 		require.Equal(t, used, declared, name)
 		for _, p := range packages[name] {
-			sources, err := filepath.Glob("../../../" + p + "/*.go")
-			require.NoError(t, err)
+			sources := redistest.NoError(filepath.Glob("../../../" + p + "/*.go"))(t)
 			for _, path := range sources {
-				text, err := os.ReadFile(path)
-				require.NoError(t, err)
+				text := redistest.NoError(os.ReadFile(path))(t)
 				for _, m := range sent.FindAllStringSubmatch(string(text), -1) {
 					require.Contains(t, strings.Fields(plain+" "+inScripts), m[1], path)
 				}
