@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,45 +17,13 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// folded is an order by its entries alone.
-func folded(entries []stock.Entry) *salemodel.Order {
-	o := &salemodel.Order{}
-	for _, e := range entries {
-		o.User = e.User
-		i := slices.IndexFunc(o.Lines, func(l salemodel.Line) bool {
-			return l.Item == e.Item && (e.Kind != "returned" || l.Ordinal <= e.Ordinal && e.Ordinal < l.Ordinal+l.N)
-		})
-		switch e.Kind {
-		case "reserved", "sold":
-			o.State, o.Deadline = strings.ToUpper(e.Kind)[0], max(0, e.Until.UnixMilli())
-			o.Lines = append(o.Lines, salemodel.Line{Item: e.Item, Asked: e.Asked, N: e.N, Ordinal: e.Ordinal})
-		case "extended":
-			o.Deadline = e.Until.UnixMilli()
-		case "lapsed", "cancelled":
-			o.State = strings.ToUpper(e.Kind)[0]
-		case "void":
-			o.State = map[string]byte{stock.Cancelled: 'C', stock.Expired: 'E', stock.Forbidden: 'F'}[e.Why]
-		case "unpaid":
-			o.Lines[i].N -= e.N
-		case "late", "paid":
-			for i := range o.Lines {
-				if o.State == 'L' {
-					o.Lines[i].N = 0
-				}
-			}
-			o.State, o.Lines[i].N, o.Lines[i].Ordinal = 'S', e.N, e.Ordinal
-		case "returned":
-			l := &o.Lines[i]
-			end, past := l.Ordinal+l.N, e.Ordinal+e.N
-			if l.N = e.Ordinal - l.Ordinal; end > past { // the rest is a line of its own
-				o.Lines = append(o.Lines, salemodel.Line{Item: e.Item, N: end - past, Ordinal: past})
-			}
-			if !slices.ContainsFunc(o.Lines, func(l salemodel.Line) bool { return l.N > 0 }) {
-				o.State = 'G'
-			}
-		}
+// items are the items of a sale that has sold nothing.
+func items(spec stock.Spec) map[string]*salemodel.Item {
+	all := map[string]*salemodel.Item{}
+	for name, item := range spec.Items {
+		all[name] = &salemodel.Item{Limit: item.Limit, PerUser: item.PerUser}
 	}
-	return o
+	return all
 }
 
 // walk does what comes to its mind to a sale, and to its model.
@@ -148,13 +115,10 @@ func (w *walk) anyone(ctx context.Context) {
 func (w *walk) look() {
 	w.tick()
 	require.NoError(w.t, w.drain())
-	byID := map[string][]stock.Entry{}
-	for _, e := range w.rows() {
-		byID[e.ID] = append(byID[e.ID], e)
-	}
+	told := redistest.NoError(salemodel.Fold(w.rows(), items(w.spec)))(w.t)
 	orders, want := map[string]string{}, map[string]string{}
-	for id, entries := range byID {
-		orders[id] = folded(entries).Text(id)
+	for id, o := range told.Orders {
+		orders[id] = o.Text(id)
 	}
 	units := map[string]int64{}
 	for id, o := range w.m.Orders {
@@ -186,10 +150,7 @@ func TestBook_RandomCalls_AnswersAsTheModel(t *testing.T) {
 	each(t, stock.Spec{Items: map[string]stock.Item{"": {Limit: 40, PerUser: 15}, "red": {Limit: 20, PerUser: 9}}},
 		func(t *testing.T, s *shop) {
 			w := &walk{shop: s, Rand: rand.New(rand.NewPCG(1, 49)), m: &salemodel.Sale{End: 1 << 60, Remember: 1 << 60,
-				Items: map[string]*salemodel.Item{}, Orders: map[string]*salemodel.Order{}}}
-			for name, item := range s.spec.Items {
-				w.m.Items[name] = &salemodel.Item{Limit: item.Limit, PerUser: item.PerUser}
-			}
+				Items: items(s.spec), Orders: map[string]*salemodel.Order{}}}
 			for range redistest.Sized(3, 3, 50) {
 				for range 70 {
 					w.act(t.Context())
