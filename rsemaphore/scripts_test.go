@@ -22,12 +22,9 @@ const (
 	baseA = "aaaaa\x00\x80a\n%zaa"
 	baseB = "bbbb\r\n\x8f\xff\xfebbbb"
 	baseC = "cccccc\x80cccccc"
-	baseD = "dddddd\x80dddddd"
 
 	idA, idA2, idA3 = baseA + "\x00\x00\x00", baseA + "\x00\x00\x01", baseA + "\x00\x00\x02"
 	idB             = baseB + "\x00\x00\x00"
-	idC             = baseC + "\x00\x00\x00"
-	idD             = baseD + "\x00\x00\x00"
 
 	idJava = "jjjj\r\njjjj\xff\xfejjjj" // Redisson's are random
 )

@@ -15,12 +15,8 @@ import (
 	internalwait "github.com/redlatch/redlatch/internal/wait"
 )
 
-// Three bases of 13 bytes, with what must not disturb a script in them.
-const (
-	weightA = "aaaaaa\x00aaaaaa"
-	weightB = "bb\r\nbb\xff\xfebbbbb"
-	weightC = "ccccccccccccc"
-)
+// weightA is a base of 13 bytes, with what must not disturb a script in it.
+const weightA = "aaaaaa\x00aaaaaa"
 
 // scale is a semaphore of weights on the server. Times are units from the server's now.
 type scale struct {

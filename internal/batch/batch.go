@@ -59,14 +59,9 @@ type Options struct {
 
 // Check checks the options and fills in the defaults.
 func (o *Options) Check() error {
-	switch {
-	case o.MaxBatch > maxBatch:
+	if o.MaxBatch > maxBatch {
 		return errs.InvalidOption("MaxBatch", o.MaxBatch,
 			fmt.Sprintf("between 1 and %d, 0 for the default, or negative for none", maxBatch))
-	case o.MaxCalls < 0:
-		return errs.InvalidOption("MaxCalls", o.MaxCalls, "at least 1, or 0 for the default")
-	case o.Window < 0:
-		return errs.InvalidOption("BatchWindow", o.Window, "0 for the default, or more")
 	}
 	o.MaxBatch, o.MaxCalls, o.Window = cmp.Or(o.MaxBatch, maxBatch), cmp.Or(o.MaxCalls, defaultCalls), cmp.Or(o.Window,
 		defaultWindow)
@@ -115,8 +110,6 @@ type Batcher[Q, A any] struct {
 	Tally *Tally
 	// Errors name the operation What and the key Key.
 	What, Key string
-	// Reads marks a Batcher whose calls only read. Their outcome is never unknown.
-	Reads bool
 
 	inFlight  atomic.Int64 // requests under way, if MinInFlight is set
 	roundTrip atomic.Int64 // duration of a call in ns, if Near is set
@@ -272,9 +265,7 @@ func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, canShare bool) (none A, _
 		if joined.presentCallers--; joined.presentCallers == 0 {
 			joined.cancel() // no caller is left
 		}
-		if !l.Reads {
-			return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnknownOutcome, l.What, l.Key, gaveUp)
-		}
+		return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnknownOutcome, l.What, l.Key, gaveUp)
 	}
 	request.hasLeft = true
 	return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, gaveUp)

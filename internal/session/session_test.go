@@ -187,12 +187,3 @@ func TestTell_EventsWithErrors_AreRecentErrors(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"release: redis unavailable", "hold: lost"}, all)
 }
-
-func TestNumbered_ScriptNumber_IsAConstant(t *testing.T) {
-	type outcome string
-	list := []outcome{"", "granted"}
-	require.Equal(t, outcome("granted"), session.Numbered(1, list))
-	require.Empty(t, session.Numbered(0, list))
-	require.Equal(t, outcome("number 9"), session.Numbered(9, list), "of a later release")
-	require.Equal(t, outcome("number -1"), session.Numbered(-1, list))
-}

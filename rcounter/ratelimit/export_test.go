@@ -74,9 +74,6 @@ func (c *Client) TakeTogether(ctx context.Context, wanted ...Wanted) ([][]Admiss
 // Key is the Redis key of a limit.
 func (l *Limiter) Key(key string) string { return l.key(key) }
 
-// ZoneTable is what is sent of a time zone.
-func (l *Limiter) ZoneTable() string { return l.terms.zoneTable() }
-
 // ZoneTableAt is what is sent of a time zone by a process whose time is now.
 func (l *Limiter) ZoneTableAt(now time.Time) string { return l.terms.zoneTableAt(now).text }
 
