@@ -32,8 +32,7 @@ func TestRun_EveryPeerAndWorkload_IsMeasured(t *testing.T) {
 	b := &bench{Rounds: 1, Warm: 20 * time.Millisecond, Duration: 40 * time.Millisecond, settings: []setting{
 		{uncontended, 1, 4, 0}, {contended, 2, 4, 0}, {impatient, 2, 4, 5 * time.Millisecond}, {claiming, 1, 4, 0},
 		{limiting, 1, 4, 0}}}
-	f, err := b.run(t.Context(), io.Discard)
-	require.NoError(t, err)
+	f := redistest.NoError(b.run(t.Context(), io.Discard))(t)
 	require.Len(t, f.Rows, len(b.plan()))
 	var ops, failed int
 	measured := map[string][]string{}
@@ -64,21 +63,17 @@ func TestRun_PeerFails_OthersAreMeasured(t *testing.T) {
 	broken := step{setting{uncontended, 1, 1, 0}, Peer{Name: "nobody"}, 1}
 	_, err := b.measure(t.Context(), broken)
 	require.ErrorContains(t, err, "no peer")
-	p, err := peerNamed(lower)
-	require.NoError(t, err)
-	row, err := b.measure(t.Context(), step{broken.setting, p, 1})
-	require.NoError(t, err)
+	p := redistest.NoError(peerNamed(lower))(t)
+	row := redistest.NoError(b.measure(t.Context(), step{broken.setting, p, 1}))(t)
 	require.Positive(t, row.Ops)
 	require.InDelta(t, 2, row.Scripts, 0.5)
 }
 
 func TestArena_OtherProcess_SharesIt(t *testing.T) {
-	a, err := newArena()
-	require.NoError(t, err)
+	a := redistest.NoError(newArena())(t)
 	defer os.Remove(a.path)
 	defer a.Close()
-	b, err := openArena(a.path)
-	require.NoError(t, err)
+	b := redistest.NoError(openArena(a.path))(t)
 	defer b.Close()
 	a.Begin()
 	require.True(t, b.Counts())
@@ -111,8 +106,7 @@ func TestResults_CSVTableAndPictures_HaveTheRows(t *testing.T) {
 	f.Rows[5].Overlaps, f.Rows[5].Note = 1, `it said "no", twice`
 	file := filepath.Join(t.TempDir(), "made", "results.csv")
 	require.NoError(t, f.save(file))
-	saved, err := os.ReadFile(file)
-	require.NoError(t, err)
+	saved := redistest.NoError(os.ReadFile(file))(t)
 	require.Contains(t, string(saved), "# date: today: now\nworkload,setting,peer,round,")
 	require.Contains(t, string(saved), "\ncontended,64 workers in 8 processes,redlatch,3,0,0,200,900,12345,0.5,2.25,"+
 		"0,0,0,0,1,0,0,\"it said \"\"no\"\", twice\"\n")
@@ -121,8 +115,7 @@ func TestResults_CSVTableAndPictures_HaveTheRows(t *testing.T) {
 		"100/s | 1.0x |")
 	require.NoError(t, f.draw(filepath.Dir(file)))
 	for _, name := range []string{"contended.svg", "waits.svg"} {
-		picture, err := os.ReadFile(filepath.Join(filepath.Dir(file), name))
-		require.NoError(t, err)
+		picture := redistest.NoError(os.ReadFile(filepath.Join(filepath.Dir(file), name)))(t)
 		require.Contains(t, string(picture), "redlatch")
 	}
 }
@@ -150,16 +143,14 @@ func TestLimits_OverTheRate_AreRefused(t *testing.T) {
 	redistest.NeedServer(t)
 	for name, open := range openLimits {
 		t.Run(name, func(t *testing.T) {
-			s, err := startRedis()
-			require.NoError(t, err)
+			s := redistest.NoError(startRedis())(t)
 			defer s.stop()
 			ask, end, err := open(Setup{Redis: s.addr}, 5)
 			require.NoError(t, err)
 			defer end()
 			allowed := 0
 			for range 40 {
-				ok, err := ask(context.Background())
-				require.NoError(t, err)
+				ok := redistest.NoError(ask(context.Background()))(t)
 				if ok {
 					allowed++
 				}

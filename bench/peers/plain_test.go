@@ -14,22 +14,17 @@ import (
 
 // withPeer is a client of a peer and one of ours, on a server of their own, for the length of t.
 func withPeer(t *testing.T, peer string) (ctx context.Context, theirs Locker, ours *rlock.Client) {
-	p, err := peerNamed(peer)
-	require.NoError(t, err)
-	s, err := startRedis()
-	require.NoError(t, err)
+	p := redistest.NoError(peerNamed(peer))(t)
+	s := redistest.NoError(startRedis())(t)
 	t.Cleanup(s.stop)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	setup := Setup{Redis: s.addr, Lease: 20 * time.Second}
-	theirs, err = p.Open(ctx, setup)
-	require.NoError(t, err)
+	theirs = redistest.NoError(p.Open(ctx, setup))(t)
 	t.Cleanup(theirs.Close)
-	hub, err := dial(setup)
-	require.NoError(t, err)
+	hub := redistest.NoError(dial(setup))(t)
 	t.Cleanup(func() { hub.Close(context.Background()) })
-	ours, err = rlock.New(hub, rlock.Options{})
-	require.NoError(t, err)
+	ours = redistest.NoError(rlock.New(hub, rlock.Options{}))(t)
 	t.Cleanup(func() { ours.Close(context.Background()) })
 	return ctx, theirs, ours
 }
@@ -62,9 +57,8 @@ func TestPlain_KeyOfAnotherLibrary_Excludes(t *testing.T) {
 			ctx, theirs, ours := withPeer(t, c.peer)
 			plain := ours.Plain(c.key)
 
-			release, err := theirs.Lock(ctx, "order:1")
-			require.NoError(t, err)
-			_, err = plain.TryLock(ctx, 0, 0)
+			release := redistest.NoError(theirs.Lock(ctx, "order:1"))(t)
+			_, err := plain.TryLock(ctx, 0, 0)
 			require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 			waiting := make(chan *rlock.Hold, 1)
 			go func() {
@@ -100,8 +94,7 @@ func TestHash_KeyOfAnotherLibrary_WaitsOrFails(t *testing.T) {
 	} {
 		t.Run(c.peer, func(t *testing.T) {
 			ctx, theirs, ours := withPeer(t, c.peer)
-			h, err := ours.Reentrant(c.key).Lock(ctx)
-			require.NoError(t, err)
+			h := redistest.NoError(ours.Reentrant(c.key).Lock(ctx))(t)
 			got := goLock(ctx, theirs)
 			if !c.waits {
 				require.ErrorContains(t, <-got, "WRONGTYPE")

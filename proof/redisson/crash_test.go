@@ -61,8 +61,7 @@ func (w *world) holderDies(t *testing.T, javaDies bool) {
 	w.lane(t).do(t, "permit.set", slots, 1)
 	var kill func()
 	if javaDies {
-		jvm, err := interop.Start(driver(t), w.release, "-XX:TieredStopAtLevel=1")
-		require.NoError(t, err)
+		jvm := redistest.NoError(interop.Start(driver(t), w.release, "-XX:TieredStopAtLevel=1"))(t)
 		defer jvm.Kill()
 		w.open(t, jvm, "mortal", brief)
 		java := &lane{jvm, "lane", "mortal"}
@@ -93,8 +92,7 @@ func (w *world) holderDies(t *testing.T, javaDies bool) {
 		require.LessOrEqual(t, left[i], brief)
 	}
 	if javaDies {
-		p, err := r.sems.Semaphore(slots, 1).Acquire(within(t), 1)
-		require.NoError(t, err)
+		p := redistest.NoError(r.sems.Semaphore(slots, 1).Acquire(within(t), 1))(t)
 		require.NoError(t, p.Release(within(t)))
 	} else {
 		w.lane(t).do(t, "permit.acquire", slots, 10_000)
@@ -135,8 +133,7 @@ func TestFair_JavaWaiterDies_CostsItsOwnPatience(t *testing.T) {
 	each(t, []place{newestAlone, olderAlone}, func(t *testing.T, w *world) {
 		t.Parallel()
 		r := w.rig(t)
-		mortalJVM, err := interop.Start(driver(t), w.release, "-XX:TieredStopAtLevel=1")
-		require.NoError(t, err)
+		mortalJVM := redistest.NoError(interop.Start(driver(t), w.release, "-XX:TieredStopAtLevel=1"))(t)
 		defer mortalJVM.Kill()
 		w.open(t, mortalJVM, "mortal", brief)
 		name := unique(t, "fair")
@@ -184,8 +181,7 @@ func TestWatchdogs_OfBothSides_RenewOnlyTheirOwnHolds(t *testing.T) {
 			// a renewed hold that is taken away, and its name held by the other side for a time
 			name = unique(t, "taken")
 			java.do(t, "lock", kind, name, -1)
-			ok, err := r.lock(kind, name).ForceUnlock(within(t))
-			require.NoError(t, err)
+			ok := redistest.NoError(r.lock(kind, name).ForceUnlock(within(t)))(t)
 			require.True(t, ok)
 			hold(t, r.lock(kind, name).WithLease(watchdog), within(t))
 			ending = append(ending, name)

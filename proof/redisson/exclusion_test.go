@@ -47,11 +47,8 @@ func parseLooped(t testing.TB, who, text string) looped {
 	f := strings.SplitN(text, " ", 3)
 	require.Len(t, f, 3, "%s said %q", who, text)
 	x := looped{who: who}
-	var err error
-	x.writes, err = strconv.Atoi(f[0])
-	require.NoError(t, err)
-	ns, err := strconv.ParseInt(f[1], 10, 64)
-	require.NoError(t, err)
+	x.writes = redistest.NoError(strconv.Atoi(f[0]))(t)
+	ns := redistest.NoError(strconv.ParseInt(f[1], 10, 64))(t)
 	x.longest = time.Duration(ns)
 	for _, s := range strings.Split(f[2], ",") {
 		if s == "" {
@@ -59,10 +56,8 @@ func parseLooped(t testing.TB, who, text string) looped {
 		}
 		a, b, _ := strings.Cut(s[1:], ":")
 		i := interval{shared: s[0] == 'r'}
-		i.start, err = strconv.ParseInt(a, 10, 64)
-		require.NoError(t, err)
-		i.end, err = strconv.ParseInt(b, 10, 64)
-		require.NoError(t, err)
+		i.start = redistest.NoError(strconv.ParseInt(a, 10, 64))(t)
+		i.end = redistest.NoError(strconv.ParseInt(b, 10, 64))(t)
 		x.inside = append(x.inside, i)
 	}
 	return x
@@ -272,8 +267,7 @@ func contend(t *testing.T, r *rig, kind string, capacity, rounds int, loopers []
 		all = append(all, x)
 	}
 	most := together(t, all, capacity)
-	n, err := r.number(within(t), guard)
-	require.NoError(t, err)
+	n := redistest.NoError(r.number(within(t), guard))(t)
 	require.EqualValues(t, writes, n, "counts were lost: two were inside at the same time")
 	if shared := kind == "sem" || kind == "permit"; redistest.OneClock && shared {
 		require.Equal(t, capacity, most, "all places were used")

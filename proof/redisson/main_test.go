@@ -120,9 +120,7 @@ func newWorld(t testing.TB, release interop.Release, kind string) *world {
 	}
 	j := jvms[release]
 	if j == nil {
-		var err error
-		j, err = interop.Start(dir, release, "-XX:TieredStopAtLevel=1")
-		require.NoError(t, err)
+		j = redistest.NoError(interop.Start(dir, release, "-XX:TieredStopAtLevel=1"))(t)
 		everybody.Cleanup(j.Kill)
 		jvms[release] = j
 	}
@@ -143,8 +141,7 @@ func (w *world) open(t testing.TB, j *interop.JVM, client string, watchdog time.
 	for _, a := range w.server.Addrs {
 		args = append(args, a)
 	}
-	_, err := j.Do(within(t), "opening", client, "open", args...)
-	require.NoError(t, err)
+	redistest.NoError(j.Do(within(t), "opening", client, "open", args...))(t)
 }
 
 var (
@@ -245,8 +242,7 @@ func (w *world) nodes(t testing.TB, args ...string) []string {
 	t.Helper()
 	var all []string
 	w.onEach(t, func(c rueidis.Client) {
-		list, err := c.Do(within(t), c.B().Arbitrary(args...).Build()).AsStrSlice()
-		require.NoError(t, err)
+		list := redistest.NoError(c.Do(within(t), c.B().Arbitrary(args...).Build()).AsStrSlice())(t)
 		all = append(all, list...)
 	})
 	return all

@@ -21,8 +21,7 @@ const slow = 8 * time.Second
 func (r *rig) queuedUp(t *testing.T, name string, n int) {
 	t.Helper()
 	redistest.Eventually(t, 30*time.Second, "they are in line", func() bool {
-		st, err := r.locks.Reentrant(name).Inspect(within(t))
-		require.NoError(t, err)
+		st := redistest.NoError(r.locks.Reentrant(name).Inspect(within(t)))(t)
 		return len(st.Waiters) == n
 	})
 }
@@ -95,8 +94,7 @@ func TestJavaHolder_AfterOurs_WakesTheFirst(t *testing.T) {
 		})
 		t.Run("a permit of Java's outlasts ours", func(t *testing.T) {
 			name, java := unique(t, "permit"), w.lane(t)
-			ours, err := first.sems.Semaphore(name, 2).Shared().Acquire(within(t), 1)
-			require.NoError(t, err)
+			ours := redistest.NoError(first.sems.Semaphore(name, 2).Shared().Acquire(within(t), 1))(t)
 			s, both, ctx := r.sems.Semaphore(name, 2).Shared(), make(chan error, 1), within(t)
 			go func() { _, err := s.Acquire(ctx, 2); both <- err }()
 			w.listening(t, name) // of the channel of a shared semaphore all waiters are listeners

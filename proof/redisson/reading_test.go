@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	heldlease "github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/proof/redisson"
 	"github.com/redlatch/redlatch/rcounter"
 )
@@ -26,8 +27,7 @@ func sameLease(t testing.TB, want, is time.Duration) {
 
 func (l *lane) left(t testing.TB, kind, name string) time.Duration {
 	t.Helper()
-	ms, err := strconv.ParseInt(l.do(t, "left", kind, name), 10, 64)
-	require.NoError(t, err)
+	ms := redistest.NoError(strconv.ParseInt(l.do(t, "left", kind, name), 10, 64))(t)
 	return time.Duration(ms) * time.Millisecond
 }
 
@@ -41,19 +41,16 @@ func TestInspect_JavaHold_ReadsTheSameOnBothSides(t *testing.T) {
 				for n := 1; n <= 3; n++ {
 					java.do(t, "lock", kind, name, lease.Milliseconds())
 					require.Equal(t, strconv.Itoa(n), java.do(t, "count", kind, name))
-					st, err := r.locks.Reentrant(name).Inspect(within(t))
-					require.NoError(t, err)
+					st := redistest.NoError(r.locks.Reentrant(name).Inspect(within(t)))(t)
 					require.Len(t, st.Holders, 1)
 					require.Equal(t, n, st.Holders[0].N)
 					require.False(t, heldlease.Ours(st.Holders[0].ID))
 					require.Equal(t, kind == "write", st.Holders[0].Write)
 				}
-				locked, err := l.IsLocked(within(t))
-				require.NoError(t, err)
+				locked := redistest.NoError(l.IsLocked(within(t)))(t)
 				require.True(t, locked)
 				require.Equal(t, "true", java.do(t, "held", kind, name))
-				state, err := l.Inspect(within(t))
-				require.NoError(t, err)
+				state := redistest.NoError(l.Inspect(within(t)))(t)
 				sameLease(t, java.left(t, kind, name), state.Lease)
 				if kind != "read" {
 					free := w.other(t, 30*time.Second)
@@ -64,8 +61,7 @@ func TestInspect_JavaHold_ReadsTheSameOnBothSides(t *testing.T) {
 						refused(t, l)
 					}
 					java.do(t, "unlock", kind, name)
-					st, err := r.locks.Reentrant(name).Inspect(within(t))
-					require.NoError(t, err)
+					st := redistest.NoError(r.locks.Reentrant(name).Inspect(within(t)))(t)
 					require.Equal(t, n > 0, st.Locked)
 					if n > 0 {
 						require.Equal(t, n, st.Holders[0].N)
@@ -95,8 +91,7 @@ func TestInspect_GoHold_ReadsTheSameOnBothSides(t *testing.T) {
 				require.Equal(t, "true", java.do(t, "locked", kind, name))
 				require.Equal(t, "false", java.do(t, "held", kind, name))
 				require.Equal(t, "0", java.do(t, "count", kind, name))
-				state, err := l.Inspect(within(t))
-				require.NoError(t, err)
+				state := redistest.NoError(l.Inspect(within(t)))(t)
 				require.Len(t, state.Holders, 1)
 				require.Equal(t, 1, state.Holders[0].N)
 				sameLease(t, state.Lease, java.left(t, kind, name))
@@ -125,10 +120,8 @@ func TestFenced_BothSidesTakeTurns_TokensGrow(t *testing.T) {
 		last := int64(0)
 		for n := range 6 {
 			var token int64
-			var err error
 			if n%2 == 0 {
-				token, err = strconv.ParseInt(java.do(t, "locktoken", name), 10, 64)
-				require.NoError(t, err)
+				token = redistest.NoError(strconv.ParseInt(java.do(t, "locktoken", name), 10, 64))(t)
 				java.do(t, "unlock", "fenced", name)
 			} else {
 				h := hold(t, r.locks.Fenced(name), within(t))
@@ -152,27 +145,24 @@ func TestCounter_BothSides_ShareOneNumber(t *testing.T) {
 		same := agreed(t, java, "long.get", name, k.Get)
 		same(0)
 		require.Equal(t, "1", java.do(t, "long.incr", name))
-		n, err := k.Add(within(t), 41)
-		require.NoError(t, err)
+		n := redistest.NoError(k.Add(within(t), 41))(t)
 		require.EqualValues(t, 42, n)
 		same(42)
 		require.Equal(t, "42", java.do(t, "long.getadd", name, -50))
 		same(-8)
-		ok, err := k.CompareAndSet(within(t), -8, 1<<62)
-		require.NoError(t, err)
+		ok := redistest.NoError(k.CompareAndSet(within(t), -8, 1<<62))(t)
 		require.True(t, ok)
 		require.Equal(t, "false", java.do(t, "long.cas", name, 5, 6))
 		require.Equal(t, "true", java.do(t, "long.cas", name, int64(1)<<62, 7))
 		same(7)
-		n, err = k.Decr(within(t))
-		require.NoError(t, err)
+		n = redistest.NoError(k.Decr(within(t)))(t)
 		require.EqualValues(t, 6, n)
 		java.do(t, "long.set", name, 9)
 		same(9)
 		// Java goes beyond a bound that it does not know; from there we only go back.
 		bounded := r.counters.Counter(name, rcounter.CounterOptions{Max: rcounter.Bound(10)})
 		java.do(t, "long.add", name, 5)
-		_, err = bounded.Incr(within(t))
+		_, err := bounded.Incr(within(t))
 		require.ErrorIs(t, err, errs.ErrOutOfRange)
 		same(14)
 

@@ -96,8 +96,7 @@ func (r *rig) lock(kind, name string) *rlock.Lock {
 
 func hold(t testing.TB, l *rlock.Lock, ctx context.Context) *rlock.Hold {
 	t.Helper()
-	h, err := l.Lock(ctx)
-	require.NoError(t, err)
+	h := redistest.NoError(l.Lock(ctx))(t)
 	return h
 }
 
@@ -116,8 +115,7 @@ func refused(t testing.TB, l *rlock.Lock) {
 // free is a lock that nobody holds.
 func free(t testing.TB, l *rlock.Lock) {
 	t.Helper()
-	h, err := l.TryLock(within(t), 0, 0)
-	require.NoError(t, err)
+	h := redistest.NoError(l.TryLock(within(t), 0, 0))(t)
 	release(t, h)
 }
 
@@ -126,8 +124,7 @@ func agreed[N int | int64](t testing.TB, java *lane, verb, name string,
 	ours func(context.Context) (N, error)) func(want N) {
 	return func(want N) {
 		t.Helper()
-		n, err := ours(within(t))
-		require.NoError(t, err)
+		n := redistest.NoError(ours(within(t)))(t)
 		require.Equal(t, want, n)
 		require.Equal(t, fmt.Sprint(want), java.do(t, verb, name))
 	}
@@ -153,22 +150,19 @@ func waiting(t testing.TB, l *rlock.Lock) <-chan taken {
 
 func (r *rig) pttl(t testing.TB, key string) time.Duration {
 	t.Helper()
-	ms, err := r.redis.Do(within(t), r.redis.B().Pttl().Key(key).Build()).AsInt64()
-	require.NoError(t, err)
+	ms := redistest.NoError(r.redis.Do(within(t), r.redis.B().Pttl().Key(key).Build()).AsInt64())(t)
 	return time.Duration(ms) * time.Millisecond
 }
 
 func (r *rig) hash(t testing.TB, key string) map[string]string {
 	t.Helper()
-	m, err := r.redis.Do(within(t), r.redis.B().Hgetall().Key(key).Build()).AsStrMap()
-	require.NoError(t, err)
+	m := redistest.NoError(r.redis.Do(within(t), r.redis.B().Hgetall().Key(key).Build()).AsStrMap())(t)
 	return m
 }
 
 func (r *rig) exists(t testing.TB, key string) bool {
 	t.Helper()
-	n, err := r.redis.Do(within(t), r.redis.B().Exists().Key(key).Build()).AsInt64()
-	require.NoError(t, err)
+	n := redistest.NoError(r.redis.Do(within(t), r.redis.B().Exists().Key(key).Build()).AsInt64())(t)
 	return n == 1
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
@@ -19,8 +20,7 @@ func TestCountingSemaphore_BothSides_ShareOneNumber(t *testing.T) {
 		s := counting.New(r.sems, name)
 		same := agreed(t, java, "sem.available", name, s.Available)
 		same(0)
-		ok, err := s.TrySetPermits(within(t), 5, 0)
-		require.NoError(t, err)
+		ok := redistest.NoError(s.TrySetPermits(within(t), 5, 0))(t)
 		require.True(t, ok)
 		require.Equal(t, "false", java.do(t, "sem.set", name, 7))
 		same(5)
@@ -59,17 +59,14 @@ func TestCountingSemaphore_BothSides_ShareOneNumber(t *testing.T) {
 		java.do(t, "sem.add", name, 6)
 		require.NoError(t, <-ours)
 		same(4)
-		_, err = s.AddPermits(within(t), 3)
-		require.NoError(t, err)
+		redistest.NoError(s.AddPermits(within(t), 3))(t)
 		same(7)
-		_, err = s.AddPermits(within(t), -9)
-		require.NoError(t, err)
+		redistest.NoError(s.AddPermits(within(t), -9))(t)
 		same(-2)
 		require.Equal(t, "-2", java.do(t, "sem.drain", name))
 		same(0)
 		java.do(t, "sem.release", name, 3)
-		n, err := s.Available(within(t))
-		require.NoError(t, err)
+		n := redistest.NoError(s.Available(within(t)))(t)
 		require.EqualValues(t, 3, n)
 	})
 }
@@ -84,11 +81,9 @@ func TestSemaphore_BothSides_ShareLeasedPermits(t *testing.T) {
 		same(2)
 		id := java.do(t, "permit.acquire", name, lease.Milliseconds())
 		same(1)
-		ours, err := s.Acquire(within(t), 1)
-		require.NoError(t, err)
+		ours := redistest.NoError(s.Acquire(within(t), 1))(t)
 		same(0)
-		st, err := s.Inspect(within(t))
-		require.NoError(t, err)
+		st := redistest.NoError(s.Inspect(within(t)))(t)
 		require.Len(t, st.Permits, 2)
 		for _, p := range st.Permits {
 			switch p.ID {
@@ -101,7 +96,7 @@ func TestSemaphore_BothSides_ShareLeasedPermits(t *testing.T) {
 			}
 		}
 		require.Equal(t, "null", java.do(t, "permit.try", name, 50, 1000))
-		_, err = s.TryAcquire(within(t), 1, 0, 0)
+		_, err := s.TryAcquire(within(t), 1, 0, 0)
 		require.ErrorIs(t, err, errs.ErrNotAcquired)
 
 		// each waits for the other
@@ -158,8 +153,7 @@ func TestSemaphore_BothSides_ShareLeasedPermits(t *testing.T) {
 		require.NoError(t, g.err)
 		require.NoError(t, g.p.Release(within(t)))
 		require.NoError(t, <-behind)
-		_, err = s.TryAcquire(within(t), 1, 0, 500*time.Millisecond)
-		require.NoError(t, err)
+		redistest.NoError(s.TryAcquire(within(t), 1, 0, 500*time.Millisecond))(t)
 		same(0)
 		began = time.Now()
 		java.do(t, "permit.acquire", name, lease.Milliseconds())
@@ -173,8 +167,7 @@ func TestSemaphore_SharedMadeInGo_IsUsableFromJava(t *testing.T) {
 		r := w.rig(t)
 		name, java := unique(t, "permit"), w.lane(t)
 		s := r.sems.Semaphore(name, 3).Shared()
-		p, err := s.TryAcquire(within(t), 1, 0, 300*time.Millisecond)
-		require.NoError(t, err)
+		p := redistest.NoError(s.TryAcquire(within(t), 1, 0, 300*time.Millisecond))(t)
 		require.Equal(t, "false", java.do(t, "permit.set", name, 9))
 		require.Equal(t, "2", java.do(t, "permit.available", name))
 		java.do(t, "permit.acquire", name, lease.Milliseconds())
@@ -184,15 +177,13 @@ func TestSemaphore_SharedMadeInGo_IsUsableFromJava(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		java.do(t, "permit.add", name, 1)
-		n, err := s.Available(within(t))
-		require.NoError(t, err)
+		n := redistest.NoError(s.Available(within(t)))(t)
 		require.Equal(t, 3, n)
-		p, err = s.TryAcquire(within(t), 3, 0, 0)
+		p, err := s.TryAcquire(within(t), 3, 0, 0)
 		require.NoError(t, err, "the capacity is Java's to change")
 		require.Equal(t, "0", java.do(t, "permit.available", name))
 		require.NoError(t, p.Release(within(t)))
-		before, err := s.Resize(within(t), 6)
-		require.NoError(t, err)
+		before := redistest.NoError(s.Resize(within(t), 6))(t)
 		require.Equal(t, 4, before)
 		require.Equal(t, "5", java.do(t, "permit.available", name))
 		java.do(t, "permit.add", name, -2)
@@ -209,9 +200,8 @@ func TestSemaphore_SharedMadeInJava_TakesItsCapacity(t *testing.T) {
 		name, java := unique(t, "permit"), w.lane(t)
 		require.Equal(t, "true", java.do(t, "permit.set", name, 2))
 		s := r.sems.Semaphore(name, 5).Shared()
-		p, err := s.TryAcquire(within(t), 2, 0, 0)
-		require.NoError(t, err)
-		_, err = s.TryAcquire(within(t), 1, 0, 0)
+		p := redistest.NoError(s.TryAcquire(within(t), 2, 0, 0))(t)
+		_, err := s.TryAcquire(within(t), 1, 0, 0)
 		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.NoError(t, p.Release(within(t)))
 		_, err = r.sems.Semaphore(name, 5).TryAcquire(within(t), 1, 0, 0)
@@ -232,12 +222,10 @@ func TestLatch_OpenedByEitherSide_OpensForBoth(t *testing.T) {
 			require.Equal(t, "true", java.do(t, "latch.await", name, 0))
 			if javaSets {
 				require.Equal(t, "true", java.do(t, "latch.set", name, 3))
-				ok, err := l.TrySetCount(within(t), 5, 0)
-				require.NoError(t, err)
+				ok := redistest.NoError(l.TrySetCount(within(t), 5, 0))(t)
 				require.False(t, ok)
 			} else {
-				ok, err := l.TrySetCount(within(t), 3, 0)
-				require.NoError(t, err)
+				ok := redistest.NoError(l.TrySetCount(within(t), 3, 0))(t)
 				require.True(t, ok)
 				require.Equal(t, "false", java.do(t, "latch.set", name, 5))
 			}
@@ -247,8 +235,7 @@ func TestLatch_OpenedByEitherSide_OpensForBoth(t *testing.T) {
 			inGo := make(chan error, 1)
 			go func() { inGo <- l.Await(within(t)) }()
 			w.listening(t, name)
-			_, err := l.CountDown(within(t))
-			require.NoError(t, err)
+			redistest.NoError(l.CountDown(within(t)))(t)
 			java.do(t, "latch.down", name)
 			same(1)
 			require.Empty(t, inJava)
@@ -257,8 +244,7 @@ func TestLatch_OpenedByEitherSide_OpensForBoth(t *testing.T) {
 			if javaOpens {
 				java.do(t, "latch.down", name)
 			} else {
-				_, err = l.CountDown(within(t))
-				require.NoError(t, err)
+				redistest.NoError(l.CountDown(within(t)))(t)
 			}
 			v, _ := got(t, inJava)
 			require.Equal(t, "true", v)
@@ -287,8 +273,7 @@ func TestLatch_DeletedByEitherSide_IsGoneForBoth(t *testing.T) {
 				require.Equal(t, "true", java.do(t, "latch.delete", name))
 				require.NoError(t, <-inGo)
 			} else {
-				ok, err := l.Delete(within(t))
-				require.NoError(t, err)
+				ok := redistest.NoError(l.Delete(within(t)))(t)
 				require.True(t, ok)
 				require.ErrorIs(t, <-inGo, rsemaphore.ErrLatchDeleted)
 			}

@@ -48,10 +48,8 @@ func put(t *testing.T, name, text string) {
 
 func modOf(t *testing.T, dir string) *modfile.File {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	require.NoError(t, err)
-	mod, err := modfile.Parse("go.mod", text, nil)
-	require.NoError(t, err)
+	text := redistest.NoError(os.ReadFile(filepath.Join(dir, "go.mod")))(t)
+	mod := redistest.NoError(modfile.Parse("go.mod", text, nil))(t)
 	return mod
 }
 
@@ -59,16 +57,14 @@ func modOf(t *testing.T, dir string) *modfile.File {
 // each requires no other of ours than the root.
 func published(t *testing.T, tree string) (version string, modules []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(tree, "versions.yaml"))
-	require.NoError(t, err)
+	text := redistest.NoError(os.ReadFile(filepath.Join(tree, "versions.yaml")))(t)
 	set, _, _ := strings.Cut(string(text), "excluded-modules:")
 	version = regexp.MustCompile(`version: (\S+)`).FindStringSubmatch(set)[1]
 	for _, line := range regexp.MustCompile(`- (\S+)`).FindAllStringSubmatch(set, -1) {
 		modules = append(modules, line[1])
 	}
 	require.Equal(t, root, modules[0])
-	changes, err := os.ReadFile(filepath.Join(tree, "CHANGELOG.md"))
-	require.NoError(t, err)
+	changes := redistest.NoError(os.ReadFile(filepath.Join(tree, "CHANGELOG.md")))(t)
 	require.Contains(t, string(changes), "\n## "+strings.TrimPrefix(version, "v")+"\n")
 	for _, path := range modules {
 		mod := modOf(t, filepath.Join(tree, strings.TrimPrefix(path, root)))
@@ -108,18 +104,15 @@ func released(t *testing.T) (tree, version string, modules []string) {
 func proxied(t *testing.T, tree, version string, modules []string) (proxy string) {
 	t.Helper()
 	proxy = t.TempDir()
-	info, err := json.Marshal(map[string]any{"Version": version, "Time": time.Now().UTC()})
-	require.NoError(t, err)
+	info := redistest.NoError(json.Marshal(map[string]any{"Version": version, "Time": time.Now().UTC()}))(t)
 	for _, path := range modules {
 		dir := strings.TrimPrefix(strings.TrimPrefix(path, root), "/")
 		name := filepath.Join(proxy, path, "@v", version)
-		mod, err := os.ReadFile(filepath.Join(tree, dir, "go.mod"))
-		require.NoError(t, err)
+		mod := redistest.NoError(os.ReadFile(filepath.Join(tree, dir, "go.mod")))(t)
 		put(t, name+".mod", string(mod))
 		put(t, name+".info", string(info))
 		put(t, filepath.Join(proxy, path, "@v", "list"), version+"\n")
-		f, err := os.Create(name + ".zip")
-		require.NoError(t, err)
+		f := redistest.NoError(os.Create(name + ".zip"))(t)
 		require.NoError(t, zip.CreateFromVCS(f, module.Version{Path: path, Version: version}, tree, "HEAD", dir))
 		require.NoError(t, f.Close())
 	}

@@ -44,10 +44,8 @@ func (s *suite) run(t *testing.T) {
 	}
 	require.NoError(t, err)
 	server, work := redistest.Start(t), t.TempDir()
-	bin, err := s.compile(t.Context(), from, work, server.Addr())
-	require.NoError(t, err)
-	listed, err := exec.CommandContext(t.Context(), bin, "-test.list", "^(Test|Example)").Output()
-	require.NoError(t, err)
+	bin := redistest.NoError(s.compile(t.Context(), from, work, server.Addr()))(t)
+	listed := redistest.NoError(exec.CommandContext(t.Context(), bin, "-test.list", "^(Test|Example)").Output())(t)
 	tests := strings.Fields(string(listed))
 	require.NotEmpty(t, tests)
 	for _, d := range s.differ {
