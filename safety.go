@@ -11,7 +11,7 @@ type Safety int
 
 // SurviveFailover is for work that two owners must not do at once when a primary fails. SurviveFailover sets
 //
-//   - MinReplicas to 1, unless it is set: a replica confirms grants, renewals and the answers of stocks, or they do not
+//   - MinReplicas to 1, unless it is set: a replica confirms grants, renewals and the answers of sales, or they do not
 //     count;
 //   - Strict and Durable of the hub: Open refuses a server that evicts keys, that keeps no append-only file, or that
 //     goes on without replicas (min-replicas-to-write);

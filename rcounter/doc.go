@@ -6,7 +6,7 @@
 //	total, replayed, err := points.AddOnce(ctx, "order:4711", 50) // once, however often it is called
 //	total, err = points.Add(ctx, -30)                             // ErrOutOfRange below 0
 //
-// Stocks (the first N users get a unit each), red packets and rate limiters have packages of their own below this one.
+// Sales (the first N orders get their units), red packets and rate limiters have packages of their own below this one.
 //
 // # What is guaranteed
 //

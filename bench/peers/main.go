@@ -12,7 +12,7 @@
 //	contended    64 workers in 8 processes want one lock, and 16. The holder sends one INCR; after its release a worker
 //	             pauses for 1 ms, otherwise a lock that its last holder takes again at once would look best
 //	impatient    64 callers in 4 processes want one lock for 100 us. Each gives up at a deadline, and asks again at once
-//	claims       the first N win: redlatch's counters and stocks, beside scripts and locks as one writes them by hand
+//	claims       the first N win: redlatch's counters and sales, beside scripts and locks as one writes them by hand
 //	limits       a unit of a rate limit, on one key; nothing is refused
 //
 // A measurement has a redis-server and processes of its own: this program, run again. Peers take part in another order

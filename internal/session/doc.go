@@ -1,7 +1,7 @@
 // Package session is the part that the clients of all primitives share.
 //
 //	session    New, the options that all have, names, reads, errors                  [Session]
-//	calls      calls of a client without holds: counters, stocks                     [Session.RemoveAfter]
+//	calls      calls of a client without holds: counters, sales                      [Session.RemoveAfter]
 //	once       calls whose outcome cannot be found out afterwards                    [Session.DoOnce]
 //	inflight   the calls and holds that Close waits for                              [Inflight]
 //	tell       the events of a client, for the Observer and the debug page           [Session.Tell]

@@ -111,7 +111,7 @@ func (w *world) answered(o *object, c *client, s Step, e *entry, err error, fine
 	w.failed(s, err)
 }
 
-// forgot reports whether the server of stocks and the like has lost anything that it had said.
+// forgot reports whether the server of sales and the like has lost anything that it had said.
 // Latches and barriers do not wait for replicas.
 func (w *world) forgot() bool {
 	return slices.ContainsFunc(w.of(w.nodes[0]), func(s setback) bool { return s.what != clock })

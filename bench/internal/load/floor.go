@@ -12,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The floors are what a program would write by itself in place of redlatch, as short as they can be. Stocks are
+// The floors are what a program would write by itself in place of redlatch, as short as they can be. Sales are
 // idempotent, without a limit for a claimant, and nothing ends what is held.
 
 // Op is the n-th call of a floor; n is another number for each.

@@ -1,4 +1,4 @@
--- How stocks and red packets end.
+-- How sales and red packets end.
 -- uses: clock
 --
 -- KEYS[1]  a hash, always small: the object. It expires with the retention; its field 'gone' is that instant
