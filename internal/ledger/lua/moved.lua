@@ -7,20 +7,22 @@
 --
 -- Replies  {0, n, 0}   n entries were removed, by this call
 --
--- Safe to run twice, and beside other movers: what was removed is not there a second time, and only what was removed is counted.
+-- Safe to run twice, and beside other movers: an entry that was removed is not there a second time, and only removed
+-- entries are counted.
 --
--- It removes no entry that its caller has not read. A failover to a replica that has not heard of the last entries sets the stream back,
--- and other entries get their numbers. So the last entry must still be the one that was read, and then those before it are, too. If the
--- object was lost and made again, or a sale restored, the entry names another epoch:
+-- It removes no entry that its caller has not read. A failover to a replica that has not heard of the last entries
+-- sets the stream back, and other entries get their numbers. So the last entry must still be the entry that was read,
+-- and then the entries before it are, too. If the object was lost and made again, or a sale restored, the entry names
+-- another epoch:
 --
 --   this mover                        the server
 --   reads 1 to 7, writes them
 --                                     a replica with 1 to 5 is promoted; two more users win: 6 and 7
---   moved: 7 is another entry         removes nothing. The next reading brings 6 and 7 to the database, which has others under
---                                     these numbers and says so
+--   moved: 7 is another entry         removes nothing. The next reading brings 6 and 7 to the database, which has
+--                                     others under these numbers and says so
 --
--- The removal comes before the count. If the run is broken off between the two, the stream has fewer entries than the hash says, and
--- every next call says so, although none is lost.
+-- The removal comes before the count. If the run is broken off between the two, the stream has fewer entries than the
+-- hash says, and every next call says so, although none is lost.
 local last = redis.call('XRANGE', KEYS[2], ARGV[1], ARGV[1])[1]
 if not last then return {0, 0, 0} end
 for i = 2, #ARGV do
