@@ -413,19 +413,25 @@ var losingScenarios = []scenario{
 				if x.beat == 0 && s.extend == nil {
 					continue
 				}
-				child := redistest.Spawn(t, "holder", s.servers[0], s.name, x.lease.String(), x.beat.String())
-				require.Equal(t, "held", child.Line(t))
-				second := s.open(t, holding{lease: time.Hour, beat: beat}.options())
-				next := attempts(t.Context(), s.rival, second, terms{})
-				child.Signal(t, x.signal)
-				got := next.granted(t, lasting)
-				if x.signal == redistest.SigStop {
-					child.Signal(t, redistest.SigCont)
-					require.Equal(t, "lost", child.Line(t))
-					require.Equal(t, "its release finds that: true", child.Line(t))
+				var lost error
+				for range 3 { // a busy machine may starve the second process for three beats, too
+					child := redistest.Spawn(t, "holder", s.servers[0], s.name, x.lease.String(), x.beat.String())
+					require.Equal(t, "held", child.Line(t))
+					second := s.open(t, holding{lease: time.Hour, beat: beat}.options())
+					next := attempts(t.Context(), s.rival, second, terms{})
+					child.Signal(t, x.signal)
+					got := next.granted(t, lasting)
+					if x.signal == redistest.SigStop {
+						child.Signal(t, redistest.SigCont)
+						require.Equal(t, "lost", child.Line(t))
+						require.Equal(t, "its release finds that: true", child.Line(t))
+					}
+					if lost = got.Err(); lost == nil {
+						s.released(t, got)
+						break
+					}
 				}
-				require.NoError(t, got.Err())
-				s.released(t, got)
+				require.NoError(t, lost)
 			}
 		}},
 	{"a server that is away for less than the lease changes nothing", simulated, func(t *testing.T, s *stage) {
