@@ -71,8 +71,8 @@ type Event struct {
 //
 //   - The connection was lost: a gap at once, and another one when the channel is subscribed again.
 //   - A serial does not follow, because a mover failed to publish, or several movers publish in another order.
-//   - The loop was slow. Then at most pubsub.Options.Buffer messages wait for it, and the oldest are dropped. It delays
-//     no one else.
+//   - The loop was slow. Then at most pubsub.Options.Buffer messages wait for it, and the oldest are dropped. A slow
+//     loop delays no other loop.
 //   - For the time every, at least a millisecond, there was no gap. Nothing else tells of last entries that were not
 //     published, and it is how often the page is right even if the server refuses the channel for a while.
 //

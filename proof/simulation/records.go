@@ -44,7 +44,7 @@ func (b *callLog) end(e *entry, err error) {
 	e.done, e.err = time.Now(), err
 }
 
-// all are the entries in the order of their answers; those that were never answered are last.
+// all are the entries in the order of their answers. Entries without an answer are last.
 func (b *callLog) all() []*entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()

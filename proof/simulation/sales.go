@@ -65,7 +65,7 @@ func sales() []*kind {
 	}
 }
 
-// shop is what a program knows that sells: what customers have paid, and what the bank paid back, in all.
+// shop is the knowledge of a program that sells: all payments of customers, and all refunds of the bank.
 type shop struct {
 	base       *salebook.Book // nil: the sale keeps no ledger
 	mu         sync.Mutex

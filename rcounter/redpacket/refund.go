@@ -8,8 +8,8 @@ import (
 )
 
 // Refund takes back what is left when the packet's time is over: Share.Cents, which is 0 if nothing is left. From then
-// on no user can take a share, and the packet's own books are closed: what was taken and what was refunded add up to
-// the total.
+// on no user can take a share, and the packet's own books are closed: the shares that were taken and the refund
+// add up to the total.
 //
 // The refund happens once. A later call, because the reply was lost or because another worker refunded, returns the
 // same amount, with Again. Pay it out by an entry that is unique over (packet, epoch), and not only without Again: the

@@ -45,6 +45,14 @@ func opened(t testing.TB, c *stock.Client, name string, o stock.Spec) *stock.Sal
 	return s
 }
 
+// openedWithBook opens a sale of five units, of which a book has the ledger.
+func openedWithBook(t testing.TB, c rueidis.Client) (*stock.Sale, *book) {
+	t.Helper()
+	b, o := &book{}, exact
+	o.Books = func(string) stock.Book { return b }
+	return opened(t, on(t, c, o), "s", spec(5)), b
+}
+
 // book is a database in memory.
 type book = salebook.Book
 

@@ -172,10 +172,7 @@ func TestOpen_Again_JoinsOrSaysInWhatItDiffers(t *testing.T) {
 func TestOpen_LostSale_IsNotSoldTwice(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
-	b := &book{}
-	o := exact
-	o.Books = func(string) stock.Book { return b }
-	s := opened(t, on(t, raw, o), "s", spec(5))
+	s, b := openedWithBook(t, raw)
 	_, err := s.Buy(ctx, stock.Order{User: "ann"})
 	require.NoError(t, err)
 	redistest.NoError(s.Ledger(ctx, 10, b.Move))(t)
@@ -265,10 +262,7 @@ func TestOpen_OpenedMeanwhile_Joins(t *testing.T) {
 func TestPay_OrderThatAFailoverForgot_IsNotRefunded(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
-	b := &book{}
-	o := exact
-	o.Books = func(string) stock.Book { return b }
-	s := opened(t, on(t, raw, o), "s", spec(5))
+	s, b := openedWithBook(t, raw)
 	for _, id := range []string{"sold", "given back"} {
 		redistest.NoError(s.Reserve(ctx, stock.Order{ID: id}, time.Hour))(t)
 	}
@@ -301,9 +295,8 @@ func TestPay_OrderThatAFailoverForgot_IsNotRefunded(t *testing.T) {
 
 func TestRestore_BookTakesAnotherOpening_SaysLater(t *testing.T) {
 	t.Parallel()
-	raw, o, b := redistest.Embedded(t).Client(t), exact, &book{}
-	o.Books = func(string) stock.Book { return b }
-	s := opened(t, on(t, raw, o), "s", spec(5))
+	raw := redistest.Embedded(t).Client(t)
+	s, b := openedWithBook(t, raw)
 	first := b.Epoch
 	b.Fail = func() error {
 		if resumed := rig.Number(t, raw, "HGET", s.Keys()[0], "epoch"); resumed != first && resumed == b.Epoch {
@@ -324,10 +317,7 @@ func TestRestore_BookTakesAnotherOpening_SaysLater(t *testing.T) {
 func TestRestore_AfterAFailover_TellsWhatIsLost(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Start(t).Client(t)
-	b := &book{}
-	o := exact
-	o.Books = func(string) stock.Book { return b }
-	s := opened(t, on(t, raw, o), "s", spec(5))
+	s, b := openedWithBook(t, raw)
 	buy := func(user string) stock.Answer {
 		a := redistest.NoError(s.Buy(ctx, stock.Order{User: user}))(t)
 		return a
@@ -363,10 +353,7 @@ func TestRestore_AfterAFailover_TellsWhatIsLost(t *testing.T) {
 func TestRestore_BookLacksEntriesThatWereMoved_IsRefused(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
-	b := &book{}
-	o := exact
-	o.Books = func(string) stock.Book { return b }
-	s := opened(t, on(t, raw, o), "s", spec(5))
+	s, b := openedWithBook(t, raw)
 	for _, user := range []string{"ann", "bob"} {
 		redistest.NoError(s.Buy(ctx, stock.Order{User: user}))(t)
 	}
@@ -409,10 +396,7 @@ func TestRestore_LostSaleWithAnotherSpec_CanBeRestoredBetter(t *testing.T) {
 func TestRestore_MoverOfTheOldOpening_IsRefused(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
-	b := &book{}
-	o := exact
-	o.Books = func(string) stock.Book { return b }
-	s := opened(t, on(t, raw, o), "s", spec(5))
+	s, b := openedWithBook(t, raw)
 	redistest.NoError(s.Buy(ctx, stock.Order{User: "ann"}))(t)
 	_, err := s.Ledger(ctx, 10, func(_ context.Context, entries []stock.Entry) error {
 		redistest.NoError(s.Restore(ctx, spec(5)))(t)
