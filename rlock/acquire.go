@@ -14,7 +14,7 @@ import (
 
 // A lock on one key is acquired in these steps:
 //
-//  1. acquireHold counts the acquisition in (Session.Enter), so that Close waits for it.
+//  1. acquire counts the acquisition in (Session.Enter), so that Close waits for it.
 //  2. If ctx carries an owner of this very lock, the call is a re-entry, which is a count in this process (reenter).
 //     Otherwise the acquisition gets a new owner.
 //  3. Ask sends the kind's script with the owner, the lease, and the instant in the server's time until which the reply
@@ -32,40 +32,35 @@ import (
 // An acquisition may end without a grant after a request without a reply. Its owner is then released in the background.
 // The release is final when its reply comes after the last instant at which that request could still be granted.
 
-// acquire implements form.
-func (l *single) acquire(ctx context.Context, opts terms) (*Hold, error) {
-	return l.acquireHold(ctx, opts, opts.lease == 0)
-}
-
 // longest implements form.
 func (l *single) longest(lease time.Duration) time.Duration {
 	return max(lease, l.c.opts.WatchdogTimeout)
 }
 
-// acquireHold acquires the lock. If auto is set, the watchdog renews the hold. auto is set for a lease of 0, and for
-// the members of a Multi until all are held.
-func (l *single) acquireHold(ctx context.Context, opts terms, auto bool) (*Hold, error) {
-	client := l.c
+// acquire implements form. A kind whose waiters queue gets the lock by a turn of the process's tenure, other kinds by
+// requests of their own.
+func (l *single) acquire(ctx context.Context, opts terms) (*Hold, error) {
+	client, began := l.c, time.Now()
 	if err := client.session.Enter(); err != nil {
 		return nil, err
 	}
 	ctx = client.session.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: l.name})
-	began := time.Now()
-	hold, seen, err := l.acquireByTurnOrAlone(ctx, began, opts, auto)
+	carried, err := ownerIn(ctx, l) // before ctx, because the context of a hold ends with the hold
+	if ended := client.waiters.Ended(ctx); err == nil && ended != nil {
+		err = &wait.GaveUp{Left: -1, Cause: ended}
+	}
+	var hold *Hold
+	var seen refusalInfo
+	switch shares := l.kind.waiting.sharesTenure; {
+	case err != nil:
+	case carried.id == "" && shares != nil && shares(client, opts):
+		hold, seen, err = client.cohorts.acquire(ctx, l, began, opts)
+	default:
+		hold, seen, err = l.acquireAlone(ctx, began, opts, carried)
+	}
 	waited := time.Since(began)
 	if err != nil {
-		err = errorContext(l.name, waited, seen.outcomeUnknown).Explain(err)
-		var refused *NotAcquiredError
-		if errors.As(err, &refused) {
-			refused.Ours, refused.NoEnd = client.engine.Holds(l.key), seen.isEndless
-			refused.Foreign = seen.holder.isForeign()
-			if seen.holder.isOtherKind() {
-				refused.Kind = l.kind.conflictingType()
-			}
-			if !refused.Unheard {
-				refused.Holders = l.holders(ctx, waited)
-			}
-		}
+		err = l.explain(ctx, err, seen, waited)
 		client.session.Leave()
 		client.session.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: l.name, Took: waited, Err: err})
 		return nil, err
@@ -76,47 +71,28 @@ func (l *single) acquireHold(ctx context.Context, opts terms, auto bool) (*Hold,
 	return hold, nil
 }
 
+// explain makes the caller's error from that of its wait.
+func (l *single) explain(ctx context.Context, err error, seen refusalInfo, waited time.Duration) error {
+	err = errorContext(l.name, waited, seen.outcomeUnknown).Explain(err)
+	var refused *NotAcquiredError
+	if errors.As(err, &refused) {
+		refused.Ours, refused.NoEnd = l.c.engine.Holds(l.key), seen.isEndless
+		refused.Foreign = seen.holder.isForeign()
+		if seen.holder.isOtherKind() {
+			refused.Kind = l.kind.conflictingType()
+		}
+		if !refused.Unheard {
+			refused.Holders = l.holders(ctx, waited)
+		}
+	}
+	return err
+}
+
 // refusalInfo is what a call that did not acquire the lock knows besides its error.
 type refusalInfo struct {
 	outcomeUnknown bool // a request without a reply may have taken the lock
 	holder         holder
 	isEndless      bool // the holder's lease had no end, by the last reply
-}
-
-// acquireByTurnOrAlone acquires the lock: by a turn of the process's tenure for a kind whose waiters queue, otherwise
-// by requests of its own.
-func (l *single) acquireByTurnOrAlone(ctx context.Context, began time.Time, opts terms,
-	auto bool) (*Hold, refusalInfo, error) {
-	client := l.c
-	own, turn, id := ownerIn(ctx, l)
-	fresh := own == nil && id == ""
-	if !fresh { // checked before ctx, because the context of a hold ends with the hold
-		if err := l.endedIn(ctx); err != nil {
-			return nil, refusalInfo{}, err
-		}
-	}
-	if err := client.waiters.Ended(ctx); err != nil {
-		return nil, refusalInfo{}, &wait.GaveUp{Left: -1, Cause: err}
-	}
-	if fresh && l.kind.waiting.sharesTenure != nil && l.kind.waiting.sharesTenure(client, opts) {
-		together := &struct { // one allocation for both
-			caller    queuedCaller
-			contender lockContender
-		}{caller: queuedCaller{lock: l, ctx: ctx, began: began, terms: opts, autoRenew: auto}}
-		if opts.wait != forever {
-			together.caller.waitsUntil = began.Add(opts.wait)
-		}
-		if hold, last, err := client.cohorts.acquire(&together.caller, &together.contender); !errors.Is(err, errAsked) {
-			return hold, last, err
-		}
-	}
-	acquiring := acquisition{lock: l, ctx: ctx, began: began, autoRenew: auto, lease: opts.lease, label: opts.label}
-	if opts.lease == 0 {
-		acquiring.lease = client.opts.WatchdogTimeout
-	}
-	hold, err := acquiring.acquireAlone(ctx, opts.wait, own, turn, id)
-	acquiring.refusal.outcomeUnknown = !acquiring.unansweredUntil.IsZero()
-	return hold, acquiring.refusal, err
 }
 
 // errorContext returns the data from which the wait error of an acquisition becomes the caller's error. outcomeUnknown
@@ -132,33 +108,21 @@ func errorContext(name string, waited time.Duration, outcomeUnknown bool) wait.E
 
 // acquisition is the requests for one lock, for one call of Lock or for one tenure.
 type acquisition struct {
-	lock       *single
-	ctx        context.Context // of the caller
-	began      time.Time
-	lease      time.Duration
-	shortLease time.Duration // the lease of the request, which the watchdog raises to lease; 0: lease
-	label      string
-	autoRenew  bool // the watchdog renews the hold
-
+	lock      *single
+	ctx       context.Context // of the caller
+	began     time.Time
+	wanted    holdTerms
 	own       *owner
 	joinOwner Owner          // an owner of another process, which this acquisition joins; "": none
 	writeHold *owner         // the write hold under which the caller reads; nil: none
 	contender *lockContender // the contender that this acquisition is part of; nil: the acquisition of one call
 
 	// The requests.
-	sentAt          time.Time // the send of the granted request, or of the last request
-	possibleSince   time.Time // the server last denied before this that the owner holds the lock
-	lastRunAt       time.Time // the last request may run until this, if it got no reply
-	unansweredUntil time.Time // requests without a reply may take the lock until this; zero: none
-	sendCount       int32     // the number of requests
-	replaced        *owner    // the next request takes over the hold of this owner: see transfer.go; nil: none
-	argsRoom        [6]string // memory for the arguments of the first request
-
-	// The grant.
-	writtenLease time.Duration // the lease that a release wrote when it handed the lock over; 0: no release did
-	token        int64         // fencing token
-	transferred  bool          // another owner of this process transferred its hold
-	stillQueued  bool          // the granting call could not remove the queue entry
+	times     requestTimes
+	sendCount int32     // the number of requests
+	replaced  *owner    // the next request takes over the hold of this owner: see transfer.go; nil: none
+	argsRoom  [6]string // memory for the arguments of the first request
+	grant     grantInfo
 
 	// The wait.
 	entry     string    // the entry in the server's queue; "": no request had one
@@ -168,11 +132,49 @@ type acquisition struct {
 	monitored bool // the monitor reads the heartbeats of the lock's holders
 }
 
+// holdTerms are the terms of the hold that an acquisition requests.
+type holdTerms struct {
+	lease      time.Duration
+	shortLease time.Duration // the lease of the request, which the watchdog raises to lease; 0: lease
+	label      string
+	autoRenew  bool // the watchdog renews the hold
+}
+
+// holdTerms returns the terms of the hold that a caller was promised.
+func (c *Client) holdTerms(opts terms) holdTerms {
+	return holdTerms{lease: cmp.Or(opts.lease, c.opts.WatchdogTimeout), label: opts.label, autoRenew: opts.autoRenew()}
+}
+
 // requestedLease returns the lease of the request.
-func (a *acquisition) requestedLease() time.Duration { return cmp.Or(a.shortLease, a.lease) }
+func (t *holdTerms) requestedLease() time.Duration { return cmp.Or(t.shortLease, t.lease) }
+
+// requestTimes are the instants of an acquisition's requests, which say when the server may grant or may have granted
+// the lock.
+type requestTimes struct {
+	sentAt          time.Time // the send of the granted request, or of the last request
+	possibleSince   time.Time // the server last denied before this that the owner holds the lock
+	lastRunAt       time.Time // the last request may run until this, if it got no reply
+	unansweredUntil time.Time // requests without a reply may take the lock until this; zero: none
+}
+
+// sent records the send of a request.
+func (t *requestTimes) sent(at time.Time) {
+	t.sentAt = at
+	if t.possibleSince.IsZero() {
+		t.possibleSince = at
+	}
+}
+
+// grantInfo is what an acquisition knows of its grant.
+type grantInfo struct {
+	writtenLease time.Duration // the lease that a release wrote when it handed the lock over; 0: no release did
+	token        int64         // fencing token
+	transferred  bool          // another owner of this process transferred its hold
+	stillQueued  bool          // the granting call could not remove the queue entry
+}
 
 func (a *acquisition) newOwner() *owner {
-	own := a.lock.newOwner(a.ctx, a.lease, a.label)
+	own := a.lock.newOwner(a.ctx, a.wanted.lease, a.wanted.label)
 	own.writeHold = a.writeHold
 	if a.contender != nil {
 		own.Follow(a.lock.kind.waiting.concurrentTurns)
@@ -180,8 +182,17 @@ func (a *acquisition) newOwner() *owner {
 	return own
 }
 
-func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration, own *owner, turn int32,
-	id Owner) (hold *Hold, err error) {
+// acquireAlone acquires the lock by requests of its own, under the owner that the caller's context carries.
+func (l *single) acquireAlone(ctx context.Context, began time.Time, opts terms,
+	carried carriedOwner) (*Hold, refusalInfo, error) {
+	acquiring := acquisition{lock: l, ctx: ctx, began: began, wanted: l.c.holdTerms(opts)}
+	hold, err := acquiring.acquireAlone(ctx, opts.wait, carried)
+	acquiring.refusal.outcomeUnknown = !acquiring.times.unansweredUntil.IsZero()
+	return hold, acquiring.refusal, err
+}
+
+func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration,
+	carried carriedOwner) (hold *Hold, err error) {
 	lock := a.lock
 	request := wait.Request{Name: lock.name, Object: lock, Began: a.began, QueueKey: lock.key, QueueClass: lock.kind.title,
 		Channel: lock.channel, Taker: a}
@@ -191,21 +202,22 @@ func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration, 
 	a.canWait = waitTime != 0
 	a.leavesAt = wait.EndsAt(ctx, request.Until)
 	defer a.stopMonitoring()
-	again, under, err := lock.resolve(own, turn)
-	if a.writeHold = under; again != nil && again != own {
-		turn = again.Turn()
-	}
-	own = again
+	again, under, err := lock.resolve(carried.own, carried.turn)
+	a.writeHold = under
 	switch {
 	case err != nil:
 		return nil, err
-	case own != nil:
-		return lock.reenter(ctx, own, turn, a.autoRenew, a.lease)
-	case id != "" && a.writeHold == nil:
-		if err := lock.joinable(id); err != nil {
+	case again != nil:
+		turn := carried.turn
+		if again != carried.own {
+			turn = again.Turn()
+		}
+		return lock.reenter(ctx, again, turn, a.wanted.autoRenew, a.wanted.lease)
+	case carried.id != "" && a.writeHold == nil:
+		if err := lock.joinable(carried.id); err != nil {
 			return nil, err
 		}
-		a.joinOwner = id
+		a.joinOwner = carried.id
 	}
 	a.own = a.newOwner()
 	alone := waitTime == 0 || a.joinOwner != "" || a.writeHold != nil
@@ -293,7 +305,7 @@ func (a *acquisition) stopMonitoring() {
 // giveUp ends an acquisition whose wait ended with err, and returns the caller's error.
 func (a *acquisition) giveUp(err error) error {
 	lock := a.lock
-	if lock.kind.waiting.enqueuesWhenRefused && a.entry != "" && !a.sentAt.IsZero() {
+	if lock.kind.waiting.enqueuesWhenRefused && a.entry != "" && !a.times.sentAt.IsZero() {
 		a.ReleaseLater(time.Time{}) // so that the release removes the queue entry
 	}
 	if a.writeHold != nil {
@@ -302,9 +314,9 @@ func (a *acquisition) giveUp(err error) error {
 		err = fmt.Errorf("join %s on %q: %w: %w", a.joinOwner, lock.name, errs.ErrLost, err)
 	}
 	if lock.kind.waiting.enqueuesWhenRefused && a.canWait {
-		a.own.Depart(a.unansweredUntil, a.entry)
+		a.own.Depart(a.times.unansweredUntil, a.entry)
 	} else {
-		a.own.Abandon(a.unansweredUntil, a.entry)
+		a.own.Abandon(a.times.unansweredUntil, a.entry)
 	}
 	return err
 }
@@ -314,34 +326,35 @@ func (a *acquisition) makeHold() (*Hold, error) {
 	if err := a.startRenewal(); err != nil {
 		return nil, err
 	}
-	return newHold(a.own.Handle(a.autoRenew)), nil
+	return newHold(a.own.Handle(a.wanted.autoRenew)), nil
 }
 
 // startRenewal registers the granted hold with the watchdog.
 func (a *acquisition) startRenewal() error {
-	lock, own := a.lock, a.own
-	engine, maxHold := lock.c.engine, lock.c.opts.MaxHold
-	if !a.unansweredUntil.IsZero() {
+	own, wanted, times, engine := a.own, &a.wanted, &a.times, a.lock.c.engine
+	maxHold := a.lock.c.opts.MaxHold
+	if !times.unansweredUntil.IsZero() {
 		own.Lease.Unanswered()
 	}
 	var added bool
 	switch {
-	case a.writtenLease > 0:
-		added = engine.AddHanded(&own.Lease, a.sentAt, a.writtenLease, a.lease, a.autoRenew, maxHold)
-	case a.shortLease > 0:
-		added = engine.AddShort(&own.Lease, a.possibleSince, a.sentAt, a.shortLease, a.lease, a.autoRenew, maxHold)
+	case a.grant.writtenLease > 0:
+		added = engine.AddHanded(&own.Lease, times.sentAt, a.grant.writtenLease, wanted.lease, wanted.autoRenew, maxHold)
+	case wanted.shortLease > 0:
+		added = engine.AddShort(&own.Lease, times.possibleSince, times.sentAt, wanted.shortLease, wanted.lease,
+			wanted.autoRenew, maxHold)
 	default:
-		added = engine.Add(&own.Lease, a.possibleSince, a.sentAt, a.lease, a.autoRenew, maxHold)
+		added = engine.Add(&own.Lease, times.possibleSince, times.sentAt, wanted.lease, wanted.autoRenew, maxHold)
 	}
-	own.token = a.token
+	own.token = a.grant.token
 	// One release may not be enough: request 1 gets no reply, request 2 is granted, the hold is released, and only then
 	// request 1 arrives on another connection. It takes the lock for an owner that was released. So the release is sent
 	// once more after the last instant at which request 1 may run
 	// ("a try of unknown outcome says so, and is taken back" in internal/contract).
-	if a.unansweredUntil.IsZero() && !a.stillQueued { // the grant has removed the entry
+	if a.times.unansweredUntil.IsZero() && !a.grant.stillQueued { // the grant has removed the entry
 		a.entry = ""
 	}
-	return own.Keep(added, a.unansweredUntil, a.entry)
+	return own.Keep(added, a.times.unansweredUntil, a.entry)
 }
 
 // endLostHold returns err, the error of an acquisition that relied on a hold in use. If err says that this hold has

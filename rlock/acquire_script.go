@@ -128,7 +128,8 @@ func (l *single) publishArgs(args []string, entry string) []string {
 
 // fencedCall requests a Fenced lock.
 func fencedCall(lock *single, request acquireRequest) script.Call {
-	args := append(request.baseArgs(5), lock.c.publish, lock.grants, request.entry, script.Millis(lock.c.tokenRetention))
+	args := append(request.baseArgs(5), lock.c.publish, lock.grants, request.entry,
+		script.Millis(lock.c.lockOptions.TokenRetention))
 	if request.replacedOwner != "" {
 		args = append(args, request.replacedOwner)
 	}

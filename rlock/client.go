@@ -30,13 +30,9 @@ type Client struct {
 	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 	cohorts   lockCohorts
 
-	// The options and the client.
-	clustered      bool
-	fenced         bool // Options.Fenced
-	tokenRetention time.Duration
-	hashOver       int           // Options.HashOver
-	heartbeat      time.Duration // 0: Liveness is off
-	monitor        *monitor      // nil: Liveness is off
+	clustered   bool
+	lockOptions Options  // the options that only locks have; opts has the others, with their defaults
+	monitor     *monitor // nil: Liveness is off
 
 	// Arguments of every acquire script, made once.
 	watchdogMillis string // Options.WatchdogTimeout
@@ -66,13 +62,10 @@ func New(hub *pubsub.Hub, opts Options) (*Client, error) {
 		return nil, err
 	}
 	client := &Client{session: opened, publish: opened.Inner.PublishCommand(),
-		clustered: hub.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: opts.TokenRetention,
-		hashOver: opts.HashOver,
-		fenced:   opts.Fenced}
+		clustered: hub.Client().Mode() == rueidis.ClientModeCluster, lockOptions: opts}
 	beats := lease.Announced(func(group int) string { return lease.BeatKey(client.keeper.ID, group) }, opts.Process)
 	if opts.Liveness {
 		beats.Interval, beats.Trust = opts.Heartbeat, opts.trust()
-		client.heartbeat = opts.Heartbeat
 		// A hold counts as watched from its grant on, and not only from when its waiter learns of the grant.
 		opened.PollCap = min(opened.PollCap, opts.Heartbeat)
 	}
@@ -106,7 +99,7 @@ func (c *Client) millis(lease time.Duration) string {
 //
 // With Options.Fenced it is the Fenced lock of that name.
 func (c *Client) Reentrant(name string) *Lock {
-	if c.fenced {
+	if c.lockOptions.Fenced {
 		return c.Fenced(name)
 	}
 	return c.lock(name, kindReentrant)

@@ -90,16 +90,13 @@ func (l *single) shareable(owner, lease, bound string) freeRequest {
 // caller sends a lone call.
 func (a *acquisition) askShared(ctx context.Context) (done bool, err error) {
 	lock, client := a.lock, a.lock.c
-	a.sentAt = time.Now()
-	if a.possibleSince.IsZero() {
-		a.possibleSince = a.sentAt
-	}
-	callEnd := wait.EndsAt(ctx, a.sentAt.Add(client.opts.CallTimeout))
+	a.times.sent(time.Now())
+	callEnd := wait.EndsAt(ctx, a.times.sentAt.Add(client.opts.CallTimeout))
 	notAfter := client.runner.Clock.At(lock.key, callEnd)
-	if a.lastRunAt = callEnd; notAfter == 0 { // the server cannot refuse a late request: see script.Timed
-		a.lastRunAt = a.sentAt.Add(client.opts.CallTimeout)
+	if a.times.lastRunAt = callEnd; notAfter == 0 { // the server cannot refuse a late request: see script.Timed
+		a.times.lastRunAt = a.times.sentAt.Add(client.opts.CallTimeout)
 	}
-	request := lock.shareable(a.own.Lease.Owner, client.millis(a.lease), strconv.FormatInt(notAfter, 10))
+	request := lock.shareable(a.own.Lease.Owner, client.millis(a.wanted.lease), strconv.FormatInt(notAfter, 10))
 	request.holding = a.own
 	if done, err = client.coalescer.Do(ctx, request); err != nil {
 		return false, fmt.Errorf("%w (for %q)", err, strings.Clone(lock.name))

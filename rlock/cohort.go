@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -124,7 +123,6 @@ type queuedCaller struct {
 	began      time.Time
 	waitsUntil time.Time // the caller gives up at this instant; zero: only ctx limits the wait
 	terms      terms
-	autoRenew  bool
 
 	cohort   *lockCohort // nil: the caller is not in a local queue
 	wait     *wait.Caller
@@ -140,7 +138,7 @@ type queuedCaller struct {
 
 // promisedLease returns the full lease that the caller was promised.
 func (caller *queuedCaller) promisedLease() time.Duration {
-	return cmp.Or(caller.terms.lease, caller.lock.c.opts.WatchdogTimeout)
+	return caller.lock.c.holdTerms(caller.terms).lease
 }
 
 // lockContender is one request for a tenure. It has an owner of its own.
@@ -172,11 +170,38 @@ type releaseResult struct {
 	err    error
 }
 
-// acquire waits for a turn, and makes the caller's hold. room is memory for the contender of a first caller.
-func (cohorts *lockCohorts) acquire(caller *queuedCaller,
-	room *lockContender) (hold *Hold, last refusalInfo, err error) {
-	for front := false; ; front = true {
-		if err = cohorts.requestTurn(caller, room, front); err != nil {
+// acquire waits for a turn, and makes the caller's hold.
+func (cohorts *lockCohorts) acquire(ctx context.Context, lock *single, began time.Time,
+	opts terms) (hold *Hold, last refusalInfo, err error) {
+	together := &struct { // one allocation for both
+		caller    queuedCaller
+		contender lockContender
+	}{caller: queuedCaller{lock: lock, ctx: ctx, began: began, terms: opts}}
+	caller, room := &together.caller, &together.contender
+	if opts.wait != forever {
+		caller.waitsUntil = began.Add(opts.wait)
+	}
+	for { // again if the caller could not use its turn
+		cohorts.mu.Lock()
+		cohort := cohorts.cohortOf(lock)
+		switch {
+		case cohort.contender == nil && caller.canShareHold() && cohorts.joinSharedRead(cohort):
+			caller.own, caller.takeBy, caller.err = cohort.own, 0, nil
+			cohorts.mu.Unlock()
+		case cohort.contender == nil && (cohort.own == nil || lock.kind.waiting.concurrentTurns):
+			contender := cohort.newRequest(caller, room)
+			cohort.addCaller(caller, false)
+			cohorts.mu.Unlock()
+			cohorts.requestInForeground(caller, contender)
+		case opts.wait == 0: // another caller's request is in progress, so this caller sends a request of its own
+			cohorts.mu.Unlock()
+			return lock.acquireAlone(ctx, began, opts, carriedOwner{})
+		default:
+			cohort.enqueue(caller, room == nil)
+			cohorts.mu.Unlock()
+			lock.listenForGrants()
+		}
+		if err = cohorts.awaitTurn(caller); err != nil {
 			return nil, caller.refusal, err
 		}
 		if hold, err = cohorts.takeTurn(caller); hold != nil || err != nil {
@@ -186,42 +211,23 @@ func (cohorts *lockCohorts) acquire(caller *queuedCaller,
 	}
 }
 
-// requestTurn waits until the caller has its turn. If front is set, the caller joins the local queue as its first. It
-// returns errAsked if the caller does not wait, and another caller's request is in progress.
-func (cohorts *lockCohorts) requestTurn(caller *queuedCaller, room *lockContender, front bool) error {
-	cohorts.mu.Lock()
-	cohort := cohorts.byLock[cohortKey{caller.lock.key, caller.lock.kind}]
-	if cohort == nil {
-		cohort = cohorts.adoptHeldLock(caller.lock)
+// listenForGrants subscribes to the grants of this process, unless a channel of grants serves one key only.
+func (l *single) listenForGrants() {
+	if !l.c.clustered {
+		l.c.waiters.Listen(l.grantChannel())
 	}
-	if cohort == nil {
-		cohort = cohorts.addCohort(caller.lock)
-	}
-	switch {
-	case cohort.contender == nil && caller.canShareHold() && cohorts.joinSharedRead(cohort):
-		caller.own, caller.takeBy, caller.err = cohort.own, 0, nil
-		cohorts.mu.Unlock()
-		return nil
-	case cohort.contender == nil && (cohort.own == nil || caller.lock.kind.waiting.concurrentTurns):
-		contender := cohort.newRequest(caller, room)
-		cohort.addCaller(caller, false)
-		cohorts.mu.Unlock()
-		cohorts.requestInForeground(caller, contender)
-	case caller.terms.wait == 0:
-		cohorts.mu.Unlock()
-		return errAsked
-	default:
-		cohort.enqueue(caller, front)
-		cohorts.mu.Unlock()
-		if !caller.lock.c.clustered { // in a Cluster a channel of grants serves one key only
-			caller.lock.c.waiters.Listen(caller.lock.grantChannel())
-		}
-	}
-	return cohorts.awaitTurn(caller)
 }
 
-// errAsked: another caller's request is in progress. A caller that does not wait then sends a request of its own.
-var errAsked = errors.New("another caller's request is in progress")
+// cohortOf returns the cohort of a lock, and makes it if there is none. Called with mu held.
+func (cohorts *lockCohorts) cohortOf(lock *single) *lockCohort {
+	if cohort := cohorts.byLock[cohortKey{lock.key, lock.kind}]; cohort != nil {
+		return cohort
+	}
+	if cohort := cohorts.adoptHeldLock(lock); cohort != nil {
+		return cohort
+	}
+	return cohorts.addCohort(lock)
+}
 
 // addCohort makes the cohort of a lock. Called with mu held.
 func (cohorts *lockCohorts) addCohort(lock *single) (cohort *lockCohort) {
@@ -339,7 +345,7 @@ func (cohort *lockCohort) newRequest(caller *queuedCaller, contender *lockConten
 	cohort.refusal = refusalInfo{}
 	contender.cohort, contender.caller = cohort, caller
 	contender.acquisition = acquisition{lock: caller.lock, ctx: caller.ctx, began: time.Now(),
-		autoRenew: caller.autoRenew, lease: caller.promisedLease(), label: caller.terms.label, contender: contender}
+		wanted: caller.lock.c.holdTerms(caller.terms), contender: contender}
 	contender.canWait = caller.terms.wait != 0
 	contender.own = contender.newOwner()
 	cohort.contender = contender
@@ -360,8 +366,35 @@ func (contender *lockContender) startWait(ctx context.Context) {
 
 // requestInForeground sends the first request on the goroutine of the first caller. After a refusal the caller waits,
 // and another goroutine continues.
+//
+// Most locks are free, so the waits of the contender and of the caller begin only after a refusal, unless the contender
+// has to be woken before that: see SubscribesFirst.
 func (cohorts *lockCohorts) requestInForeground(caller *queuedCaller, contender *lockContender) {
-	done, err := cohorts.requestFirst(caller, contender)
+	began, waiters := time.Now(), contender.lock.c.waiters
+	waitsFirst := contender.canWait && !waiters.SubscribesFirst(contender.lock.grantChannel())
+	var answer wait.Answer
+	var err error
+	if !waitsFirst {
+		answer, err = contender.request(caller.ctx, nil, cohorts.sharedReadFor(contender))
+		switch {
+		case err == nil && answer.Granted:
+			waiters.Silence.RecordAnswer(&wait.Request{Name: contender.lock.name, QueueKey: contender.lock.key})
+			cohorts.finishRequest(contender, nil)
+			return
+		case err != nil && !script.NotAnswered(err):
+			cohorts.finishRequest(contender, err)
+			return
+		}
+	}
+	cohorts.mu.Lock()
+	contender.startWait(caller.ctx)
+	cohorts.mu.Unlock()
+	var done bool
+	if waitsFirst {
+		done, err = contender.wait.Try(caller.waitsUntil)
+	} else {
+		done, err = contender.wait.Tried(caller.waitsUntil, began, answer, err)
+	}
 	switch {
 	case !done:
 		cohorts.requestInBackground(contender)
@@ -373,33 +406,6 @@ func (cohorts *lockCohorts) requestInForeground(caller *queuedCaller, contender 
 	default:
 		cohorts.finishRequest(contender, err)
 	}
-}
-
-// requestFirst sends the first request. The results are as of wait.Caller.Try.
-//
-// Most locks are free, so the waits of the contender and of the caller begin only after a refusal, unless the contender
-// has to be woken before that: see SubscribesFirst.
-func (cohorts *lockCohorts) requestFirst(caller *queuedCaller, contender *lockContender) (done bool, err error) {
-	began, waiters := time.Now(), contender.lock.c.waiters
-	waitsFirst := contender.canWait && !waiters.SubscribesFirst(contender.lock.grantChannel())
-	var answer wait.Answer
-	if !waitsFirst {
-		answer, err = contender.Ask(caller.ctx, nil)
-		switch {
-		case err == nil && answer.Granted:
-			waiters.Silence.RecordAnswer(&wait.Request{Name: contender.lock.name, QueueKey: contender.lock.key})
-			return true, nil
-		case err != nil && !script.NotAnswered(err):
-			return true, err
-		}
-	}
-	cohorts.mu.Lock()
-	contender.startWait(caller.ctx)
-	cohorts.mu.Unlock()
-	if waitsFirst {
-		return contender.wait.Try(caller.waitsUntil)
-	}
-	return contender.wait.Tried(caller.waitsUntil, began, answer, err)
 }
 
 // requestInBackground starts a goroutine that requests the tenure, for the caller that is first in the local queue at
@@ -415,9 +421,10 @@ func (cohorts *lockCohorts) requestInBackground(contender *lockContender) {
 // useCommonTerms gives the request the options that suit all callers. Not called while a request is in progress.
 func (contender *lockContender) useCommonTerms() {
 	client := contender.lock.c
-	contender.caller, contender.autoRenew = nil, true
-	contender.lease, contender.shortLease = client.opts.WatchdogTimeout, client.firstLease()
-	client.engine.Longest(&contender.own.Lease, contender.lease)
+	contender.caller = nil
+	contender.wanted = holdTerms{lease: client.opts.WatchdogTimeout, shortLease: client.firstLease(),
+		label: contender.wanted.label, autoRenew: true}
+	client.engine.Longest(&contender.own.Lease, contender.wanted.lease)
 }
 
 // requestNextTenure requests the next tenure if a caller waits for it. Called with mu held.
@@ -462,7 +469,7 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 		cohorts.failRequest(contender, err)
 		return
 	}
-	if contender.writtenLease > 0 { // a hand-over writes the short first lease, with any caller's options
+	if contender.grant.writtenLease > 0 { // a hand-over writes the short first lease, with any caller's options
 		contender.useCommonTerms()
 	}
 	cohort, own := contender.cohort, contender.own
@@ -475,7 +482,7 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 	contender.stopMonitoring()
 	if contender.sharedRead != nil {
 		own = contender.sharedRead
-		contender.own.Abandon(contender.unansweredUntil, contender.entry)
+		contender.own.Abandon(contender.times.unansweredUntil, contender.entry)
 	} else {
 		err = contender.startRenewal()
 	}
@@ -535,7 +542,7 @@ func (cohorts *lockCohorts) failRequest(contender *lockContender, err error) {
 func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) (isUsed bool) {
 	cohort := contender.cohort
 	caller := cohort.callers.First()
-	if contender.transferred && contender.callerWaits() {
+	if contender.grant.transferred && contender.callerWaits() {
 		caller = contender.caller
 	}
 	if contender.lock.kind.waiting.concurrentTurns && caller == contender.caller && !caller.canShareHold() {
@@ -548,7 +555,7 @@ func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) (is
 	switch {
 	case contender.lock.kind.waiting.concurrentTurns:
 		until = contender.joinUntil
-	case contender.transferred: // the same tenure, as another owner
+	case contender.grant.transferred: // the same tenure, as another owner
 		turns, until = cohort.turnsLeft, cohort.turnsUntil
 		cohorts.followingTurns++
 	case contender.othersWaited:
@@ -560,7 +567,7 @@ func (cohorts *lockCohorts) giveTenure(contender *lockContender, own *owner) (is
 		cohorts.admitReaders(cohort, own, contender.caller == nil || contender.caller.canShareHold())
 	case caller == contender.caller, cohorts.retakeFor(own, caller):
 		cohorts.giveTurn(cohort, caller, 0)
-	case contender.transferred && cohorts.isOver(cohort):
+	case contender.grant.transferred && cohorts.isOver(cohort):
 		return false
 	default:
 		return cohorts.transfer(cohort)

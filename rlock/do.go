@@ -82,7 +82,7 @@ func (l *Lock) DoOnce(ctx context.Context, period time.Duration,
 func (l *Lock) acquireOnce(ctx context.Context) (hold *Hold, begun bool, err error) {
 	for attempt := 0; ; attempt++ {
 		sentAt := time.Now()
-		hold, err = l.acquire(Detach(ctx), terms{lease: l.terms.lease, label: l.terms.label})
+		hold, err = l.TryLock(Detach(ctx), 0, l.terms.lease)
 		var refused *NotAcquiredError
 		if !errors.As(err, &refused) || ctx.Err() != nil {
 			return hold, false, err

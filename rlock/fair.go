@@ -168,10 +168,8 @@ func fairCall(lock *single, entries []wait.QueueEntry, enqueue bool, notAfter in
 // Reply implements wait.Requester.
 func (r fairRequester) Reply(all any, i int, err error) (wait.Answer, error) {
 	a, replies := r.acquisition, all.(*fairReplies)
-	a.sentAt, a.lastRunAt = replies.sentAt, replies.lastRunAt
-	if a.possibleSince.IsZero() {
-		a.possibleSince = a.sentAt
-	}
+	a.times.sent(replies.sentAt)
+	a.times.lastRunAt = replies.lastRunAt
 	var reply acquireReply
 	if i < len(replies.replies) {
 		reply = replies.replies[i]

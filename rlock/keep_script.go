@@ -20,7 +20,7 @@ var (
 // timeout key.
 func (l *single) keepKeys(owner string) []string {
 	keys := l.kind.layout.keepKeys(l, owner)
-	if l.c.heartbeat > 0 {
+	if l.c.monitor != nil {
 		keys = slices.Concat(keys, []string{keptKey(l.key, owner)})
 	}
 	return keys

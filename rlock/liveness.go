@@ -60,7 +60,8 @@ type watchedLock struct {
 }
 
 func newMonitor(client *Client) *monitor {
-	return &monitor{lease.NewMonitor(client.runner, client.heartbeat, client.opts.CallTimeout, client.session.Background)}
+	return &monitor{lease.NewMonitor(client.runner, client.lockOptions.Heartbeat, client.opts.CallTimeout,
+		client.session.Background)}
 }
 
 // watch makes the monitor read the lock until unwatch.

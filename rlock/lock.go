@@ -34,7 +34,12 @@ type terms struct {
 	wait  time.Duration // forever: only ctx bounds it
 	lease time.Duration // 0: renewed until Unlock
 	label string
+
+	isPart bool // of a Multi: the hold is renewed until all members are held, and has the lease from then on
 }
+
+// autoRenew reports whether the watchdog renews the hold.
+func (t terms) autoRenew() bool { return t.lease == 0 || t.isPart }
 
 const forever time.Duration = -1
 
@@ -98,7 +103,10 @@ func (l *Lock) with(opts terms, argErr error) *Lock {
 //   - ErrNotReplicated, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrWrongType, ErrDenied: see there. Any other
 //     refusal of the server is returned at once, wrapped.
 func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
-	return l.acquire(ctx, l.terms)
+	if l.bad != nil {
+		return nil, l.bad
+	}
+	return l.form.acquire(ctx, l.terms)
 }
 
 // TryLock acquires the lock like Lock, with its own times. It waits at most waitTime for another owner's hold, and
@@ -117,12 +125,6 @@ func (l *Lock) TryLock(ctx context.Context, waitTime, leaseTime time.Duration) (
 	if err := errors.Join(session.CheckWait(waitTime), session.CheckLease(leaseTime)); err != nil {
 		return nil, errs.Edge("rlock", err)
 	}
-	return l.acquire(ctx, terms{waitTime, leaseTime, l.terms.label})
-}
-
-func (l *Lock) acquire(ctx context.Context, opts terms) (*Hold, error) {
-	if l.bad != nil {
-		return nil, l.bad
-	}
-	return l.form.acquire(ctx, opts)
+	timed := Lock{l.form, terms{wait: waitTime, lease: leaseTime, label: l.terms.label}, l.bad}
+	return timed.Lock(ctx)
 }

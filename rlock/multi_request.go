@@ -111,17 +111,14 @@ func (r *multiRequest) explain(err error, waited time.Duration) error {
 	if r.blocking != nil {
 		name = r.blocking.name
 	}
-	return errorContext(name, waited, !r.acquisitions[0].unansweredUntil.IsZero()).Explain(err)
+	return errorContext(name, waited, !r.acquisitions[0].times.unansweredUntil.IsZero()).Explain(err)
 }
 
 // await sends the script until it is granted, or until an error ends the wait.
 func (r *multiRequest) await(ctx context.Context) (err error) {
 	for i, lock := range r.of.members {
-		member := &acquisition{lock: lock, ctx: ctx, began: r.began, autoRenew: r.terms.lease == 0, lease: r.terms.lease,
-			label: r.of.labels[i]}
-		if member.lease == 0 {
-			member.lease = r.c.opts.WatchdogTimeout
-		}
+		member := &acquisition{lock: lock, ctx: ctx, began: r.began,
+			wanted: r.c.holdTerms(terms{lease: r.terms.lease, label: r.of.labels[i]})}
 		member.own = member.newOwner()
 		r.acquisitions = append(r.acquisitions, member)
 	}
@@ -148,9 +145,7 @@ func (r *multiRequest) request(ctx context.Context) (wait.Answer, error) {
 		Key: first.lock.key,
 		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 			for _, member := range r.acquisitions {
-				if member.sentAt = sent; member.possibleSince.IsZero() {
-					member.possibleSince = sent
-				}
+				member.times.sent(sent)
 			}
 			return r.c.runner.Attempt(ctx, r.call(notAfter))
 		},
@@ -168,7 +163,7 @@ func (r *multiRequest) request(ctx context.Context) (wait.Answer, error) {
 		releases.Wait()
 		return wait.Answer{}, err
 	case err != nil:
-		return wait.Answer{}, r.requestFailed(err, first.sentAt.Add(timed.Runs), received)
+		return wait.Answer{}, r.requestFailed(err, first.times.sentAt.Add(timed.Runs), received)
 	case reply.status == acquireHeld && r.terms.wait != 0:
 		return wait.Answer{}, errOneByOne
 	case reply.status == acquireHeld:
@@ -178,14 +173,14 @@ func (r *multiRequest) request(ctx context.Context) (wait.Answer, error) {
 		return wait.Answer{Left: reply.leaseLeft}, nil
 	}
 	untrusted := slices.ContainsFunc(r.acquisitions, func(member *acquisition) bool {
-		return !r.c.engine.Trusted(member.lock.key, member.possibleSince)
+		return !r.c.engine.Trusted(member.lock.key, member.times.possibleSince)
 	})
-	if untrusted || !received.Before(first.sentAt.Add(first.lease-lease.Margin(first.lease))) {
+	if untrusted || !received.Before(first.times.sentAt.Add(first.wanted.lease-lease.Margin(first.wanted.lease))) {
 		for _, member := range r.acquisitions {
 			member.replaceOwner(received)
 		}
 		return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted",
-			errs.ErrUnavailable, r.of.name, first.lease)
+			errs.ErrUnavailable, r.of.name, first.wanted.lease)
 	}
 	return wait.Answer{Granted: true}, nil
 }
@@ -215,7 +210,7 @@ var severalScript = load("acquire several", "several_acquire")
 // call returns the request as a script call. If the call was given up, a late reply with a grant releases the grant.
 func (r *multiRequest) call(notAfter int64) script.Call {
 	call := script.Call{Script: severalScript, Replicas: r.c.opts.MinReplicas, ReplicasWait: r.c.opts.ReplicaTimeout}
-	call.Args = []string{r.c.millis(r.acquisitions[0].lease), strconv.FormatInt(notAfter, 10), r.c.publish}
+	call.Args = []string{r.c.millis(r.acquisitions[0].wanted.lease), strconv.FormatInt(notAfter, 10), r.c.publish}
 	var late []func(rueidis.RedisResult)
 	for _, member := range r.acquisitions {
 		call.Keys = append(call.Keys, member.lock.key, queueKey(member.lock.key))

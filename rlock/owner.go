@@ -144,9 +144,13 @@ func (o *owner) Object() any { return o.lock }
 func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	lock, client := o.lock, o.lock.c
 	var status releaseStatus
+	var next *lockContender
 	rest := time.Duration(0)
 	if keepUntil := o.keepUntil.Load(); keepUntil != 0 {
 		rest = time.Duration(keepUntil) - time.Since(client.session.Base)
+	}
+	if rest <= 0 && !again && o.Follows() {
+		next = client.cohorts.endTenure(o)
 	}
 	switch {
 	case rest > 0:
@@ -155,8 +159,8 @@ func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 		if err == nil && status == releaseDone {
 			lock.runLook(ctx)
 		}
-	case !again && o.Follows():
-		status, err = client.cohorts.releaseTenure(ctx, o)
+	case next != nil:
+		status, err = next.awaitRelease(ctx)
 	default:
 		status, err = lock.runRelease(ctx, o.Lease.Owner, o.Entry())
 	}
@@ -205,38 +209,36 @@ type ownerKey struct {
 	sided  bool // the key stands for both sides of a read-write lock
 }
 
-// ownerIn returns the owner of lock that ctx carries. own and turn are set for an owner of this process. id is set for
-// any owner; "": ctx carries none.
-func ownerIn(ctx context.Context, lock *single) (own *owner, turn int32, id Owner) {
+// carriedOwner is the owner of a lock that a context carries.
+type carriedOwner struct {
+	own  *owner // an owner of this process; nil: none
+	turn int32  // of own
+	id   Owner  // of any process; "": the context carries no owner
+}
+
+// ownerIn returns the owner of lock that ctx carries. It returns ErrLost if ctx carries a hold of the lock that has
+// ended. The owner may still hold the lock through the handles of a re-entry or of other readers. The ended hold must
+// not use them: a goroutine that kept its context would overtake the waiting writers for as long as those readers
+// follow each other.
+func ownerIn(ctx context.Context, lock *single) (carriedOwner, error) {
 	switch carried := ctx.Value(lock.ownKey).(type) {
 	case *hold.Handle:
+		switch why := carried.Err(); {
+		case errors.Is(why, errs.ErrLost):
+			return carriedOwner{}, fmt.Errorf("re-enter %q: %w", lock.name, why) // has ErrWrongType, too, if overwritten
+		case why != nil:
+			return carriedOwner{}, fmt.Errorf("re-enter %q: %w", lock.name, errs.ErrLost)
+		}
 		own := ownerOf(carried)
-		return own, carried.Turn(), Owner(own.Lease.Owner)
+		return carriedOwner{own, carried.Turn(), Owner(own.Lease.Owner)}, nil
 	case sentOwner:
 		if held := lock.c.engine.Find(lock.leaseKey(string(carried.owner)), string(carried.owner)); held != nil {
 			own := held.Of.(*owner)
-			return own, own.Turn(), carried.owner
+			return carriedOwner{own, own.Turn(), carried.owner}, nil
 		}
-		return nil, 0, carried.owner
+		return carriedOwner{id: carried.owner}, nil
 	}
-	return nil, 0, ""
-}
-
-// endedIn returns an ErrLost if ctx carries a hold of l that has ended. The owner may still hold the lock through the
-// handles of a re-entry or of other readers. The ended hold must not use them: a goroutine that kept its context would
-// overtake the waiting writers for as long as those readers follow each other.
-func (l *single) endedIn(ctx context.Context) error {
-	handle, ok := ctx.Value(l.ownKey).(*hold.Handle)
-	if !ok {
-		return nil
-	}
-	switch why := handle.Err(); {
-	case why == nil:
-		return nil
-	case errors.Is(why, errs.ErrLost):
-		return fmt.Errorf("re-enter %q: %w", l.name, why) // has ErrWrongType, too, if the key was overwritten
-	}
-	return fmt.Errorf("re-enter %q: %w", l.name, errs.ErrLost)
+	return carriedOwner{}, nil
 }
 
 // holdContext is a context of a hold. It refers to the Hold, so the Hold stays in use for as long as any of its

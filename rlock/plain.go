@@ -89,7 +89,7 @@ var kindPlain = &kind{
 // hand-over").
 func (c *Client) Plain(name string) *Lock {
 	hashed := name
-	if limit := c.hashOver; limit > 0 && len(name) > limit {
+	if limit := c.lockOptions.HashOver; limit > 0 && len(name) > limit {
 		digest := sha256.Sum256([]byte(name))
 		hashed = hex.EncodeToString(digest[:])
 	}

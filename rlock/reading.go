@@ -205,7 +205,8 @@ func (cohorts *lockCohorts) admitBeside(own *owner, readers []*queuedCaller) {
 // admitReader gives a reader the hold that was granted to it. If the reader has left, admitReader releases the hold.
 func (cohorts *lockCohorts) admitReader(caller *queuedCaller, own *owner, sent time.Time) {
 	client := own.lock.c
-	added := client.engine.Add(&own.Lease, sent, sent, caller.promisedLease(), caller.autoRenew, client.opts.MaxHold)
+	added := client.engine.Add(&own.Lease, sent, sent, caller.promisedLease(), caller.terms.autoRenew(),
+		client.opts.MaxHold)
 	err := own.Keep(added, time.Time{}, "")
 	cohorts.mu.Lock()
 	hasLeft := caller.hasLeft
@@ -256,8 +257,8 @@ func (cohorts *lockCohorts) sharedReadFor(contender *lockContender) *owner {
 // waits little longer.
 func (a *acquisition) openReadWindow(unclaimed bool, received time.Time) {
 	if a.contender != nil && a.lock.kind.waiting.concurrentTurns && unclaimed {
-		window := min(max(4*received.Sub(a.sentAt), minReadWindow), maxReadWindow)
-		a.contender.joinUntil = a.sentAt.Add(window).Sub(a.lock.c.cohorts.base)
+		window := min(max(4*received.Sub(a.times.sentAt), minReadWindow), maxReadWindow)
+		a.contender.joinUntil = a.times.sentAt.Add(window).Sub(a.lock.c.cohorts.base)
 	}
 }
 

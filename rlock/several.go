@@ -97,9 +97,8 @@ func (q *several) acquire(ctx context.Context, wanted terms) (*Hold, error) {
 }
 
 // acquireMember acquires the i-th member as a part of the whole.
-func (q *several) acquireMember(ctx context.Context, i int, waitTime, lease time.Duration,
-	renewed bool) (*Hold, error) {
-	return q.members[i].acquireHold(ctx, terms{wait: waitTime, lease: lease, label: q.labels[i]}, renewed)
+func (q *several) acquireMember(ctx context.Context, i int, waitTime, lease time.Duration) (*Hold, error) {
+	return q.members[i].acquire(ctx, terms{wait: waitTime, lease: lease, label: q.labels[i], isPart: !q.isQuorum})
 }
 
 // withOwner implements form. text is the result of Hold.Owner: each member gets its own owner.

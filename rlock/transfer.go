@@ -72,7 +72,8 @@ func (cohorts *lockCohorts) retakeFor(own *owner, caller *queuedCaller) bool {
 	if !own.hasLabel(caller.terms.label) {
 		return false
 	}
-	return client.engine.Retake(caller.ctx, &own.Lease, caller.promisedLease(), caller.autoRenew, client.opts.MaxHold)
+	return client.engine.Retake(caller.ctx, &own.Lease, caller.promisedLease(), caller.terms.autoRenew(),
+		client.opts.MaxHold)
 }
 
 // transfer requests that a new owner replaces the tenure's owner, with the options of the first caller that still waits
@@ -116,11 +117,11 @@ func (a *acquisition) settleReplaced(from *owner, reply acquireReply, err error,
 	var until time.Time
 	switch {
 	case errors.Is(err, errs.ErrUnknownOutcome):
-		until = a.lastRunAt
+		until = a.times.lastRunAt
 	case err != nil:
 		until = received
 	case reply.status == acquireGranted:
-		a.transferred = true
+		a.grant.transferred = true
 	case reply.status != acquireLost:
 		until = received
 	}

@@ -88,7 +88,7 @@ func (cohorts *lockCohorts) takeTurn(caller *queuedCaller) (*Hold, error) {
 			return nil, nil
 		}
 	}
-	handle, err := own.Take(caller.autoRenew)
+	handle, err := own.Take(caller.terms.autoRenew())
 	if err != nil {
 		own.Decline()
 		return nil, nil
@@ -145,30 +145,31 @@ func (cohorts *lockCohorts) detachOwner(o *owner) {
 	}
 }
 
-// releaseTenure ends a tenure on the server. If callers wait, the same call requests the next tenure.
-func (cohorts *lockCohorts) releaseTenure(ctx context.Context, o *owner) (releaseStatus, error) {
-	lock := o.lock
+// endTenure ends a tenure whose release is next. If callers wait, it returns the contender for the next tenure, whose
+// first request releases o, too. Otherwise it returns nil: the caller releases o.
+func (cohorts *lockCohorts) endTenure(o *owner) *lockContender {
 	cohorts.mu.Lock()
+	defer cohorts.mu.Unlock()
 	cohort := cohorts.cohortOfTenure(o)
-	// The readers that wait have a contender already.
-	if cohort != nil && (!cohort.hasWaiters() || lock.kind.waiting.concurrentTurns) {
+	// Readers that wait have a contender already.
+	if cohort == nil || !cohort.hasWaiters() || o.lock.kind.waiting.concurrentTurns {
 		cohorts.detachOwner(o)
-		cohort = nil
-	}
-	if cohort == nil {
-		cohorts.mu.Unlock()
-		return lock.runRelease(ctx, o.Lease.Owner, o.Entry())
+		return nil
 	}
 	cohort.own = nil
 	contender := cohort.newRequest(cohort.callers.First(), nil)
 	contender.useCommonTerms()
 	contender.previous, contender.releaseResults = o, make(chan releaseResult, 1)
 	cohorts.requestInBackground(contender)
-	cohorts.mu.Unlock()
+	return contender
+}
+
+// awaitRelease waits for the result of the release that the contender's first request sends.
+func (contender *lockContender) awaitRelease(ctx context.Context) (releaseStatus, error) {
 	select {
 	case result := <-contender.releaseResults:
 		return result.status, result.err
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: release of %q: %w", errs.ErrUnknownOutcome, lock.name, errs.Cut(errs.Ended(ctx)))
+		return 0, fmt.Errorf("%w: release of %q: %w", errs.ErrUnknownOutcome, contender.lock.name, errs.Cut(errs.Ended(ctx)))
 	}
 }

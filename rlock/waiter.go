@@ -17,11 +17,11 @@ import (
 // QueueEntry implements wait.Taker.
 func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
 	client := a.lock.c
-	if a.possibleSince.IsZero() { // a release may request this owner's tenure before the owner's own first request
-		a.possibleSince = time.Now()
+	if a.times.possibleSince.IsZero() { // a release may request this owner's tenure before the owner's own first request
+		a.times.possibleSince = time.Now()
 	}
 	poll := min(client.opts.PollCap, wait.MaxPoll)
-	first := min(a.lease, client.shortLease())
+	first := min(a.wanted.lease, client.shortLease())
 	if a.contender != nil {
 		first = client.firstLease()
 	}
@@ -29,7 +29,7 @@ func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
 		// With Liveness a waiter needs a reply for each heartbeat: see answerRefusal.
 		poll = wait.MaxPoll
 	}
-	entry := wait.QueueEntry{Owner: a.own.Lease.Owner, Lease: a.requestedLease(), Poll: poll, LeavesAt: a.leavesAt,
+	entry := wait.QueueEntry{Owner: a.own.Lease.Owner, Lease: a.wanted.requestedLease(), Poll: poll, LeavesAt: a.leavesAt,
 		Entry: a.lock.kind.waiting.queueEntry(a, poll, first)}
 	if a.lock.kind.waiting.enqueuesWhenRefused {
 		entry.Channel = a.lock.kind.layout.channel(a.lock.key, entry.Owner)
@@ -50,14 +50,14 @@ func (a *acquisition) Taken(grant wait.Grant) bool {
 	switch {
 	case a.lock.c.opts.MinReplicas > 0, a.lock.kind.confirmsGrants:
 		return false // the next acquire finds the owner's field, waits for replicas, and mints the token
-	case a.contender == nil && !a.autoRenew && grant.Ticket > 0 && grant.Lease >= a.lease:
+	case a.contender == nil && !a.wanted.autoRenew && grant.Ticket > 0 && grant.Lease >= a.wanted.lease:
 		return false // the watchdog does not raise this lease, so the full lease must count from now
 	case !a.lock.c.engine.Trusted(a.lock.key, grant.Sent):
 		return false
 	case time.Until(grant.Sent.Add(grant.Lease)) < grant.Lease/2:
 		return false
 	}
-	a.sentAt, a.writtenLease = grant.Sent, grant.Lease
+	a.times.sentAt, a.grant.writtenLease = grant.Sent, grant.Lease
 	a.recordContention(true)
 	return true
 }
@@ -67,8 +67,8 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 	if after.IsZero() {
 		after = time.Now()
 	}
-	if after.After(a.unansweredUntil) {
-		a.unansweredUntil = after
+	if after.After(a.times.unansweredUntil) {
+		a.times.unansweredUntil = after
 	}
 	if contender := a.contender; contender != nil {
 		cohorts := &a.lock.c.cohorts
@@ -89,7 +89,7 @@ func (a *acquisition) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Ans
 func (a *acquisition) requestFailed(err error, received time.Time) {
 	switch {
 	case errors.Is(err, errs.ErrUnknownOutcome):
-		a.ReleaseLater(a.lastRunAt)
+		a.ReleaseLater(a.times.lastRunAt)
 	case script.BrokenOff(err): // the script may have left a lock without an expiry
 		a.ReleaseLater(received)
 	}
@@ -97,15 +97,24 @@ func (a *acquisition) requestFailed(err error, received time.Time) {
 
 // request sends one request. shared is the tenure that the process of a reader has already; nil: none. With shared the
 // request asks whether the new reader can share that tenure.
+//
+// While many requests are in progress, a request for a lock without waiting callers goes in a call that other locks
+// share. If the lock turns out not to be free, it is requested once more, alone.
 func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, shared *owner) (wait.Answer, error) {
 	client, sentWithoutQueue := a.lock.c, false
+	if entry == nil && a.joinOwner == "" && a.writeHold == nil && a.replaced == nil {
+		coalesce := client.enterCoalescer(a.lock.kind)
+		defer client.leaveCoalescer(a.lock.kind)
+		if coalesce && client.waiters.Members(a.lock.key) <= 1 {
+			if done, err := a.askShared(ctx); done || err != nil {
+				return a.readReply(ctx, acquireReply{status: acquireGranted, unclaimed: true}, err, time.Now(), false)
+			}
+		}
+	}
 	timed := script.Timed[acquireReply]{
 		Key: a.lock.key,
 		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
-			a.sentAt = sent
-			if a.possibleSince.IsZero() {
-				a.possibleSince = sent
-			}
+			a.times.sent(sent)
 			call := a.newCall(notAfter, entry, shared)
 			call.Replicas, call.ReplicasWait = client.opts.MinReplicas, client.opts.ReplicaTimeout
 			message, err := client.callWithQueue(ctx, &call)
@@ -114,7 +123,8 @@ func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, share
 		},
 		Decode: decodeAcquire,
 	}
-	reply, err := a.attempt(ctx, entry, &timed)
+	reply, err := timed.Run(ctx, client.runner)
+	a.times.lastRunAt = a.times.sentAt.Add(timed.Runs)
 	received := time.Now()
 	from := a.replaced
 	if a.replaced = nil; from != nil {
@@ -133,6 +143,21 @@ func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, share
 		return wait.Answer{Granted: true}, nil
 	}
 	return a.readReply(ctx, reply, err, received, entry != nil && sentWithoutQueue)
+}
+
+// callWithQueue makes a call whose second key, if it has one, is the queue. While a slot is being migrated a script
+// with two keys is refused, whether the lock is held or free. Then the call is made with the lock's key alone, and
+// waiters poll.
+func (c *Client) callWithQueue(ctx context.Context, call *script.Call) (rueidis.RedisMessage, error) {
+	reply, err := c.runner.Attempt(ctx, *call)
+	if err != nil && len(call.Keys) > 1 {
+		var refusal *rueidis.RedisError
+		if errors.As(err, &refusal) && refusal.IsTryAgain() {
+			call.Keys = lockAlone(call.Keys)
+			reply, err = c.runner.Attempt(ctx, *call)
+		}
+	}
+	return reply, err
 }
 
 // readReply returns the answer to a request by its reply or error. stillQueued: a grant could not remove the queue
@@ -154,7 +179,7 @@ func (a *acquisition) readReply(ctx context.Context, reply acquireReply, err err
 	case acquireGranted:
 		answer, err := a.answerGrant(received)
 		if err == nil {
-			a.writtenLease, a.token, a.stillQueued = 0, reply.token, stillQueued
+			a.grant.writtenLease, a.grant.token, a.grant.stillQueued = 0, reply.token, stillQueued
 			a.recordContention(!reply.unclaimed)
 			a.openReadWindow(reply.unclaimed, received)
 		}
@@ -170,34 +195,16 @@ func (a *acquisition) readReply(ctx context.Context, reply acquireReply, err err
 	return a.answerRefusal(reply, received)
 }
 
-// attempt sends the request. While many requests are in progress it goes in a call that other locks share. Otherwise,
-// or if the lock turns out not to be free, it goes alone.
-func (a *acquisition) attempt(ctx context.Context, entry *wait.QueueEntry,
-	alone *script.Timed[acquireReply]) (acquireReply, error) {
-	client := a.lock.c
-	if entry == nil && a.joinOwner == "" && a.writeHold == nil && a.replaced == nil {
-		coalesce := client.enterCoalescer(a.lock.kind)
-		defer client.leaveCoalescer(a.lock.kind)
-		if coalesce && client.waiters.Members(a.lock.key) <= 1 { // a lock with waiting callers is not free
-			if done, err := a.askShared(ctx); done || err != nil {
-				return acquireReply{status: acquireGranted, unclaimed: true}, err
-			}
-		}
-	}
-	reply, err := alone.Run(ctx, client.runner)
-	a.lastRunAt = a.sentAt.Add(alone.Runs)
-	return reply, err
-}
-
 // answerGrant returns the answer to a granted request. If the grant cannot be used, it replaces the owner.
 func (a *acquisition) answerGrant(received time.Time) (wait.Answer, error) {
 	lock := a.lock
 	switch {
-	case !received.Before(a.sentAt.Add(a.requestedLease() - lease.Margin(a.requestedLease()))):
+	case !received.Before(a.times.sentAt.Add(a.wanted.requestedLease() - lease.Margin(a.wanted.requestedLease()))):
 		// The lease is over, or nearly.
 		return a.replaceOwner(received),
-			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, lock.name, a.requestedLease())
-	case !lock.c.engine.Trusted(lock.key, a.possibleSince):
+			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, lock.name,
+				a.wanted.requestedLease())
+	case !lock.c.engine.Trusted(lock.key, a.times.possibleSince):
 		// A monitor of another process may have watched this hold for long enough to remove it.
 		return a.replaceOwner(received),
 			fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", errs.ErrUnavailable, lock.name)
@@ -208,13 +215,13 @@ func (a *acquisition) answerGrant(received time.Time) (wait.Answer, error) {
 // answerRefusal returns the answer to a request that found another holder.
 func (a *acquisition) answerRefusal(reply acquireReply, received time.Time) (wait.Answer, error) {
 	lock := a.lock
-	if !lock.c.engine.Trusted(lock.key, a.possibleSince) {
+	if !lock.c.engine.Trusted(lock.key, a.times.possibleSince) {
 		// Since the last reply this owner may have been handed the lock, and lost it to a takeover. The process that took
 		// the lock over must not see the same owner again.
 		return a.replaceOwner(received),
 			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", errs.ErrUnavailable, lock.name)
 	}
-	a.possibleSince = a.sentAt
+	a.times.possibleSince = a.times.sentAt
 	a.recordRefusal(refusalInfo{holder: reply.holder, isEndless: reply.leaseLeft < 0})
 	if lock.c.monitor != nil && a.canWait && !a.monitored {
 		a.monitored = true
@@ -223,7 +230,7 @@ func (a *acquisition) answerRefusal(reply acquireReply, received time.Time) (wai
 	// Another program that holds the lock as a string publishes no release.
 	published := reply.holder.isForeign() && !reply.holder.isOtherKind() && lock.kind.layout.stringKeyArg == ""
 	answer := wait.Answer{Left: reply.leaseLeft, Foreign: published, Unpublished: reply.holder.isOtherKind(),
-		Ticket: reply.ticket, Sent: a.sentAt, RepeatIn: a.repeatIn(received)}
+		Ticket: reply.ticket, Sent: a.times.sentAt, RepeatIn: a.repeatIn(received)}
 	if lock.kind.waiting.enqueuesWhenRefused && reply.leaseLeft >= 0 {
 		answer.RepeatIn = wait.AfterLease(reply.leaseLeft)
 	}
@@ -263,7 +270,7 @@ func (a *acquisition) recordContention(others bool) {
 //	                                    requests once more: granted
 func (a *acquisition) repeatIn(now time.Time) time.Duration {
 	contender := a.contender
-	if contender == nil || !now.Before(script.LastRun(a.unansweredUntil)) {
+	if contender == nil || !now.Before(script.LastRun(a.times.unansweredUntil)) {
 		return 0
 	}
 	contender.repeats++
@@ -290,7 +297,7 @@ func (contender *lockContender) releaseAndRequest(ctx context.Context, entry *wa
 		releaseRequest{owner: from.Lease.Owner, entry: from.Entry(), next: entry, notAfter: notAfter,
 			turnCount: from.Turn() + 1})
 	contender.releaseResults <- releaseResult{status: reply.status, err: err}
-	contender.sentAt = sent
+	contender.times.sentAt = sent
 	switch {
 	case err != nil:
 		if errors.Is(err, errs.ErrUnknownOutcome) {
@@ -301,13 +308,13 @@ func (contender *lockContender) releaseAndRequest(ctx context.Context, entry *wa
 		}
 		return wait.Answer{}, err
 	case reply.outcome == 1 && (lock.kind.confirmsGrants || lock.c.opts.MinReplicas > 0): // see Taken
-		contender.possibleSince = sent
+		contender.times.possibleSince = sent
 	case reply.outcome == 1:
 		answer, err := contender.answerGrant(time.Now())
-		contender.writtenLease, contender.othersWaited = 0, reply.ticket != 0
+		contender.grant.writtenLease, contender.othersWaited = 0, reply.ticket != 0
 		return answer, err
 	case reply.outcome == 2:
-		contender.possibleSince = sent
+		contender.times.possibleSince = sent
 		return wait.Answer{Left: -1, Ticket: reply.ticket, Sent: sent}, nil
 	}
 	return contender.request(ctx, entry, nil)
@@ -316,9 +323,9 @@ func (contender *lockContender) releaseAndRequest(ctx context.Context, entry *wa
 // replaceOwner releases a grant that came too late, and continues with another owner, because the id of a released
 // owner is never used again.
 func (a *acquisition) replaceOwner(received time.Time) wait.Answer {
-	a.unansweredUntil = received
-	a.own.Abandon(a.unansweredUntil, a.entry)
-	a.own, a.entry, a.possibleSince = a.newOwner(), a.newEntry(), time.Time{}
+	a.times.unansweredUntil = received
+	a.own.Abandon(a.times.unansweredUntil, a.entry)
+	a.own, a.entry, a.times.possibleSince = a.newOwner(), a.newEntry(), time.Time{}
 	return wait.Answer{OwnerReplaced: true}
 }
 
@@ -335,7 +342,7 @@ func (a *acquisition) newEntry() string {
 func (a *acquisition) releaseUnreplicated(ctx context.Context, err error) error {
 	lock := a.lock
 	if _, releaseErr := lock.runRelease(ctx, a.own.Lease.Owner, a.entry); releaseErr != nil {
-		a.unansweredUntil = time.Now() // Abandon repeats the release
+		a.times.unansweredUntil = time.Now() // Abandon repeats the release
 	}
 	return err
 }
@@ -343,7 +350,7 @@ func (a *acquisition) releaseUnreplicated(ctx context.Context, err error) error 
 // newCall returns the call of one request.
 func (a *acquisition) newCall(notAfter int64, entry *wait.QueueEntry, shared *owner) script.Call {
 	if a.joinOwner != "" {
-		call := joinCall(a.lock, string(a.joinOwner), a.own.Lease.Owner, a.lease, notAfter)
+		call := joinCall(a.lock, string(a.joinOwner), a.own.Lease.Owner, a.wanted.lease, notAfter)
 		call.Late = a.onLateReply(entry)
 		return call
 	}
@@ -358,8 +365,8 @@ func (a *acquisition) newCall(notAfter int64, entry *wait.QueueEntry, shared *ow
 	if a.writeHold != nil {
 		under = a.writeHold.Lease.Owner
 	}
-	request := acquireRequest{owner: a.own.Lease.Owner, lease: a.requestedLease(),
-		leaseMillis: a.lock.c.millis(a.requestedLease()),
+	request := acquireRequest{owner: a.own.Lease.Owner, lease: a.wanted.requestedLease(),
+		leaseMillis: a.lock.c.millis(a.wanted.requestedLease()),
 		notAfter:    notAfter, entry: text, writeOwner: under}
 	if a.replaced != nil {
 		request.replacedOwner, request.entry = a.replaced.Lease.Owner, ""
