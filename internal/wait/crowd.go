@@ -31,19 +31,21 @@ func (q *Waiters) isCrowd() bool { return len(q.localQueues) > crowdSize }
 
 // skipsPoll reports whether the waiter, whose poll is due, sleeps for another PollCap.
 func (w *Caller) skipsPoll() bool {
-	if !w.hearsGrants() || w.answer.Ticket == 0 || w.isReleaseSilent() || w.lastErr != nil || w.remainingLease() == 0 {
+	results := &w.results
+	if !w.place.hearsGrants() || results.answer.Ticket == 0 || results.isReleaseSilent() || results.lastErr != nil ||
+		results.remainingLease() == 0 {
 		return false
 	}
 	w.waiters.mu.Lock()
 	defer w.waiters.mu.Unlock()
-	return w.waiters.isCrowd() && w.canSkipPoll(time.Since(w.answeredAt))
+	return w.waiters.isCrowd() && w.canSkipPoll(time.Since(w.results.answeredAt))
 }
 
 // canSkipPoll reports whether a waiter whose last request was silence ago may sleep for another PollCap: the waiter has
 // a ticket, its entry allows the silence, and its subscription to grants works. Called with mu held.
 func (w *Caller) canSkipPoll(silence time.Duration) bool {
-	return w.ticket != 0 && silence+w.waiters.pollCap <= w.entry.Poll &&
-		accessor.Of[accessor.Subscription](w.grantSub.sub).Live()
+	return w.place.ticket != 0 && silence+w.waiters.pollCap <= w.place.entry.Poll &&
+		accessor.Of[accessor.Subscription](w.place.grantSub.sub).Live()
 }
 
 // allSkipPoll reports whether all waiters of a local queue of Requesters, for which a poll is due, sleep for another
@@ -55,7 +57,7 @@ func (q *Waiters) allSkipPoll(queue *localQueue) bool {
 	}
 	silence := time.Since(requests.polledAt)
 	for caller := queue.first; caller != nil; caller = caller.behind {
-		if !caller.hearsGrants() || !caller.canSkipPoll(silence) {
+		if !caller.place.hearsGrants() || !caller.canSkipPoll(silence) {
 			return false
 		}
 	}

@@ -9,6 +9,14 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
+// grantChannels is the subscriptions of a client to grants. Guarded by Waiters.mu.
+type grantChannels struct {
+	subs        map[string]*grantSubscription // by channel
+	pending     map[string]*pendingSubscribe  // by channel
+	deniedUntil map[string]time.Time          // by kind of channel; the user has no right to it
+	lastGapAt   time.Time                     // when messages were last missed
+}
+
 // grantSubscription is the subscription of a client to a channel of grants. All waiters of the client share it.
 type grantSubscription struct {
 	sub   *pubsub.Subscription
@@ -20,7 +28,7 @@ type grantSubscription struct {
 func (q *Waiters) isSubscribed(channel string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.grantSubs[channel] != nil
+	return q.grants.subs[channel] != nil
 }
 
 // SubscribesFirst reports whether a refused waiter subscribes the process to grants, and then makes another request.
@@ -33,7 +41,7 @@ func (q *Waiters) isSubscribed(channel string) bool {
 func (q *Waiters) SubscribesFirst(grants string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.grantSubs[grants] == nil && !q.mayNotSubscribe(grants)
+	return q.grants.subs[grants] == nil && !q.mayNotSubscribe(grants)
 }
 
 // subscribeToGrants subscribes the process to its channel of grants, if the server allows it, and awaits the
@@ -60,7 +68,7 @@ func (w *Caller) subscribeToGrants() (stands, over bool) {
 // it. The server would notify each waiter of the free lock instead, and reserve the lock until the waiter's request
 // (TestHandOver_ImpatientCallers_AreHandedTheLock).
 func (w *Caller) listenForLaterCallers() {
-	if w.request.Mode == OneFirst && !w.granted && w.requester != nil {
+	if w.request.Mode == OneFirst && !w.granted && w.joint.requester != nil {
 		w.waiters.Listen(w.request.Grants)
 	}
 }
@@ -76,19 +84,19 @@ type pendingSubscribe struct {
 func (q *Waiters) startSubscribe(channel string) *pendingSubscribe {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	pending := q.pendingSubscribes[channel]
-	if pending != nil || q.grantSubs[channel] != nil || q.ctx.Err() != nil || q.mayNotSubscribe(channel) {
+	pending := q.grants.pending[channel]
+	if pending != nil || q.grants.subs[channel] != nil || q.ctx.Err() != nil || q.mayNotSubscribe(channel) {
 		return pending
 	}
 	pending = &pendingSubscribe{done: make(chan struct{})}
-	q.pendingSubscribes[channel] = pending
+	q.grants.pending[channel] = pending
 	go func() {
 		sub, err := q.subscribe(q.ctx, channel)
 		if pending.err = err; err == nil {
 			q.addGrantSubscription(channel, sub)
 		}
 		q.mu.Lock()
-		delete(q.pendingSubscribes, channel)
+		delete(q.grants.pending, channel)
 		q.mu.Unlock()
 		close(pending.done)
 	}()
@@ -99,13 +107,13 @@ func (q *Waiters) startSubscribe(channel string) *pendingSubscribe {
 // already. Local queues of Requesters request for all of their waiters, which now get entries in the server's queue.
 func (q *Waiters) addGrantSubscription(channel string, sub *pubsub.Subscription) {
 	q.mu.Lock()
-	if q.grantSubs[channel] != nil || q.ctx.Err() != nil {
+	if q.grants.subs[channel] != nil || q.ctx.Err() != nil {
 		q.mu.Unlock()
 		sub.Close()
 		return
 	}
 	subscription := &grantSubscription{sub: sub}
-	q.grantSubs[channel] = subscription
+	q.grants.subs[channel] = subscription
 	q.closeWhenIdle(channel, subscription)
 	q.forEachRequesterQueue(func(queue *localQueue) {
 		if !queue.requests.enqueues && queue.first != nil && queue.first.request.Grants == channel {
@@ -127,8 +135,8 @@ func (q *Waiters) closeWhenIdle(channel string, subscription *grantSubscription)
 	timer = time.AfterFunc(idleTimeout, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if subscription.idle == timer && subscription.users == 0 && q.grantSubs[channel] == subscription {
-			delete(q.grantSubs, channel)
+		if subscription.idle == timer && subscription.users == 0 && q.grants.subs[channel] == subscription {
+			delete(q.grants.subs, channel)
 			subscription.sub.Close()
 		}
 	})
@@ -145,8 +153,8 @@ func (q *Waiters) receiveGrants(channel string, subscription *grantSubscription)
 		subscription.sub.Close()
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if q.grantSubs[channel] == subscription {
-			delete(q.grantSubs, channel)
+		if q.grants.subs[channel] == subscription {
+			delete(q.grants.subs, channel)
 		}
 	}()
 	for {
@@ -207,9 +215,9 @@ func parseGrant(text string) (grant Grant, ok bool) {
 func (q *Waiters) grantsMissed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lastGapAt = time.Now()
+	q.grants.lastGapAt = time.Now()
 	for _, caller := range q.byOwner {
-		if caller.requester == nil {
+		if caller.joint.requester == nil {
 			signal(caller.wakeup)
 		}
 	}
@@ -251,12 +259,13 @@ func (q *Waiters) deliver(grant Grant) {
 		q.reportUnclaimed(grant.Owner)
 		return
 	}
-	if grant.Ticket == 0 && caller.requester != nil {
+	if grant.Ticket == 0 && caller.joint.requester != nil {
 		q.recordNotice(caller, grant.Lease)
 		return
 	}
-	if grant.Ticket > 0 && (caller.grant == nil || caller.grant.Ticket != 0 && caller.grant.Ticket < grant.Ticket) {
-		caller.grant = &grant
+	known := caller.place.grant
+	if grant.Ticket > 0 && (known == nil || known.Ticket != 0 && known.Ticket < grant.Ticket) {
+		caller.place.grant = &grant
 	}
 	signal(caller.wakeup)
 }
@@ -265,7 +274,7 @@ func (q *Waiters) deliver(grant Grant) {
 func (q *Waiters) Nudge(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if caller := q.byOwner[owner]; caller != nil && caller.requester == nil {
+	if caller := q.byOwner[owner]; caller != nil && caller.joint.requester == nil {
 		signal(caller.wakeup)
 	}
 }

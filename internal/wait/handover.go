@@ -56,7 +56,7 @@ const (
 )
 
 // hearsGrants reports whether the waiter uses a confirmed subscription to grants, so that a grant reaches it.
-func (w *Caller) hearsGrants() bool { return w.entry != nil && w.entry.hearsGrants }
+func (p *serverPlace) hearsGrants() bool { return p.entry != nil && p.entry.hearsGrants }
 
 // listenForGrants subscribes to grants. It reports whether to make a request at once, because the subscription stands
 // or the time to sleep is over.
@@ -69,18 +69,18 @@ func (w *Caller) listenForGrants() bool {
 // entryForRequest returns the entry that the next request puts into the server's queue, and records that the waiter may
 // be queued. It returns nil for a waiter that receives no grants.
 func (w *Caller) entryForRequest() *QueueEntry {
-	if !w.hearsGrants() {
+	if !w.place.hearsGrants() {
 		return nil
 	}
 	w.waiters.mu.Lock()
 	defer w.waiters.mu.Unlock()
-	w.mayBeQueued = true
-	return w.entry
+	w.place.mayBeQueued = true
+	return w.place.entry
 }
 
 // recordTicket records the waiter's place in the server's queue by the reply to a request.
 func (w *Caller) recordTicket(answer Answer, err error) {
-	if w.entry == nil {
+	if w.place.entry == nil {
 		return
 	}
 	w.waiters.mu.Lock()
@@ -88,8 +88,8 @@ func (w *Caller) recordTicket(answer Answer, err error) {
 	switch {
 	case answer.OwnerReplaced:
 		w.unregister()
-	case err == nil && answer.Ticket > 0 && answer.Ticket >= w.ticket && answer.Sent.After(w.ticketSentAt):
-		w.ticket, w.ticketSentAt = answer.Ticket, answer.Sent
+	case err == nil && answer.Ticket > 0 && answer.Ticket >= w.place.ticket && answer.Sent.After(w.place.ticketSentAt):
+		w.place.ticket, w.place.ticketSentAt = answer.Ticket, answer.Sent
 	}
 }
 
@@ -113,26 +113,26 @@ func (w *Caller) register(isSubscribed bool) {
 	waiters := w.waiters
 	waiters.mu.Lock()
 	defer waiters.mu.Unlock()
-	if w.entry == nil {
-		w.entryValue = w.request.Taker.QueueEntry(waiters.isCrowd())
-		entry := &w.entryValue
-		w.entry = entry
+	if w.place.entry == nil {
+		w.place.entryValue = w.request.Taker.QueueEntry(waiters.isCrowd())
+		entry := &w.place.entryValue
+		w.place.entry = entry
 		waiters.byOwner[entry.Owner] = w
 	}
 	if isSubscribed {
-		w.useSubscription(waiters.grantSubs[w.request.Grants])
+		w.useSubscription(waiters.grants.subs[w.request.Grants])
 	}
 }
 
 // useSubscription records that a subscription brings the waiter's grants. nil is ignored. Called with mu held, after
 // register.
 func (w *Caller) useSubscription(subscription *grantSubscription) {
-	if subscription == nil || w.grantSub != nil {
+	if subscription == nil || w.place.grantSub != nil {
 		return
 	}
-	w.entry.hearsGrants = true
+	w.place.entry.hearsGrants = true
 	subscription.users++
-	w.grantSub = subscription
+	w.place.grantSub = subscription
 	if subscription.idle != nil {
 		subscription.idle.Stop()
 		subscription.idle = nil
@@ -141,18 +141,18 @@ func (w *Caller) useSubscription(subscription *grantSubscription) {
 
 // unregister removes the waiter's entry and place, because its wait ends or its owner is replaced. Called with mu held.
 func (w *Caller) unregister() {
-	if w.entry == nil {
+	if w.place.entry == nil {
 		return
 	}
 	waiters := w.waiters
-	delete(waiters.byOwner, w.entry.Owner)
-	w.entry, w.grant, w.ticket = nil, nil, 0
-	if w.cancelReleases != nil {
-		w.cancelReleases()
-		w.cancelReleases = nil
+	delete(waiters.byOwner, w.place.entry.Owner)
+	w.place.entry, w.place.grant, w.place.ticket = nil, nil, 0
+	if w.joint.cancelReleases != nil {
+		w.joint.cancelReleases()
+		w.joint.cancelReleases = nil
 	}
-	if subscription := w.grantSub; subscription != nil {
-		w.grantSub = nil
+	if subscription := w.place.grantSub; subscription != nil {
+		w.place.grantSub = nil
 		if subscription.users--; subscription.users == 0 {
 			waiters.closeWhenIdle(w.request.Grants, subscription)
 		}
@@ -179,29 +179,29 @@ func (w *Caller) unregister() {
 func (w *Caller) takeGrant() (used, doubt bool) {
 	waiters := w.waiters
 	waiters.mu.Lock()
-	grant := w.grant
-	inFlight := w.state == requested || w.state == reading || w.done
+	grant := w.place.grant
+	inFlight := w.joint.state == requested || w.joint.state == reading || w.joint.done
 	use := grant != nil && !inFlight &&
-		(grant.Ticket == 0 || grant.Ticket == w.ticket && w.ticketSentAt.After(waiters.lastGapAt))
-	doubt = grant != nil && grant.Ticket >= w.ticket
-	if grant != nil && !inFlight && (grant.Ticket == 0 || grant.Ticket <= w.ticket) {
-		w.grant = nil
+		(grant.Ticket == 0 || grant.Ticket == w.place.ticket && w.place.ticketSentAt.After(waiters.grants.lastGapAt))
+	doubt = grant != nil && grant.Ticket >= w.place.ticket
+	if grant != nil && !inFlight && (grant.Ticket == 0 || grant.Ticket <= w.place.ticket) {
+		w.place.grant = nil
 	}
 	if use {
-		if w.handedOver = true; w.state == waiting {
-			w.state = deciding
+		if w.place.handedOver = true; w.joint.state == waiting {
+			w.joint.state = deciding
 		}
 		if grant.Ticket != 0 {
-			grant.Sent = w.ticketSentAt
+			grant.Sent = w.place.ticketSentAt
 		}
 	}
 	waiters.mu.Unlock()
 	if use && w.request.Taker.Taken(*grant) {
 		return true, false
 	}
-	if use && w.requester != nil {
+	if use && w.joint.requester != nil {
 		waiters.mu.Lock()
-		w.state = waiting
+		w.joint.state = waiting
 		waiters.mu.Unlock()
 	}
 	return false, doubt || use
@@ -210,8 +210,8 @@ func (w *Caller) takeGrant() (used, doubt bool) {
 // endHandOver ends the waiter's part in the hand-over. owed: the server may have the waiter's entry or hold, or may
 // write one until after. Called with mu held.
 func (w *Caller) endHandOver(granted bool) (after time.Time, owed bool) {
-	owed = w.mayBeQueued || w.grant != nil
-	if w.state == abandoned { // the call that requests for the waiter may run until after
+	owed = w.place.mayBeQueued || w.place.grant != nil
+	if w.joint.state == abandoned { // the call that requests for the waiter may run until after
 		after, owed = time.Now().Add(w.request.MaxRunTime), true
 	}
 	w.unregister()

@@ -40,7 +40,7 @@ func (q *Waiters) enterLocalQueue(ctx context.Context, request Request) (caller 
 	} else {
 		caller = &Caller{}
 	}
-	caller.waiters, caller.request, caller.ctx, caller.leaseLeft = q, request, ctx, -1
+	caller.waiters, caller.request, caller.ctx, caller.results.leaseLeft = q, request, ctx, -1
 	caller.waitReported = request.Reported || request.Mode == Cohort
 	if request.Mode != Cohort { // a cohort is no call, and its callers are in the list already
 		caller.call.caller = caller
@@ -67,7 +67,7 @@ func (q *Waiters) enterLocalQueue(ctx context.Context, request Request) (caller 
 	}
 	queue.members++
 	caller.localQueue = queue
-	caller.requester, _ = request.Taker.(Requester)
+	caller.joint.requester, _ = request.Taker.(Requester)
 	if !request.FreeBy.IsZero() {
 		queue.refusedCount, queue.freeAt, queue.lastErr = max(queue.refusedCount, 1), request.FreeBy, nil
 	}
@@ -88,11 +88,11 @@ func (w *Caller) exitLocalQueue() {
 	waiters, request := w.waiters, w.request
 	owed, after := false, time.Time{}
 	waiters.mu.Lock()
-	shared := w.state != unlisted // a call of RequestAll may still refer to the waiter
+	shared := w.joint.state != unlisted // a call of RequestAll may still refer to the waiter
 	if request.Mode != Cohort {
 		waiters.calls.Remove(&w.call)
 	}
-	if w.granted && w.handedOver {
+	if w.granted && w.place.handedOver {
 		waiters.handOvers++
 	}
 	if w.localQueue != nil {
@@ -115,7 +115,7 @@ func (w *Caller) exitLocalQueue() {
 func (w *Caller) leaveLocalQueue(queue *localQueue) {
 	waiters, request := w.waiters, w.request
 	switch {
-	case w.state != unlisted:
+	case w.joint.state != unlisted:
 		waiters.leaveRequests(queue, w)
 	case w.standsBehind():
 		queue.Remove(w)
@@ -129,7 +129,7 @@ func (w *Caller) leaveLocalQueue(queue *localQueue) {
 	switch {
 	case request.Mode == Cohort: // the callers of the cohort stay refused
 		queue.cohorts--
-	case w.isRefused:
+	case w.results.isRefused:
 		queue.refusedCount--
 	}
 	if queue.members--; queue.members > 0 || queue.isRequesting() { // nextCallers removes a queue without members
@@ -184,10 +184,10 @@ func (q *Waiters) Wake(key string) {
 
 // hearsReleases reports whether a message announces a release to the contender. Called with mu held.
 func (w *Caller) hearsReleases() bool {
-	if w.entry != nil {
-		return w.ticket != 0 && w.entry.hearsGrants
+	if w.place.entry != nil {
+		return w.place.ticket != 0 && w.place.entry.hearsGrants
 	}
-	return w.subscribed
+	return w.releases.subscribed
 }
 
 // signal wakes the waiter that sleeps on wakeup, or ends its next sleep at once.

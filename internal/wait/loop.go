@@ -12,7 +12,7 @@ import (
 // contend makes requests until a request is granted, or the wait ends otherwise.
 func (w *Caller) contend() error {
 	for {
-		if w.tries > 0 && !w.pause() {
+		if w.results.tries > 0 && !w.pause() {
 			return w.gaveUp()
 		}
 		if done, err := w.endedByOther(); done {
@@ -22,7 +22,7 @@ func (w *Caller) contend() error {
 			return nil
 		}
 		// Messages are read before the request is sent, because this request answers them.
-		if w.request.OnMessage != nil && w.sub != nil && w.readMessages() && w.endedByMessage {
+		if w.request.OnMessage != nil && w.releases.sub != nil && w.readMessages() && w.releases.endedByMessage {
 			return nil
 		}
 		if done, err := w.try(); done {
@@ -42,7 +42,7 @@ func (w *Caller) try() (done bool, err error) {
 // requestContext returns the context of the next request. The first request, and those of a cohort, do not end with
 // Request.Until.
 func (w *Caller) requestContext() context.Context {
-	if w.tries > 0 && w.request.Mode != Cohort {
+	if w.results.tries > 0 && w.request.Mode != Cohort {
 		return w.waitContext()
 	}
 	return w.ctx
@@ -51,8 +51,8 @@ func (w *Caller) requestContext() context.Context {
 // recordResult records the result of a request that was sent at began. The results are as of try.
 func (w *Caller) recordResult(began time.Time, answer Answer, err error) (bool, error) {
 	ctx := w.requestContext()
-	w.answer = answer
-	w.tries++
+	w.results.answer = answer
+	w.results.tries++
 	if err == nil {
 		w.waiters.Silence.RecordAnswer(&w.request)
 	}
@@ -79,7 +79,7 @@ func (w *Caller) recordResult(began time.Time, answer Answer, err error) (bool, 
 
 // takesGrant reports whether a grant has come, and makes the waiter the holder.
 func (w *Caller) takesGrant() bool {
-	if w.entry == nil {
+	if w.place.entry == nil {
 		return false
 	}
 	used, _ := w.takeGrant()
@@ -135,38 +135,38 @@ func (w *Caller) recordNoReply(ctx context.Context, began time.Time, err error) 
 	// A request that the end of the caller's time cut short proves nothing about the server, so an earlier finding stays.
 	// The server gets the end of that time, and may refuse a later request by its own clock before the timer here goes
 	// off. So a deadline that leaves no time for another request counts as the end.
-	if end, ok := ctx.Deadline(); !w.everAnswered && (w.lastErr == nil || !errs.IsCut(err)) ||
+	if end, ok := ctx.Deadline(); !w.results.everAnswered && (w.results.lastErr == nil || !errs.IsCut(err)) ||
 		ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 		w.recordFinding(-1, err)
 	}
-	w.outage.record(began)
+	w.results.outage.record(began)
 }
 
 // recordRefusal records the refusal of a request that was sent at began.
 func (w *Caller) recordRefusal(answer Answer, began time.Time) {
-	w.everAnswered, w.silentFor = true, time.Since(began)
-	if w.outage.failures > 0 {
-		w.silentFor, w.outage = time.Since(w.outage.since), outage{}
+	w.results.everAnswered, w.results.silentFor = true, time.Since(began)
+	if w.results.outage.failures > 0 {
+		w.results.silentFor, w.results.outage = time.Since(w.results.outage.since), outage{}
 	}
 	w.recordFinding(answer.Left, nil)
 }
 
 // pause awaits a reason for the next request. It returns false if the wait is over.
 func (w *Caller) pause() bool {
-	handsOver, answer := w.handOverTaker() != nil, &w.answer
+	handsOver, answer := w.handOverTaker() != nil, &w.results.answer
 	switch {
-	case w.outage.failures > 0:
-		return w.pauseAfterFailure(w.waiters.retryIn(w.outage))
+	case w.results.outage.failures > 0:
+		return w.pauseAfterFailure(w.waiters.retryIn(w.results.outage))
 	case w.request.Backoff != nil:
-		return w.sleep(min(w.request.Backoff(w.tries-1), w.waiters.pollCap))
-	case handsOver && !w.hearsGrants() && w.listenForGrants():
+		return w.sleep(min(w.request.Backoff(w.results.tries-1), w.waiters.pollCap))
+	case handsOver && !w.place.hearsGrants() && w.listenForGrants():
 		return true // if the subscription stands, the next request enters the server's queue
-	case (!handsOver || answer.Foreign) && w.sub == nil && w.subscribeToReleases():
+	case (!handsOver || answer.Foreign) && w.releases.sub == nil && w.subscribeToReleases():
 		return true // a request at once: see the package comment
 	}
 	sleep := w.sleepTime()
-	if w.subscribeRefusals > 0 {
-		sleep = min(sleep, script.Backoff(w.subscribeRefusals))
+	if w.releases.refusals > 0 {
+		sleep = min(sleep, script.Backoff(w.releases.refusals))
 	}
 	if answer.RepeatIn > 0 {
 		sleep = min(sleep, answer.RepeatIn)
@@ -177,18 +177,18 @@ func (w *Caller) pause() bool {
 // sleepTime returns how long the waiter sleeps if nothing wakes it.
 func (w *Caller) sleepTime() time.Duration {
 	sleep := w.waiters.pollCap
-	if w.entry != nil { // it may have an entry in a queue on the server
+	if w.place.entry != nil { // it may have an entry in a queue on the server
 		sleep = min(sleep, MaxPoll)
 	}
-	if w.hearsGrants() && w.answer.Ticket == 0 { // the key's slot is being migrated, and releases are not published
+	if w.place.hearsGrants() && w.results.answer.Ticket == 0 { // the slot is being migrated: releases are not published
 		sleep /= pollsWithoutPlace
 	}
-	left := w.remainingLease()
+	left := w.results.remainingLease()
 	if left >= 0 {
 		sleep = min(sleep, AfterLease(left))
 	}
 	// A stall of the server gathers polls. They are spread over as long a time as the stall took.
-	sleep -= rand.N(max(sleep/10, min(w.silentFor, sleep)) + 1)
+	sleep -= rand.N(max(sleep/10, min(w.results.silentFor, sleep)) + 1)
 	if left >= 0 && left < sleep {
 		sleep = script.Expiry(left)
 	}
@@ -196,14 +196,14 @@ func (w *Caller) sleepTime() time.Duration {
 }
 
 // isReleaseSilent reports whether, by the last reply, no grant follows the holder's release.
-func (w *Caller) isReleaseSilent() bool { return w.answer.Foreign || w.answer.Unpublished }
+func (r *requestResults) isReleaseSilent() bool { return r.answer.Foreign || r.answer.Unpublished }
 
 // remainingLease returns the rest of the holder's lease by the last reply; negative: not known.
-func (w *Caller) remainingLease() time.Duration {
-	if w.leaseLeft < 0 {
-		return w.leaseLeft
+func (r *requestResults) remainingLease() time.Duration {
+	if r.leaseLeft < 0 {
+		return r.leaseLeft
 	}
-	return max(0, w.leaseLeft-time.Since(w.answeredAt))
+	return max(0, r.leaseLeft-time.Since(r.answeredAt))
 }
 
 // AfterLease returns how long to sleep for a lease that ends in left. A random time is added to the end of the lease,

@@ -31,7 +31,7 @@ func (p *requestPace) limitFor(caller *Caller) int {
 
 // mayQueue reports whether a call that enqueues may request for the waiter, and counts the waiter.
 func (p *requestPace) mayQueue(caller *Caller) bool {
-	if !caller.mayBeQueued && caller.request.Mode == OneFirst && p.queuedCount >= p.limitFor(caller) {
+	if !caller.place.mayBeQueued && caller.request.Mode == OneFirst && p.queuedCount >= p.limitFor(caller) {
 		return false
 	}
 	p.addQueued(caller)
@@ -40,15 +40,15 @@ func (p *requestPace) mayQueue(caller *Caller) bool {
 
 // addQueued counts a waiter that gets an entry.
 func (p *requestPace) addQueued(caller *Caller) {
-	if !caller.mayBeQueued {
-		caller.mayBeQueued = true
+	if !caller.place.mayBeQueued {
+		caller.place.mayBeQueued = true
 		p.queuedCount++
 	}
 }
 
 // recordEnd adapts the limit when a waiter leaves.
 func (p *requestPace) recordEnd(caller *Caller) {
-	if caller.mayBeQueued {
+	if caller.place.mayBeQueued {
 		p.queuedCount--
 	}
 	if limit := p.limitFor(caller); caller.granted {

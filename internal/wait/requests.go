@@ -59,8 +59,8 @@ type queueRequests struct {
 
 // want adds a waiter to wanted.
 func (r *queueRequests) want(caller *Caller) {
-	if !caller.isWanted && caller.state != unlisted {
-		caller.isWanted = true
+	if !caller.joint.isWanted && caller.joint.state != unlisted {
+		caller.joint.isWanted = true
 		r.wanted = append(r.wanted, caller)
 	}
 }
@@ -78,7 +78,7 @@ func (w *Caller) contendTogether() error {
 		if done {
 			return err
 		}
-		w.join(w.answer, err)
+		w.join(w.results.answer, err)
 	}
 	for {
 		if done, err := w.checkOutcome(); done {
@@ -110,7 +110,7 @@ func (w *Caller) joinIfWaiting() bool {
 	}
 	waiters.addWaiting(queue, w)
 	waiters.requestFor(queue, w)
-	w.mustWait = true
+	w.joint.mustWait = true
 	return true
 }
 
@@ -124,11 +124,11 @@ func (w *Caller) join(answer Answer, err error) {
 	defer waiters.mu.Unlock()
 	waiters.addWaiting(queue, w)
 	requests := queue.requests
-	requests.enqueues = w.entry.hearsGrants
+	requests.enqueues = w.place.entry.hearsGrants
 	if err != nil && requests.outage.failures == 0 {
-		requests.outage.record(w.outage.since) // so that the next request is not sent at once
+		requests.outage.record(w.results.outage.since) // so that the next request is not sent at once
 	}
-	if err != nil || answer.Ticket == 0 && !w.entry.hearsGrants {
+	if err != nil || answer.Ticket == 0 && !w.place.entry.hearsGrants {
 		requests.want(w)
 	}
 	waiters.keepWaiting(queue, w, answer, err)
@@ -138,10 +138,10 @@ func (w *Caller) join(answer Answer, err error) {
 // or Answer.Retry. Called with mu held.
 func (q *Waiters) keepWaiting(queue *localQueue, caller *Caller, answer Answer, err error) {
 	requests := queue.requests
-	if caller.state = waiting; err == nil && !answer.Retry {
-		caller.mustWait = true
+	if caller.joint.state = waiting; err == nil && !answer.Retry {
+		caller.joint.mustWait = true
 		requests.placeless, requests.releasesSilent = requests.enqueues && answer.Ticket == 0, answer.Foreign
-		if !caller.isWanted && (answer.Foreign || !caller.entry.hearsGrants) { // else the next reply decides
+		if !caller.joint.isWanted && (answer.Foreign || !caller.place.entry.hearsGrants) { // else the next reply decides
 			q.listenForReleases(queue, caller)
 		}
 		if answer.RepeatIn > 0 {
@@ -161,7 +161,7 @@ func (q *Waiters) addWaiting(queue *localQueue, caller *Caller) {
 		requests.pollAt = requests.polledAt.Add(q.pollInterval(requests))
 	}
 	queue.Add(caller, false)
-	if caller.state = waiting; caller.mayBeQueued {
+	if caller.joint.state = waiting; caller.place.mayBeQueued {
 		requests.queuedCount++
 	}
 	q.wakeBy(queue, requests.pollAt)
@@ -184,7 +184,7 @@ func (l *localQueue) isRequesting() bool { return l.requests != nil && l.request
 func (q *Waiters) leaveRequests(queue *localQueue, caller *Caller) {
 	requests, wasFirst := queue.requests, queue.first == caller
 	queue.Remove(caller)
-	caller.state = unlisted
+	caller.joint.state = unlisted
 	requests.recordEnd(caller)
 	switch {
 	case queue.first == nil:
@@ -205,8 +205,8 @@ func (q *Waiters) leaveRequests(queue *localQueue, caller *Caller) {
 func (w *Caller) checkOutcome() (done bool, err error) {
 	waiters, queue := w.waiters, w.localQueue
 	waiters.mu.Lock()
-	done, err = w.done, w.doneErr
-	mustWait, hasGrant := w.mustWait, w.grant != nil
+	done, err = w.joint.done, w.joint.doneErr
+	mustWait, hasGrant := w.joint.mustWait, w.place.grant != nil
 	waiters.mu.Unlock()
 	if done {
 		return true, err
@@ -223,8 +223,8 @@ func (w *Caller) checkOutcome() (done bool, err error) {
 	}
 	waiters.mu.Lock()
 	defer waiters.mu.Unlock()
-	if doubt && w.state == waiting {
-		w.grant = nil // the reply replaces it
+	if doubt && w.joint.state == waiting {
+		w.place.grant = nil // the reply replaces it
 		waiters.requestFor(queue, w)
 	}
 	return false, nil
@@ -244,12 +244,12 @@ func (w *Caller) giveUpTogether() error {
 	for graceOver := false; ; {
 		waiters.mu.Lock()
 		switch {
-		case w.state == waiting:
-			w.state = deciding // so that no call requests for it
-		case w.state == requested && graceOver:
-			w.state = abandoned
+		case w.joint.state == waiting:
+			w.joint.state = deciding // so that no call requests for it
+		case w.joint.state == requested && graceOver:
+			w.joint.state = abandoned
 		}
-		done, granted := w.state == deciding || w.state == abandoned, w.done && w.doneErr == nil
+		done, granted := w.joint.state == deciding || w.joint.state == abandoned, w.joint.done && w.joint.doneErr == nil
 		waiters.mu.Unlock()
 		switch {
 		case granted:
@@ -304,7 +304,7 @@ func (q *Waiters) requestAll(queue *localQueue) {
 			return
 		}
 		// Copies, because the waiter may leave during the call.
-		first, requester, sent := callers[0].request, callers[0].requester, time.Now()
+		first, requester, sent := callers[0].request, callers[0].joint.requester, time.Now()
 		replies, err := requester.RequestAll(context.WithoutCancel(q.ctx), entries, enqueue)
 		switch {
 		case err == nil:
@@ -323,7 +323,7 @@ func (q *Waiters) nextCallers(queue *localQueue) (callers []*Caller, entries []Q
 	defer q.mu.Unlock()
 	requests := queue.requests
 	if len(requests.wanted) > 0 && queue.first != nil && q.ctx.Err() == nil {
-		subscription := q.grantSubs[queue.first.request.Grants]
+		subscription := q.grants.subs[queue.first.request.Grants]
 		enqueue = subscription != nil
 		if enqueue && !requests.placeless {
 			callers = requests.takeWanted()
@@ -332,11 +332,11 @@ func (q *Waiters) nextCallers(queue *localQueue) (callers []*Caller, entries []Q
 		}
 		for _, caller := range callers {
 			caller.useSubscription(subscription)
-			caller.state, caller.isWanted = requested, false
+			caller.joint.state, caller.joint.isWanted = requested, false
 			if enqueue {
 				requests.addQueued(caller)
 			}
-			entries = append(entries, *caller.entry)
+			entries = append(entries, *caller.place.entry)
 		}
 	}
 	if requests.running = len(callers) > 0; requests.running {
@@ -355,7 +355,7 @@ func (r *queueRequests) takeWanted() (callers []*Caller) {
 			rest = append(rest, r.wanted[i:]...)
 			break
 		}
-		switch caller.state {
+		switch caller.joint.state {
 		case waiting:
 			if r.mayQueue(caller) {
 				callers = append(callers, caller)
@@ -374,11 +374,11 @@ func (r *queueRequests) takeWanted() (callers []*Caller) {
 // call has to begin with the first waiter. It stops at a waiter for which no call may request now.
 func (l *localQueue) takeFirst() (callers []*Caller) {
 	for _, caller := range l.requests.wanted {
-		caller.isWanted = false
+		caller.joint.isWanted = false
 	}
 	l.requests.wanted = nil
 	for caller := l.first; caller != nil && len(callers) < l.requests.limitFor(caller); caller = caller.behind {
-		if caller.state != waiting {
+		if caller.joint.state != waiting {
 			l.requests.want(caller)
 			break
 		}
@@ -402,14 +402,14 @@ func (q *Waiters) recordReplies(queue *localQueue, callers []*Caller, entries []
 	}
 	var again []*Caller
 	for i, caller := range callers {
-		if caller.state != requested {
+		if caller.joint.state != requested {
 			q.reportUnclaimed(entries[i].Owner) // the waiter has left, and the server may have its entry or hold
 			callers[i] = nil
 			continue
 		}
-		caller.state = reading
-		if failed && !caller.isWanted {
-			caller.isWanted = true
+		caller.joint.state = reading
+		if failed && !caller.joint.isWanted {
+			caller.joint.isWanted = true
 			again = append(again, caller)
 		}
 	}
@@ -425,7 +425,7 @@ func (q *Waiters) recordReplies(queue *localQueue, callers []*Caller, entries []
 // readReply records the waiter's part of the replies.
 func (w *Caller) readReply(replies any, i int, err error) {
 	waiters, queue := w.waiters, w.localQueue
-	answer, err := w.requester.Reply(replies, i, err)
+	answer, err := w.joint.requester.Reply(replies, i, err)
 	w.recordTicket(answer, err)
 	if answer.OwnerReplaced {
 		w.register(waiters.isSubscribed(w.request.Grants))
@@ -441,7 +441,7 @@ func (w *Caller) readReply(replies any, i int, err error) {
 	waiters.mu.Lock()
 	defer waiters.mu.Unlock()
 	if served {
-		w.state, w.done, w.doneErr = deciding, true, err
+		w.joint.state, w.joint.done, w.joint.doneErr = deciding, true, err
 	} else {
 		waiters.keepWaiting(queue, w, answer, err)
 	}
@@ -513,8 +513,8 @@ func (q *Waiters) Served(key string, grants []Grant, due time.Duration) {
 	for _, grant := range grants {
 		if caller := q.byOwner[grant.Owner]; caller == nil {
 			q.reportUnclaimed(grant.Owner)
-		} else if caller.grant == nil || caller.grant.Ticket != 0 {
-			caller.grant = &grant
+		} else if caller.place.grant == nil || caller.place.grant.Ticket != 0 {
+			caller.place.grant = &grant
 			signal(caller.wakeup)
 		}
 	}
@@ -579,10 +579,10 @@ func (q *Waiters) awaitGrants(queue *localQueue) {
 // the channel is requested for, or, if all waiters share the channel, the first. Called with mu held.
 func (q *Waiters) listenForReleases(queue *localQueue, caller *Caller) {
 	cancel, channel, only := &queue.requests.cancelReleases, caller.request.Channel, (*Caller)(nil)
-	if caller.entry != nil && caller.entry.Channel != "" {
-		cancel, channel, only = &caller.cancelReleases, caller.entry.Channel, caller
+	if caller.place.entry != nil && caller.place.entry.Channel != "" {
+		cancel, channel, only = &caller.joint.cancelReleases, caller.place.entry.Channel, caller
 	}
-	if *cancel != nil || caller.state == unlisted || channel == "" {
+	if *cancel != nil || caller.joint.state == unlisted || channel == "" {
 		return
 	}
 	var ctx context.Context
@@ -607,7 +607,7 @@ func (q *Waiters) receiveReleases(ctx context.Context, queue *localQueue, channe
 			return
 		}
 		q.mu.Lock()
-		pause := max(script.Backoff(failures), time.Until(q.deniedUntil[channelKind(channel)]))
+		pause := max(script.Backoff(failures), time.Until(q.grants.deniedUntil[channelKind(channel)]))
 		q.mu.Unlock()
 		if !script.Pause(ctx, pause) {
 			return
@@ -621,7 +621,7 @@ func (q *Waiters) requestAfterRelease(queue *localQueue, caller *Caller) {
 	if caller == nil {
 		caller = queue.first
 	}
-	if caller == nil || caller.state == unlisted {
+	if caller == nil || caller.joint.state == unlisted {
 		q.mu.Unlock()
 		return
 	}

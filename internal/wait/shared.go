@@ -32,8 +32,8 @@ func (q *Waiters) Serve(key string, sent time.Time, err error) {
 	defer q.mu.Unlock()
 	for queue := q.localQueues[key]; queue != nil; queue = queue.next {
 		for caller := queue.first; caller != nil; caller = caller.behind {
-			if !caller.done && !sent.Before(caller.request.Began) {
-				caller.done, caller.doneErr = true, err
+			if !caller.joint.done && !sent.Before(caller.request.Began) {
+				caller.joint.done, caller.joint.doneErr = true, err
 				signal(caller.wakeup)
 			}
 		}
@@ -44,7 +44,7 @@ func (q *Waiters) Serve(key string, sent time.Time, err error) {
 func (w *Caller) endedByOther() (done bool, err error) {
 	w.waiters.mu.Lock()
 	defer w.waiters.mu.Unlock()
-	return w.done, w.doneErr
+	return w.joint.done, w.joint.doneErr
 }
 
 // Note keeps a reply from before the event, to a request that was sent at sent. The next request can carry the note,

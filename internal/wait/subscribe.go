@@ -49,12 +49,12 @@ func (q *Waiters) subscribe(ctx context.Context, channel string) (*pubsub.Subscr
 func (q *Waiters) recordDenied(channel string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.deniedUntil[channelKind(channel)] = time.Now().Add(deniedPause)
+	q.grants.deniedUntil[channelKind(channel)] = time.Now().Add(deniedPause)
 }
 
 // mayNotSubscribe reports whether the server has denied the user this kind of channel of late. Called with mu held.
 func (q *Waiters) mayNotSubscribe(channel string) bool {
-	return len(q.deniedUntil) > 0 && time.Now().Before(q.deniedUntil[channelKind(channel)])
+	return len(q.grants.deniedUntil) > 0 && time.Now().Before(q.grants.deniedUntil[channelKind(channel)])
 }
 
 // attach makes sub, if ok, the waiter's subscription to releases.
@@ -62,12 +62,13 @@ func (w *Caller) attach(sub *pubsub.Subscription, ok bool) {
 	if !ok {
 		return
 	}
-	w.sub = sub
+	w.releases.sub = sub
 	if w.request.OnMessage != nil {
-		w.messagesReady = accessor.Of[accessor.Subscription](sub).Ready() // once: each call drops the received messages
+		// Once, because each call drops the received messages.
+		w.releases.messagesReady = accessor.Of[accessor.Subscription](sub).Ready()
 	}
 	w.waiters.mu.Lock()
-	w.subscribed = true
+	w.releases.subscribed = true
 	w.waiters.mu.Unlock()
 }
 
@@ -112,12 +113,12 @@ func (w *Caller) subscribeWithinSleep(channel string, subscribe func(context.Con
 	byWakeup := <-woke
 	switch {
 	case err == nil:
-		ended, w.subscribeRefusals = false, 0
+		ended, w.releases.refusals = false, 0
 	case ended:
 	case isDenied(err):
 		waiters.recordDenied(channel)
 	default:
-		w.subscribeRefusals++
+		w.releases.refusals++
 	}
 	if over = (ended || byWakeup) && w.waitContext().Err() == nil; over {
 		waiters.onWakeup(w.ctx, w.request.Name, byWakeup)
@@ -128,13 +129,13 @@ func (w *Caller) subscribeWithinSleep(channel string, subscribe func(context.Con
 // readMessages calls Request.OnMessage for each received message, until a message ends the wait. It reports whether
 // there was a message, a gap, or the end of the hub.
 func (w *Caller) readMessages() (some bool) {
-	for !w.endedByMessage {
-		message, err := w.sub.Next(noWait)
+	for !w.releases.endedByMessage {
+		message, err := w.releases.sub.Next(noWait)
 		if err != nil {
 			return some || errors.Is(err, errs.ErrClosed)
 		}
 		some = true
-		w.endedByMessage = !message.Gap && w.request.OnMessage(message.Payload)
+		w.releases.endedByMessage = !message.Gap && w.request.OnMessage(message.Payload)
 	}
 	return true
 }
@@ -149,10 +150,10 @@ var noWait = func() context.Context {
 // messages returns the channel that receives a value when messages have arrived; nil without a subscription.
 func (w *Caller) messages() <-chan struct{} {
 	switch {
-	case w.sub == nil:
+	case w.releases.sub == nil:
 		return nil
 	case w.request.OnMessage != nil:
-		return w.messagesReady
+		return w.releases.messagesReady
 	}
-	return accessor.Of[accessor.Subscription](w.sub).Ready()
+	return accessor.Of[accessor.Subscription](w.releases.sub).Ready()
 }

@@ -35,12 +35,8 @@ type Waiters struct {
 	localQueues map[string]*localQueue // by key; see localQueue.next
 	handOvers   int64                  // waits that a grant has ended
 
-	// Grants: the subscriptions to them, and the callers that may receive one. Guarded by mu.
-	byOwner           map[string]*Caller            // by owner: the callers that a release may grant
-	grantSubs         map[string]*grantSubscription // by channel
-	pendingSubscribes map[string]*pendingSubscribe  // by channel of grants
-	deniedUntil       map[string]time.Time          // by kind of channel; the user has no right to it
-	lastGapAt         time.Time                     // when messages were last missed
+	byOwner map[string]*Caller // by owner: the callers that a release may grant
+	grants  grantChannels
 
 	// Queues and callers for reuse, because most waits need them for a moment only. Guarded by mu.
 	freeQueues  []*localQueue
@@ -56,8 +52,8 @@ func NewWaiters(hub *pubsub.Hub, pollCap time.Duration, onWakeup func(ctx contex
 	onWait func(ctx context.Context, name string)) *Waiters {
 	internals := accessor.Of[accessor.Hub[*pubsub.Subscription]](hub)
 	waiters := &Waiters{hub: hub, hubInternals: internals, pollCap: pollCap, onWakeup: onWakeup, onWait: onWait,
-		localQueues: map[string]*localQueue{}, byOwner: map[string]*Caller{}, grantSubs: map[string]*grantSubscription{},
-		pendingSubscribes: map[string]*pendingSubscribe{}, deniedUntil: map[string]time.Time{}}
+		localQueues: map[string]*localQueue{}, byOwner: map[string]*Caller{}, grants: grantChannels{
+			subs: map[string]*grantSubscription{}, pending: map[string]*pendingSubscribe{}, deniedUntil: map[string]time.Time{}}}
 	if waiters.onWakeup == nil {
 		waiters.onWakeup = func(context.Context, string, bool) {}
 	}
@@ -165,7 +161,7 @@ func (q *Waiters) Wait(ctx context.Context, request Request) error {
 	}
 	caller := q.enterLocalQueue(ctx, request)
 	defer caller.Leave()
-	if caller.requester != nil {
+	if caller.joint.requester != nil {
 		err := caller.contendTogether()
 		caller.granted = err == nil
 		return err
@@ -206,7 +202,7 @@ func (w *Caller) isContender() bool {
 }
 
 // standsBehind reports whether the waiter stands behind the others of its local queue, until it contends.
-func (w *Caller) standsBehind() bool { return w.request.Mode == FIFO && w.requester == nil }
+func (w *Caller) standsBehind() bool { return w.request.Mode == FIFO && w.joint.requester == nil }
 
 // Enter begins a wait of mode Turn or Cohort. The caller must call Leave.
 func (q *Waiters) Enter(ctx context.Context, request Request) *Caller {
@@ -254,7 +250,7 @@ func (w *Caller) Tried(until, began time.Time, answer Answer, err error) (bool, 
 	w.request.Until = until
 	done, err := w.recordResult(began, answer, err)
 	if w.granted = done && err == nil; DidGiveUp(err) {
-		w.tries = 0 // the next request, for the other callers, is made at once
+		w.results.tries = 0 // the next request, for the other callers, is made at once
 	}
 	return done, err
 }
@@ -263,7 +259,7 @@ func (w *Caller) Tried(until, began time.Time, answer Answer, err error) (bool, 
 // Waiters makes it give up.
 func (w *Caller) Contend(ctx context.Context) error {
 	w.ctx, w.waitCtx, w.request.Until = ctx, w.waiters.ctx, time.Time{}
-	if w.tries == 0 {
+	if w.results.tries == 0 {
 		w.prepare()
 	}
 	err := w.contend()

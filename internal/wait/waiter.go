@@ -24,7 +24,18 @@ type Caller struct {
 	waitCtx context.Context // ends with ctx, Request.Until or the Waiters; made when first needed
 	cancels []func()        // end waitCtx
 
-	// The results of the waiter's requests.
+	results  requestResults
+	releases releaseMessages
+	place    serverPlace // guarded by Waiters.mu from register on
+
+	// The local queue. Guarded by Waiters.mu.
+	Links[*Caller]
+	localQueue *localQueue // nil with Alone
+	joint      jointRequest
+}
+
+// requestResults is what a waiter knows by its requests.
+type requestResults struct {
 	tries        int           // requests made
 	answer       Answer        // of the last request
 	leaseLeft    time.Duration // of the holder's lease at answeredAt; negative: not known
@@ -34,14 +45,19 @@ type Caller struct {
 	silentFor    time.Duration // from the outage's first request, or from the last request's send, to the last reply
 	everAnswered bool          // the server has replied to a request
 	isRefused    bool          // the server has refused a request: the waiter counts in localQueue.refusedCount
+}
 
-	// The subscription to Request.Channel, for releases that name no waiter.
-	sub               *pubsub.Subscription
-	subscribeRefusals int             // refusals in a row that may soon end
-	messagesReady     <-chan struct{} // with Request.OnMessage: receives a value when messages have arrived
-	endedByMessage    bool            // Request.OnMessage has ended the wait
+// releaseMessages is a waiter's subscription to Request.Channel, for releases that name no waiter.
+type releaseMessages struct {
+	sub            *pubsub.Subscription
+	subscribed     bool            // sub announces releases: the waiter needs no wake-up. Guarded by Waiters.mu
+	refusals       int             // refusals of SUBSCRIBE in a row that may soon end
+	messagesReady  <-chan struct{} // with Request.OnMessage: receives a value when messages have arrived
+	endedByMessage bool            // Request.OnMessage has ended the wait
+}
 
-	// The hand-over. Guarded by Waiters.mu from register on.
+// serverPlace is a waiter's part in the hand-over: its entry in the server's queue, and the grant that may come.
+type serverPlace struct {
 	entry        *QueueEntry // nil before register, then &entryValue
 	entryValue   QueueEntry
 	grantSub     *grantSubscription
@@ -50,17 +66,16 @@ type Caller struct {
 	ticketSentAt time.Time // when the request of that reply was sent
 	mayBeQueued  bool      // a request was sent that may have enqueued the waiter on the server
 	handedOver   bool      // a grant has made the waiter the holder
+}
 
-	// The local queue. Guarded by Waiters.mu.
-	Links[*Caller]
-	localQueue *localQueue // nil with Alone
-	subscribed bool        // sub announces releases: the waiter needs no wake-up
-	requester  Requester   // Request.Taker as a Requester; nil: it is not a Requester
-	state      requestState
-	isWanted   bool // the waiter is in queueRequests.wanted
-	mustWait   bool // its request was refused, or other waiters are before it
-	done       bool // another goroutine has ended the wait, with doneErr
-	doneErr    error
+// jointRequest is a waiter's part in the calls that request for many waiters of its local queue.
+type jointRequest struct {
+	requester Requester // Request.Taker as a Requester; nil: it is not a Requester
+	state     requestState
+	isWanted  bool // the waiter is in queueRequests.wanted
+	mustWait  bool // its request was refused, or other waiters are before it
+	done      bool // another goroutine has ended the wait, with doneErr
+	doneErr   error
 	// cancelReleases ends the subscription to QueueEntry.Channel; nil: there is no subscription.
 	cancelReleases context.CancelFunc
 }
@@ -108,7 +123,7 @@ var errTimeUp = errors.New("waitTime is over")
 
 // gaveUp returns the error of a wait without a grant.
 func (w *Caller) gaveUp() error {
-	gaveUp := &GaveUp{Left: w.leaseLeft, Failure: w.lastErr, Cause: w.waiters.Ended(w.ctx)}
+	gaveUp := &GaveUp{Left: w.results.leaseLeft, Failure: w.results.lastErr, Cause: w.waiters.Ended(w.ctx)}
 	if w.localQueue != nil {
 		w.waiters.mu.Lock()
 		queue := w.localQueue
@@ -134,8 +149,8 @@ func (w *Caller) endWaitContext() {
 // Leave ends the wait. The Caller is not used afterwards.
 func (w *Caller) Leave() {
 	w.endWaitContext()
-	if w.sub != nil {
-		w.sub.Close()
+	if w.releases.sub != nil {
+		w.releases.sub.Close()
 	}
 	w.listenForLaterCallers()
 	w.exitLocalQueue()
@@ -144,9 +159,9 @@ func (w *Caller) Leave() {
 // recordFinding records the result of the last request, also for the waiters behind this waiter: the rest of the
 // holder's lease, or, if the server did not reply, the error.
 func (w *Caller) recordFinding(left time.Duration, err error) {
-	w.lastErr = err
+	w.results.lastErr = err
 	if err == nil {
-		w.leaseLeft, w.answeredAt = left, time.Now()
+		w.results.leaseLeft, w.results.answeredAt = left, time.Now()
 	}
 	if w.localQueue == nil {
 		return
@@ -156,13 +171,13 @@ func (w *Caller) recordFinding(left time.Duration, err error) {
 	queue := w.localQueue
 	queue.lastErr = err
 	if err == nil {
-		if !w.isRefused {
-			w.isRefused = true
+		if !w.results.isRefused {
+			w.results.isRefused = true
 			queue.refusedCount++
 		}
 		queue.freeAt = time.Time{}
 		if left >= 0 {
-			queue.freeAt = w.answeredAt.Add(left)
+			queue.freeAt = w.results.answeredAt.Add(left)
 		}
 	}
 }

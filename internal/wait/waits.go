@@ -81,12 +81,12 @@ func (w *Caller) snapshot(before int) Waiting {
 		Began:  w.request.Began,
 		Until:  w.request.Until,
 		Before: before,
-		Ticket: w.ticket,
+		Ticket: w.place.ticket,
 	}
 	if queue := w.localQueue; queue != nil {
 		snapshot.Refused, snapshot.Failure = queue.refusedCount > 0, queue.lastErr
 		if w.request.Mode == Turn && queue.contender != nil {
-			snapshot.Ticket = queue.contender.ticket
+			snapshot.Ticket = queue.contender.place.ticket
 		}
 	}
 	return snapshot
