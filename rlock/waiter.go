@@ -227,10 +227,14 @@ func (a *acquisition) answerRefusal(reply acquireReply, received time.Time) (wai
 		a.monitored = true
 		lock.c.monitor.watch(lock)
 	}
-	// Another program that holds the lock as a string publishes no release.
-	published := reply.holder.isForeign() && !reply.holder.isOtherKind() && lock.kind.layout.stringKeyArg == ""
-	answer := wait.Answer{Left: reply.leaseLeft, Foreign: published, Unpublished: reply.holder.isOtherKind(),
-		Ticket: reply.ticket, Sent: a.times.sentAt, RepeatIn: a.repeatIn(received)}
+	answer := wait.Answer{Left: reply.leaseLeft, Ticket: reply.ticket, Sent: a.times.sentAt,
+		RepeatIn: a.repeatIn(received)}
+	switch {
+	case reply.holder.isOtherKind():
+		answer.Release = wait.Nowhere
+	case reply.holder.isForeign() && lock.kind.layout.stringKeyArg == "": // a program with a string publishes nothing
+		answer.Release = wait.OnChannel
+	}
 	if lock.kind.waiting.enqueuesWhenRefused && reply.leaseLeft >= 0 {
 		answer.RepeatIn = wait.AfterLease(reply.leaseLeft)
 	}

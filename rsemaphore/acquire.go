@@ -328,7 +328,11 @@ func (a *acquisition) answer(r *requestReply, i int, err error) (wait.Answer, er
 	}
 	a.since = r.sent
 	a.watch()
-	return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: asked, Sent: r.sent}, nil
+	answer := wait.Answer{Left: r.left, Ticket: asked, Sent: r.sent}
+	if r.foreign {
+		answer.Release = wait.OnChannel
+	}
+	return answer, nil
 }
 
 // renamed gives the acquisition new ids, and releases the permits that it may hold under the old ids.

@@ -33,7 +33,7 @@ func (s rare) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, err
 	}
 	a, err := s.stander.Ask(ctx, entry)
 	if s.untold != nil {
-		a.Foreign, a.Unpublished = s.untold.Foreign, s.untold.Unpublished
+		a.Release = s.untold.Release
 		if ends := s.untold.Sent; !ends.IsZero() {
 			a.Left = max(0, time.Until(ends))
 		}
@@ -44,7 +44,7 @@ func (s rare) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, err
 // rareBuyer is a buyer of that kind.
 type rareBuyer struct {
 	*buyer
-	foreign bool
+	release wait.Announcement
 }
 
 func (b rareBuyer) QueueEntry(crowd bool) wait.QueueEntry {
@@ -57,13 +57,13 @@ func (b rareBuyer) QueueEntry(crowd bool) wait.QueueEntry {
 
 func (b rareBuyer) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	a, err := b.buyer.Ask(ctx, entry)
-	a.Foreign = b.foreign
+	a.Release = b.release
 	return a, err
 }
 
 func (b rareBuyer) Reply(replies any, i int, err error) (wait.Answer, error) {
 	a, err := b.buyer.Reply(replies, i, err)
-	a.Foreign = b.foreign
+	a.Release = b.release
 	return a, err
 }
 
@@ -136,7 +136,11 @@ func waiters(r *room, answer *wait.Answer) map[string]func() waiting {
 			s := newStore(r, 0)
 			x := waiting{got: make(chan error, 1), ended: func() {}}
 			q := s.request("w")
-			q.Taker = rareBuyer{q.Taker.(*buyer), answer != nil && answer.Foreign}
+			announced := wait.AsGrant
+			if answer != nil {
+				announced = answer.Release
+			}
+			q.Taker = rareBuyer{q.Taker.(*buyer), announced}
 			go func() { x.got <- r.Wait(context.Background(), q) }()
 			x.asked = func() int { n, _ := s.counted(); return n }
 			x.free = func(lost bool) { s.set(func() { s.lost = lost }); s.give(1) }
@@ -229,7 +233,7 @@ func TestCrowd_SubscriptionLost_WaiterPollsWithinPollCap(t *testing.T) {
 // No grant says that a program of another kind has released what it held.
 func TestCrowd_HolderOfAnotherKind_WaiterPollsWithinPollCap(t *testing.T) {
 	for name, answers := range map[string][]wait.Answer{
-		"a lock": {{Foreign: true}, {Unpublished: true}}, "a permit": {{Foreign: true}},
+		"a lock": {{Release: wait.OnChannel}, {Release: wait.Nowhere}}, "a permit": {{Release: wait.OnChannel}},
 	} {
 		for _, answer := range answers {
 			require.LessOrEqual(t, polls(t, name, 100, &answer, func(*room, *bystanders) {}), pollCap+trip, name)

@@ -161,7 +161,7 @@ func (w *Caller) pause() bool {
 		return w.sleep(min(w.request.Backoff(w.results.tries-1), w.waiters.pollCap))
 	case handsOver && !w.place.hearsGrants() && w.listenForGrants():
 		return true // if the subscription stands, the next request enters the server's queue
-	case (!handsOver || answer.Foreign) && w.releases.sub == nil && w.subscribeToReleases():
+	case (!handsOver || answer.Release == OnChannel) && w.releases.sub == nil && w.subscribeToReleases():
 		return true // a request at once: see the package comment
 	}
 	sleep := w.sleepTime()
@@ -196,7 +196,7 @@ func (w *Caller) sleepTime() time.Duration {
 }
 
 // isReleaseSilent reports whether, by the last reply, no grant follows the holder's release.
-func (r *requestResults) isReleaseSilent() bool { return r.answer.Foreign || r.answer.Unpublished }
+func (r *requestResults) isReleaseSilent() bool { return r.answer.Release != AsGrant }
 
 // remainingLease returns the rest of the holder's lease by the last reply; negative: not known.
 func (r *requestResults) remainingLease() time.Duration {

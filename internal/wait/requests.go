@@ -140,8 +140,9 @@ func (q *Waiters) keepWaiting(queue *localQueue, caller *Caller, answer Answer, 
 	requests := queue.requests
 	if caller.joint.state = waiting; err == nil && !answer.Retry {
 		caller.joint.mustWait = true
-		requests.placeless, requests.releasesSilent = requests.enqueues && answer.Ticket == 0, answer.Foreign
-		if !caller.joint.isWanted && (answer.Foreign || !caller.place.entry.hearsGrants) { // else the next reply decides
+		onChannel := answer.Release == OnChannel
+		requests.placeless, requests.releasesSilent = requests.enqueues && answer.Ticket == 0, onChannel
+		if !caller.joint.isWanted && (onChannel || !caller.place.entry.hearsGrants) { // else the next reply decides
 			q.listenForReleases(queue, caller)
 		}
 		if answer.RepeatIn > 0 {

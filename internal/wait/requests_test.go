@@ -108,7 +108,10 @@ func (s *store) run(all []wait.QueueEntry, enqueue bool,
 	for _, a := range all {
 		s.last = a.Owner
 		at := slices.IndexFunc(s.queue, func(g wait.Grant) bool { return g.Owner == a.Owner })
-		answer := wait.Answer{Left: -1, Sent: sent, Foreign: s.foreign}
+		answer := wait.Answer{Left: -1, Sent: sent}
+		if s.foreign {
+			answer.Release = wait.OnChannel
+		}
 		switch {
 		case s.out[a.Owner]:
 			answer.Granted = true

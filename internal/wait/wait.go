@@ -139,13 +139,21 @@ type Answer struct {
 	RepeatIn time.Duration
 
 	// For a Taker's request.
-	Foreign       bool      // the holder's release is published on Request.Channel only, not as a grant
-	Unpublished   bool      // the holder's release is published nowhere
-	Ticket        int64     // of the waiter's entry in the server's queue; 0: no entry
-	Sent          time.Time // when the request was sent
-	OwnerReplaced bool      // the waiter has a new owner; also set with an error
-	Retry         bool      // for a Requester: the call had too many waiters to request for this waiter
+	Release       Announcement // how the holder's release will be published
+	Ticket        int64        // of the waiter's entry in the server's queue; 0: no entry
+	Sent          time.Time    // when the request was sent
+	OwnerReplaced bool         // the waiter has a new owner; also set with an error
+	Retry         bool         // for a Requester: the call had too many waiters to request for this waiter
 }
+
+// Announcement is how a holder's release reaches the waiters.
+type Announcement uint8
+
+const (
+	AsGrant   Announcement = iota // as a grant to the next waiter
+	OnChannel                     // on Request.Channel only
+	Nowhere                       // in no message
+)
 
 // Wait waits until a request is granted, and then returns nil. It returns *GaveUp if ctx, Until or the Waiters end
 // first. It returns an error of Try if another request would not help.
