@@ -67,7 +67,7 @@ type primitive struct {
 	// the other, and each logs what becomes of it. 0 is one.
 	servers, members int
 	// differs says, for the scenarios that do not apply to the primitive, or in which it promises something else, why.
-	// The reason stands in the table of docs/safety/contract.md.
+	// The reason stands in the table of testdata/promises.md.
 	differs map[string]string
 	// known says, for the scenarios that the primitive does not pass yet, why. One that it passes fails the run.
 	known map[string]string
@@ -398,7 +398,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// primitives are all kinds of grants, in the order of the columns of docs/safety/contract.md.
+// primitives are all kinds of grants, in the order of the columns of testdata/promises.md.
 func primitives() []primitive {
 	fenced := locked("fenced", of((*rlock.Client).Fenced))
 	fenced.token = func(g grant) int64 { token, _ := g.(*rlock.Hold).Token(); return token }
@@ -464,7 +464,7 @@ func primitives() []primitive {
 	return all
 }
 
-// scenarios are the promises of all that is held, in the order of the rows of docs/safety/contract.md.
+// scenarios are the promises of all that is held, in the order of the rows of testdata/promises.md.
 var scenarios = slices.Concat(
 	takingScenarios,
 	termsScenarios,
@@ -524,11 +524,11 @@ func (x scenario) onEvery(t *testing.T) {
 }
 
 // update writes the table of the suite into its page.
-var update = flag.Bool("update", false, "write docs/safety/contract.md")
+var update = flag.Bool("update", false, "write testdata/promises.md")
 
-// TestContract_Page_HasItsTables compares docs/safety/contract.md with the suite.
+// TestContract_Page_HasItsTables compares testdata/promises.md with the suite.
 func TestContract_Page_HasItsTables(t *testing.T) {
-	const page = "../../docs/safety/contract.md"
+	const page = "testdata/promises.md"
 	text := redistest.NoError(os.ReadFile(page))(t)
 	want := string(text)
 	for name, table := range map[string]string{"table": table(), "verbs": verbTable(t)} {

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// verbColumns are the primitives, in the order of the columns of the second table of docs/safety/contract.md.
+// verbColumns are the primitives, in the order of the columns of the second table of testdata/promises.md.
 var verbColumns = []string{"reentrant", "non-reentrant", "fenced", "fair", "read", "write", "plain", "spin", "multi",
 	"quorum", "semaphore", "weighted", "counting", "latch", "barrier", "election", "shards", "counter", "sale", "packet",
 	"limiter"}
@@ -54,7 +54,7 @@ type verbPromise struct {
 	of      []string
 }
 
-// verbPromises are the rows of the second table of docs/safety/contract.md.
+// verbPromises are the rows of the second table of testdata/promises.md.
 func verbPromises(t *testing.T) []verbPromise {
 	red := open(t, redistest.Embedded(t), redlatch.Options{})
 	owners := func(all ...verbs) (of []string) {

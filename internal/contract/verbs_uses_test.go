@@ -20,7 +20,7 @@ import (
 
 // use is all that may be done with an object of a kind.
 type use struct {
-	primitive string // as in the table of docs/safety/contract.md
+	primitive string // as in the table of testdata/promises.md
 	acts      []act
 }
 

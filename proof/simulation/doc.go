@@ -7,7 +7,7 @@
 // see that it is found.
 //
 // [Plan].Wired has it keep what is seen on the wire. Tests follow that in the models of deadlines, take-over and
-// tokens (docs/safety/models.md), which refuse what the library may not do at the step at which it does it. Sales are
+// tokens (proof/models/README.md), which refuse what the library may not do at the step at which it does it. Sales are
 // followed in their model by the oracle itself.
 //
 // What is real: all of the library, rueidis, the protocol on the wire, and our scripts. What is simulated: streams of

@@ -8,7 +8,7 @@ import (
 )
 
 // Holds fails a test of a package in internal unless a search has looked at every state, and found nothing wrong, and
-// docs/safety/models.md says so.
+// proof/models/README.md says so.
 func (r Result) Holds(t testing.TB, what string) {
 	t.Helper()
 	if r.Wrong != "" {
@@ -20,8 +20,8 @@ func (r Result) Holds(t testing.TB, what string) {
 	documented(t, fmt.Sprintf("| %s | %d | %d |", what, r.States, r.Depth))
 }
 
-// Finds fails a test unless a search without a rule has found that wrong, and docs/safety/models.md says so, with shown
-// for wrong.
+// Finds fails a test unless a search without a rule has found that wrong, and proof/models/README.md says so, with
+// shown for wrong.
 func (r Result) Finds(t testing.TB, rule fmt.Stringer, wrong, shown string) {
 	t.Helper()
 	trace := strings.Join(r.Trace, "\n")
@@ -36,11 +36,11 @@ func (r Result) Finds(t testing.TB, rule fmt.Stringer, wrong, shown string) {
 func documented(t testing.TB, row string) {
 	t.Helper()
 	t.Log(row)
-	text, err := os.ReadFile("../../../docs/safety/models.md")
+	text, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), row) {
-		t.Errorf("docs/safety/models.md lacks this row: %s", row)
+		t.Errorf("proof/models/README.md lacks this row: %s", row)
 	}
 }

@@ -1,5 +1,5 @@
 // Package salesearch searches a sale, its ledger, movers of the ledger, and Restore: every order of events. The server
-// answers as salemodel.Sale, and ledgers are folded by salemodel.Fold. docs/safety/models.md has the sizes.
+// answers as salemodel.Sale, and ledgers are folded by salemodel.Fold. proof/models/README.md has the sizes.
 package salesearch
 
 import (
