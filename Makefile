@@ -7,9 +7,9 @@ CONTRIB  := $(filter-out $(SLOW),$(filter contrib/% cmd/%,$(MODULES)))
 EXAMPLES := $(filter docs/%,$(MODULES))
 LIBRARY   = $$(go list ./... | grep -v -e /redistest -e /oracle/ -e /bench)
 
-.PHONY: all lint test short race proof contrib docs bench cross release
+.PHONY: all lint test short race proof contrib docs site bench cross release
 
-all: lint test race proof contrib docs bench cross release
+all: lint test race proof contrib docs site bench cross release
 
 lint:
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
@@ -41,6 +41,11 @@ docs:
 	grep -qxF 'go -C docs/examples run ./flashsale' README.md
 	@for m in $(EXAMPLES); do (cd $$m && go test -vet=off -timeout 20m ./...) || exit 1; done
 	go -C docs/examples run ./flashsale | tail -n 20
+
+# The pages as a site, in site/html. It fails if a link or an anchor leads nowhere. TAGS adds these versions.
+site:
+	@[ -x bin/site/bin/zensical ] || { python3 -m venv bin/site && bin/site/bin/pip install -q -r site/requirements.txt; }
+	PATH="$$PWD/bin/site/bin:$$PATH" site/build.py $(TAGS)
 
 # Each benchmark once: it runs, and counts right. So does each peer, and other libraries' tests pass on redlatch.
 bench:
