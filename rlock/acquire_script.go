@@ -82,7 +82,7 @@ func decodeAcquire(message rueidis.RedisMessage) (acquireReply, error) {
 	if err != nil || len(ints) < 3 {
 		return acquireReply{}, script.Unexpected("acquire", ints, err)
 	}
-	reply := acquireReply{status: acquireStatus(ints[0]), leaseLeft: time.Duration(ints[1]) * time.Millisecond,
+	reply := acquireReply{status: acquireStatus(ints[0]), leaseLeft: script.Duration(ints[1]),
 		server: ints[2]}
 	switch {
 	case len(ints) > 4 && (reply.status == acquireGranted || reply.status == acquireShared):

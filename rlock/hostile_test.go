@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
@@ -67,5 +68,21 @@ redis.call('ZADD', KEYS[1], string.format('%.0f', first[2] - 1), ARGV[1])`, "1",
 		require.NotContains(t,
 			wire.Text(t, holder.redis, "EVAL", "return table.concat(redis.call('ZRANGE', KEYS[1], 0, -1), '|')", "1",
 				"redlatch_queue:{l}"), text+"|")
+	}
+}
+
+// The end of such a lease is later than any time.Time that a Go program can count to.
+func TestWait_LeaseOfCenturies_IsWaitedFor(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	for _, ms := range []string{"9223372036854", "9223372036855", "1000000000000000"} {
+		wire.Must(t, r.redis, "HSET", "l", "6bb2ee1f-0000-4000-8000-000000000000:1", "1")
+		wire.Must(t, r.redis, "PEXPIRE", "l", ms)
+		_, err := r.locks.Reentrant("l").TryLock(within(t), 100*time.Millisecond, 0)
+		require.ErrorIs(t, err, errs.ErrNotAcquired, "%s ms", ms)
+		state, err := r.locks.Reentrant("l").Inspect(within(t))
+		require.NoError(t, err)
+		require.Greater(t, state.Lease, 100*365*24*time.Hour, "%s ms", ms)
+		wire.Must(t, r.redis, "DEL", "l")
 	}
 }

@@ -121,7 +121,7 @@ func (l *single) fillState(state *State, reply inspectReply) {
 	for _, waiting := range reply.waiting {
 		waiter := Waiter{Owner: Owner(waiting.owner), Write: waiting.write}
 		if waiting.queuedAt > 0 {
-			waiter.Waiting = max(0, time.Duration(reply.serverMs-waiting.queuedAt)*time.Millisecond)
+			waiter.Waiting = max(0, script.Duration(reply.serverMs-waiting.queuedAt))
 		}
 		state.Waiters = append(state.Waiters, waiter)
 	}

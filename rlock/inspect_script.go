@@ -46,7 +46,7 @@ func decodeInspect(reply rueidis.RedisMessage) (inspectReply, error) {
 		return inspectReply{}, script.Unexpected("inspect", fmt.Sprintf("of %d values", len(values)), err)
 	}
 	left, _ := values[0].AsInt64()
-	decoded := inspectReply{leaseLeft: time.Duration(left) * time.Millisecond, locked: left != -2,
+	decoded := inspectReply{leaseLeft: script.Duration(left), locked: left != -2,
 		ends: map[string]int64{}}
 	if left == -1 {
 		decoded.leaseLeft = noEnd

@@ -95,7 +95,7 @@ func read(m rueidis.RedisMessage, what, key string, values ...any) error {
 		case *bool:
 			*v = n == 1
 		case *time.Duration:
-			*v = max(-1, time.Duration(n)*time.Millisecond)
+			*v = max(-1, script.Duration(n))
 		}
 	}
 	return nil

@@ -54,12 +54,12 @@ type served struct {
 // readServed reads the ms of dueIn, and then lease and base of each grant.
 func readServed(m []rueidis.RedisMessage) (r served, err error) {
 	ms, err := m[0].AsInt64()
-	r.dueIn = max(-1, time.Duration(ms)*time.Millisecond)
+	r.dueIn = max(-1, script.Duration(ms))
 	for i := 1; err == nil && i+1 < len(m); i += 2 {
 		lease, bad := m[i].AsInt64()
 		base, worse := m[i+1].ToString()
 		err = errors.Join(bad, worse)
-		r.grants = append(r.grants, wait.Grant{Owner: base, Lease: time.Duration(lease) * time.Millisecond})
+		r.grants = append(r.grants, wait.Grant{Owner: base, Lease: script.Duration(lease)})
 	}
 	return r, err
 }
@@ -153,7 +153,7 @@ func (s *Semaphore) decodeAcquired(m rueidis.RedisMessage, n int) (r acquireRepl
 		}
 	}
 	r = acquireReply{status: numbers[0], server: numbers[1], capacity: numbers[2],
-		left: max(-1, time.Duration(numbers[3])*time.Millisecond), foreign: numbers[5] == 1}
+		left: max(-1, script.Duration(numbers[3])), foreign: numbers[5] == 1}
 	if r.status != acquireDone {
 		r.served.dueIn = -1
 		return r, nil

@@ -193,7 +193,7 @@ func (e *Engine) recordHeld(request leaseRequest, verdict int64, sent time.Time,
 	if request.length > 0 {
 		e.extendTrust(lease, sent, request.length)
 	} else if !beforeSleep {
-		lease.applyServerLease(e.clock.at(sent), time.Duration(verdict-1)*time.Millisecond, now)
+		lease.applyServerLease(e.clock.at(sent), script.Duration(verdict-1), now)
 	}
 	if beforeSleep {
 		lease.schedule.renewAt, lease.schedule.checkAt = now, now

@@ -120,7 +120,7 @@ func Left(end, now int64) time.Duration {
 	if now > end {
 		return 0
 	}
-	return time.Duration(max(1, end-now)) * time.Millisecond
+	return Duration(max(1, end-now))
 }
 
 // Newest returns the newest of the estimates, and how many there are: one for each slot of a Cluster that was asked

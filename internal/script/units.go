@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Duration returns ms as a time.Duration, the longest one if it does not fit.
+// Duration returns ms as a time.Duration, at most 146 years. So it may be added to an instant.
 func Duration(ms int64) time.Duration { return scaled(ms, time.Millisecond) }
 
-// Micros returns us as a time.Duration, the longest one if it does not fit.
+// Micros returns us as a time.Duration, at most 146 years.
 func Micros(us int64) time.Duration { return scaled(us, time.Microsecond) }
 
 func scaled(number int64, unit time.Duration) time.Duration {
-	most := int64(1<<63-1) / int64(unit)
+	const longest = 1 << 62
+	most := longest / int64(unit)
 	return time.Duration(max(-most, min(most, number))) * unit
 }
 

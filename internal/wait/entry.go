@@ -77,8 +77,8 @@ func ReadEntry(text string) (entry Entry, ok bool) {
 	return Entry{
 		Mode:     EntryMode(fields[1][0]),
 		Amount:   int(numbers[0]),
-		First:    time.Duration(numbers[1]) * time.Millisecond,
-		Stale:    time.Duration(numbers[2]) * time.Millisecond,
+		First:    script.Duration(numbers[1]),
+		Stale:    script.Duration(numbers[2]),
 		LeavesAt: numbers[3],
 		Process:  fields[6],
 		Rest:     fields[8],

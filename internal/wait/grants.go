@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -206,7 +207,7 @@ func parseGrant(text string) (grant Grant, ok bool) {
 	leaseText, owner, _ := strings.Cut(rest, " ")
 	ticket, err1 := strconv.ParseInt(ticketText, 10, 64)
 	ms, err2 := strconv.ParseInt(leaseText, 10, 64)
-	return Grant{Ticket: ticket, Lease: time.Duration(ms) * time.Millisecond, Owner: owner},
+	return Grant{Ticket: ticket, Lease: script.Duration(ms), Owner: owner},
 		err1 == nil && err2 == nil && ticket >= 0
 }
 

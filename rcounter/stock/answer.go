@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Answer is what has become of an order, from every verb alike.
@@ -112,7 +114,7 @@ func parseRecord(id, text string, at *moment) (a Answer, ok bool) {
 	is := states[head[0]]
 	a.User, a.State, a.Why = user, is.State, is.why
 	if a.State == Reserved {
-		a.Until = at.sent.Add(time.Duration(number(head[1:])-at.now) * time.Millisecond)
+		a.Until = at.sent.Add(script.Duration(number(head[1:]) - at.now))
 	}
 	if of != "" { // of a forbidden id
 		a.Lines = make([]Line, 0, 1+strings.Count(of, "|"))

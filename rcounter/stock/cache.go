@@ -116,7 +116,7 @@ func (m *soldOutCache) observe(a Answer, turns int64) {
 			r = client.DoCache(ctx, f.get, m.c.trust)
 		}
 		// Other code may read the flag through the same cache, and keep it for longer than is trusted here.
-		left := min(time.Duration(r.CachePTTL())*time.Millisecond, m.c.trust)
+		left := min(script.Duration(r.CachePTTL()), m.c.trust)
 		if !r.IsCacheHit() || flaggedEpoch(r) == 0 || left <= 0 {
 			return
 		}

@@ -268,6 +268,6 @@ func (s *Semaphore) Inspect(ctx context.Context) (State, error) {
 		case values[0] == statusNoInteger:
 			return State{}, s.notInteger()
 		}
-		return State{Available: int(values[1]), TTL: max(-1, time.Duration(values[2])*time.Millisecond)}, nil
+		return State{Available: int(values[1]), TTL: max(-1, script.Duration(values[2]))}, nil
 	})
 }
