@@ -6,16 +6,24 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Garbled answers what Match picks with a text instead: a reply of another kind than scripts and commands have.
+// Garbled sends another command in place of what Match picks.
 type Garbled struct {
 	rueidis.Client
-	Match func(args []string) bool
+	Match   func(args []string) bool
+	Instead []string // nil: ECHO Garbage, a reply of another kind than scripts and commands have
 }
 
-// Do sends cmd, or has Garbage said instead.
+func (c *Garbled) instead() rueidis.Completed {
+	if len(c.Instead) > 0 {
+		return c.B().Arbitrary(c.Instead...).Build()
+	}
+	return c.B().Echo().Message(Garbage).Build()
+}
+
+// Do sends cmd, or the other command.
 func (c *Garbled) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	if c.Match(cmd.Commands()) {
-		cmd = c.B().Echo().Message(Garbage).Build()
+		cmd = c.instead()
 	}
 	return c.Client.Do(ctx, cmd)
 }
@@ -24,7 +32,7 @@ func (c *Garbled) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 func (c *Garbled) DoMulti(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
 	for i, cmd := range cmds {
 		if c.Match(cmd.Commands()) {
-			cmds[i] = c.B().Echo().Message(Garbage).Build()
+			cmds[i] = c.instead()
 		}
 	}
 	return c.Client.DoMulti(ctx, cmds...)
