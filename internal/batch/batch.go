@@ -43,8 +43,8 @@ type Options struct {
 	// lower, as with many objects that have few requests each, the next aloneFor requests are sent alone. 0: sharing
 	// always pays.
 	Pays int64
-	// Near is the longest duration of a call for which two calls suffice: the server answers one while the other is on its
-	// way. One more call is useful for each Near that a call takes. 0: MaxCalls are useful.
+	// Near is the longest duration of a call for which one call at a time suffices, or two if SplitInHalf is set. One more
+	// call is useful for each Near that a call takes. 0: MaxCalls are useful.
 	Near time.Duration
 	// SplitInHalf, if MinInFlight is set, also sends the open batch when it has half of the requests under way. One half
 	// is answered while the other is on its way, and neither waits for a timer, which in an idle program comes up to 1 ms
@@ -409,7 +409,11 @@ func (l *Batcher[Q, A]) callLimit() int {
 	case l.Calls != nil:
 		return min(l.Calls(), l.Options.MaxCalls)
 	case l.Options.Near > 0:
-		return min(2+int(l.roundTrip.Load()/int64(l.Options.Near)), l.Options.MaxCalls)
+		useful := 1 + int(l.roundTrip.Load()/int64(l.Options.Near))
+		if l.Options.SplitInHalf {
+			useful++
+		}
+		return min(useful, l.Options.MaxCalls)
 	}
 	return l.Options.MaxCalls
 }
