@@ -65,9 +65,8 @@
 //     release that was not confirmed; a release whose acquisition had an earlier request that was never answered. In
 //     the last case that request, on another connection, could take the lock for an owner that has been released.
 //  2. The [Retrier] sends the release until it is answered after the last instant at which a request may still be
-//     granted, or until the lease would be over. Up to 32 workers send releases, however many are pending. The release
-//     that has been due for longest comes first. One worker waits for the next due release, and is woken for a release
-//     that is due before.
+//     granted, or until the lease would be over. Up to 32 calls are under way, however many releases are pending. The
+//     release that has been due for longest comes first.
 //  3. If the reply to a request comes late, and grants, the grant is released then ([Holding.Late]).
 //
 // An owner is never used again, not even for the same lock by the same goroutine. Otherwise a release of unknown

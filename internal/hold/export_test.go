@@ -1,11 +1,10 @@
 package hold
 
-// Workers is how many goroutines work off what is pending. It is counted here, because runtime.NumGoroutine also counts
-// those that have ended but are not gone yet.
-func (r *Retrier) Workers() int {
+// Calls is the number of calls under way.
+func (r *Retrier) Calls() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.workers
+	return r.calls
 }
 
 // Kept is how much is kept for contexts.
@@ -15,7 +14,7 @@ func (l *Life) Kept() int {
 	return len(l.contexts)
 }
 
-const RetryWorkers = retryWorkers
+const MaxRetryCalls = maxRetryCalls
 
 // Pass gives the holding to the next caller.
 func (o *Holding) Pass(h *Handle) bool { return o.passTurn(h) }

@@ -15,7 +15,7 @@ import (
 // Retrier finishes releases in the background: of requests of unknown outcome whose acquisition gave up, and of holds
 // whose Unlock was not confirmed in time.
 //
-//   - However many releases are pending, it uses at most retryWorkers goroutines, because most releases are pending
+//   - However many releases are pending, at most maxRetryCalls calls are under way, because most releases are pending
 //     when the server is down.
 //   - The releases are sent in the order in which they are due. Otherwise, under overload, a release could wait until
 //     its lease is over while newer releases are sent. Only an expedited release goes first, because a lock or permit
@@ -28,18 +28,19 @@ import (
 // the queues on the server, stand before the entries of living waiters, and be handed the lock
 // (TestRetrier_Batch_KeepsUpWithLeavers).
 type Retrier struct {
-	mu         sync.Mutex
-	queue      lease.Heap[*Pending] // releases that no worker sends at the moment, the next due first
-	workers    int
-	inFlight   map[*Pending]struct{} // releases that a worker is sending
-	owners     map[string]*Pending   // all pending releases, by owner
-	batches    map[any]*batchState   // batches with a call under way, by BatchKey
-	idle       chan struct{}         // closed while there is no pending release
-	sleepUntil time.Time             // one worker sleeps until then; zero: no worker sleeps
-	wake       chan struct{}
-	ctx        context.Context
-	cancel     context.CancelFunc
-	wg         sync.WaitGroup
+	ctx    context.Context // ends at Stop
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	// mu guards the fields below.
+	mu      sync.Mutex
+	pending map[*Pending]struct{} // all pending releases
+	owners  map[string]*Pending   // the pending releases that have an owner
+	queue   lease.Heap[*Pending]  // releases that wait for their time or for a free call, the next due first
+	batches map[any]*batchState   // batches with a call under way, by BatchKey
+	calls   int                   // calls under way
+	timer   *time.Timer           // runs sendDue when the next release is due
+	idle    chan struct{}         // closed while there is no pending release
 }
 
 // Pending is one pending release: the server has not confirmed it.
@@ -62,20 +63,35 @@ type Pending struct {
 	Until time.Time
 
 	// The progress. Guarded by Retrier.mu.
+	step         releaseStep
 	nextTryAt    time.Time
 	failedTries  int           // failed attempts in a row
 	earlyReplies int           // replies that were not final
-	sendAgain    bool          // a new attempt follows the attempt under way
 	expedited    bool          // it goes before other releases, and does not wait for the call of its batch
-	waitsForCall bool          // it waits for the call of its batch
 	firstTryDone chan struct{} // closed after an attempt; made when a caller waits for the first
 	heapIndex    int           // in Retrier.queue
 }
 
+// releaseStep is the step of a pending release.
+//
+//	queued --due--> inFlight --not final--> queued
+//	   |               ^  |  sendNow
+//	   | due           |  +----------> inFlightAgain --answered or not--> queued, and due
+//	   v               |
+//	awaitsCall --------+ with the next call of its batch
+type releaseStep uint8
+
+const (
+	queued     releaseStep = iota // in Retrier.queue
+	awaitsCall                    // in the waiting list of its batch
+	inFlight
+	inFlightAgain // an attempt is under way, and another follows it
+)
+
 // batchState are the calls under way of releases that can be sent together.
 type batchState struct {
-	callsInFlight int
-	waiting       []*Pending // releases that wait for the calls
+	calls   int
+	waiting []*Pending // releases that wait for the end of the calls
 }
 
 // Before orders the pending releases by their next attempts, expedited releases first.
@@ -90,8 +106,8 @@ func (p *Pending) Before(other *Pending) bool {
 func (p *Pending) SetIndex(index int) { p.heapIndex = index }
 
 const (
-	retryWorkers = 32
-	maxBatchSize = 256 // releases in one call
+	maxRetryCalls = 32
+	maxBatchSize  = 256 // releases in one call
 )
 
 // firstResendIn is the first pause after a reply that is not final. Each further pause is four times as long. So a
@@ -100,9 +116,14 @@ const firstResendIn = 2 * time.Millisecond
 
 // NewRetrier returns an idle retrier.
 func NewRetrier() *Retrier {
-	retrier := &Retrier{inFlight: map[*Pending]struct{}{}, owners: map[string]*Pending{}, batches: map[any]*batchState{},
-		idle: make(chan struct{}), wake: make(chan struct{}, 1)}
+	retrier := &Retrier{pending: map[*Pending]struct{}{}, owners: map[string]*Pending{}, batches: map[any]*batchState{},
+		idle: make(chan struct{})}
 	close(retrier.idle)
+	retrier.timer = time.AfterFunc(time.Hour, func() {
+		retrier.mu.Lock()
+		defer retrier.mu.Unlock()
+		retrier.sendDue()
+	})
 	retrier.ctx, retrier.cancel = context.WithCancel(context.Background())
 	return retrier
 }
@@ -125,24 +146,15 @@ func (r *Retrier) Add(pending *Pending) {
 		r.sendNow(other)
 		return
 	}
-	if len(r.queue) == 0 && r.workers == 0 {
+	if len(r.pending) == 0 {
 		r.idle = make(chan struct{})
 	}
+	r.pending[pending] = struct{}{}
 	if pending.Owner != "" {
 		r.owners[pending.Owner] = pending
 	}
-	r.scheduleNow(pending)
-}
-
-// scheduleNow makes a release due at once, or adds it to the next call of its batch. Called with mu held.
-func (r *Retrier) scheduleNow(pending *Pending) {
-	pending.nextTryAt = time.Now()
-	if r.waitForCall(pending) {
-		return
-	}
-	if !r.enqueue(pending) {
-		r.startWorker()
-	}
+	r.enqueue(pending, time.Now())
+	r.sendDue()
 }
 
 // Kick sends the pending release of an owner now, if there is one, because the owner was just granted a lock or permit,
@@ -151,8 +163,28 @@ func (r *Retrier) scheduleNow(pending *Pending) {
 func (r *Retrier) Kick(owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if pending := r.owners[owner]; pending != nil && r.ctx.Err() == nil {
-		r.expedite(pending)
+	pending := r.owners[owner]
+	if pending == nil {
+		return
+	}
+	pending.expedited = true
+	if pending.step == awaitsCall {
+		batch := r.batches[pending.BatchKey]
+		batch.waiting = slices.DeleteFunc(batch.waiting, func(other *Pending) bool { return other == pending })
+		r.enqueue(pending, time.Now())
+	}
+	r.sendNow(pending)
+}
+
+// sendNow makes a pending release due, or sends it again if it is under way. Called with mu held.
+func (r *Retrier) sendNow(pending *Pending) {
+	switch pending.step {
+	case queued:
+		pending.nextTryAt = time.Now()
+		heap.Fix(&r.queue, pending.heapIndex)
+		r.sendDue()
+	case inFlight:
+		pending.step = inFlightAgain
 	}
 }
 
@@ -178,76 +210,6 @@ func (r *Retrier) Await(owner string, limit time.Duration) {
 	}
 }
 
-// expedite sends a pending release now, before others. Called with mu held.
-func (r *Retrier) expedite(pending *Pending) {
-	pending.expedited = true
-	if pending.waitsForCall {
-		batch := r.batches[pending.BatchKey]
-		batch.waiting = slices.DeleteFunc(batch.waiting, func(other *Pending) bool { return other == pending })
-		pending.waitsForCall = false
-		r.scheduleNow(pending)
-		return
-	}
-	r.sendNow(pending)
-}
-
-// sendNow sends a pending release now, or again if it is under way. Called with mu held.
-func (r *Retrier) sendNow(pending *Pending) {
-	if _, busy := r.inFlight[pending]; busy {
-		pending.sendAgain = true
-	} else if !pending.waitsForCall {
-		heap.Remove(&r.queue, pending.heapIndex)
-		r.scheduleNow(pending)
-	}
-}
-
-// waitForCall makes a release wait for the call of its batch that is under way, and reports false if there is none.
-// Called with mu held.
-func (r *Retrier) waitForCall(pending *Pending) bool {
-	if pending.BatchKey == nil || pending.expedited {
-		return false
-	}
-	batch := r.batches[pending.BatchKey]
-	if batch == nil {
-		return false
-	}
-	pending.waitsForCall = true
-	batch.waiting = append(batch.waiting, pending)
-	return true
-}
-
-// removeOwner removes a release that is over from owners. Called with mu held.
-func (r *Retrier) removeOwner(pending *Pending) {
-	if r.owners[pending.Owner] == pending {
-		delete(r.owners, pending.Owner)
-	}
-}
-
-// enqueue adds a release to the queue, and reports whether it woke the sleeping worker. That worker sleeps until the
-// next release is due, which may be much later than the added release is, and all other workers may be busy. Called
-// with mu held.
-func (r *Retrier) enqueue(pending *Pending) (woke bool) {
-	heap.Push(&r.queue, pending)
-	if r.sleepUntil.IsZero() || !pending.nextTryAt.Before(r.sleepUntil) {
-		return false
-	}
-	r.sleepUntil = time.Time{}
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-	return true
-}
-
-// startWorker starts a worker, unless there are enough. Called with mu held and before Stop.
-func (r *Retrier) startWorker() {
-	if r.workers < retryWorkers {
-		r.workers++
-		r.wg.Add(1)
-		go r.work()
-	}
-}
-
 // Drain waits until no release is pending or ctx ends, and returns the names of the releases that are still pending.
 func (r *Retrier) Drain(ctx context.Context) (names []string) {
 	r.mu.Lock()
@@ -257,18 +219,8 @@ func (r *Retrier) Drain(ctx context.Context) (names []string) {
 	case <-idle:
 	case <-ctx.Done():
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, pending := range r.queue {
+	for _, pending := range r.All() {
 		names = append(names, pending.Name)
-	}
-	for pending := range r.inFlight {
-		names = append(names, pending.Name)
-	}
-	for _, batch := range r.batches {
-		for _, pending := range batch.waiting {
-			names = append(names, pending.Name)
-		}
 	}
 	slices.Sort(names)
 	return names
@@ -278,79 +230,148 @@ func (r *Retrier) Drain(ctx context.Context) (names []string) {
 func (r *Retrier) All() []*Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := slices.AppendSeq(slices.Clone([]*Pending(r.queue)), maps.Keys(r.inFlight))
-	for _, batch := range r.batches {
-		all = append(all, batch.waiting...)
-	}
-	return all
+	return slices.Collect(maps.Keys(r.pending))
 }
 
 // Count returns the number of pending releases, including those under way.
 func (r *Retrier) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	count := len(r.queue) + len(r.inFlight)
-	for _, batch := range r.batches {
-		count += len(batch.waiting)
-	}
-	return count
+	return len(r.pending)
 }
 
-// Stop drops the pending releases and waits for the workers.
+// Stop drops the pending releases and waits for the calls under way.
 func (r *Retrier) Stop() {
 	r.mu.Lock()
-	r.cancel() // under mu, so that Add starts no worker after this
+	r.cancel() // under mu, so that sendDue starts no call after this
+	r.timer.Stop()
 	r.mu.Unlock()
 	r.wg.Wait()
 }
 
-func (r *Retrier) work() {
-	defer r.wg.Done()
-	for {
-		batch, wait := r.takeDue()
-		if batch == nil && wait == 0 {
-			return
-		}
-		if batch == nil {
-			r.sleep(wait)
-			continue
-		}
-		sent := time.Now()
-		err := r.send(batch)
-		now := time.Now()
-		r.mu.Lock()
-		r.finishCall(batch[0].BatchKey)
-		for _, pending := range batch {
-			r.recordResult(pending, sent, now, err)
-		}
-		r.mu.Unlock()
+// enqueue queues a release until that instant. Called with mu held.
+func (r *Retrier) enqueue(pending *Pending, nextTryAt time.Time) {
+	pending.step, pending.nextTryAt = queued, nextTryAt
+	heap.Push(&r.queue, pending)
+}
+
+// remove removes a release that is over. Called with mu held.
+func (r *Retrier) remove(pending *Pending) {
+	delete(r.pending, pending)
+	if r.owners[pending.Owner] == pending {
+		delete(r.owners, pending.Owner)
+	}
+	if len(r.pending) == 0 {
+		close(r.idle)
 	}
 }
 
-func (r *Retrier) send(batch []*Pending) error {
-	if batch[0].BatchKey == nil {
-		return batch[0].Release(r.ctx)
+// sendDue starts the calls that are due, as far as calls are free, and sets the timer for the next. Called with mu
+// held, after every change of the queue and at the end of every call.
+func (r *Retrier) sendDue() {
+	now := time.Now()
+	for len(r.queue) > 0 && r.calls < maxRetryCalls && r.ctx.Err() == nil {
+		pending := r.queue[0]
+		if !pending.isDue(now) {
+			r.timer.Reset(pending.nextTryAt.Sub(now))
+			return
+		}
+		heap.Pop(&r.queue)
+		if !now.Before(pending.Until) {
+			r.remove(pending)
+		} else if batch := r.batches[pending.BatchKey]; batch != nil && !pending.expedited {
+			pending.step = awaitsCall
+			batch.waiting = append(batch.waiting, pending)
+		} else {
+			r.calls++
+			together := r.beginCall(pending, now)
+			r.wg.Go(func() { r.call(together) })
+		}
 	}
-	all := make([]*Holding, len(batch))
-	for i, pending := range batch {
+}
+
+func (p *Pending) isDue(now time.Time) bool { return p.expedited || !p.nextTryAt.After(now) }
+
+// beginCall returns first, with the releases of its batch that wait for a call, and those that are due next. Called
+// with mu held.
+func (r *Retrier) beginCall(first *Pending, now time.Time) []*Pending {
+	together := []*Pending{first}
+	if first.BatchKey != nil {
+		batch := r.batches[first.BatchKey]
+		if batch == nil {
+			batch = &batchState{}
+			r.batches[first.BatchKey] = batch
+		}
+		batch.calls++
+		count := min(len(batch.waiting), maxBatchSize-1)
+		together = append(together, batch.waiting[:count]...)
+		batch.waiting = slices.Delete(batch.waiting, 0, count)
+		for len(together) < maxBatchSize && len(r.queue) > 0 && r.queue[0].BatchKey == first.BatchKey &&
+			r.queue[0].isDue(now) && now.Before(r.queue[0].Until) {
+			together = append(together, heap.Pop(&r.queue).(*Pending))
+		}
+	}
+	for _, pending := range together {
+		pending.step, pending.expedited = inFlight, false
+	}
+	return together
+}
+
+// call makes one call for releases that are sent together, and records its result.
+func (r *Retrier) call(together []*Pending) {
+	sent := time.Now()
+	err := send(r.ctx, together)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls--
+	now := time.Now()
+	for _, pending := range together {
+		r.recordResult(pending, sent, now, err)
+	}
+	r.endCall(together[0].BatchKey)
+	r.sendDue()
+}
+
+func send(ctx context.Context, together []*Pending) error {
+	first := together[0]
+	if first.BatchKey == nil {
+		return first.Release(ctx)
+	}
+	all := make([]*Holding, len(together))
+	for i, pending := range together {
 		all[i] = pending.Of
 	}
-	return batch[0].ReleaseAll(r.ctx, all)
+	return first.ReleaseAll(ctx, all)
+}
+
+// endCall ends a call of a batch, so that the next call may begin. Called with mu held.
+func (r *Retrier) endCall(key any) {
+	batch := r.batches[key]
+	if batch == nil {
+		return
+	}
+	if batch.calls--; batch.calls > 0 {
+		return
+	}
+	delete(r.batches, key)
+	for _, pending := range batch.waiting {
+		r.enqueue(pending, pending.nextTryAt)
+	}
 }
 
 // recordResult records the result of an attempt. Called with mu held.
 func (r *Retrier) recordResult(pending *Pending, sent, now time.Time, err error) {
-	delete(r.inFlight, pending)
 	if pending.firstTryDone != nil {
 		close(pending.firstTryDone)
 		pending.firstTryDone = nil
 	}
 	done := err == nil && !sent.Before(pending.After)
+	var nextTryAt time.Time
 	if err == nil {
 		// A request without a reply mostly arrives in a moment, and surely before After.
-		pending.nextTryAt, pending.failedTries = pending.After, 0
+		nextTryAt, pending.failedTries = pending.After, 0
 		if resendAt := now.Add(firstResendIn << min(2*pending.earlyReplies, 30)); resendAt.Before(pending.After) {
-			pending.nextTryAt = resendAt
+			nextTryAt = resendAt
 		}
 		pending.earlyReplies++
 	} else {
@@ -358,130 +379,18 @@ func (r *Retrier) recordResult(pending *Pending, sent, now time.Time, err error)
 		if !script.NotAnswered(err) {
 			pause *= 4 // for example a missing right, which is not given in a moment
 		}
-		pending.nextTryAt = now.Add(pause)
+		nextTryAt = now.Add(pause)
 		pending.failedTries++
 	}
-	if pending.nextTryAt.After(pending.Until) {
-		pending.nextTryAt = pending.Until
+	if nextTryAt.After(pending.Until) {
+		nextTryAt = pending.Until
 	}
 	switch {
-	case pending.sendAgain:
-		pending.sendAgain, pending.nextTryAt = false, now
-		r.enqueue(pending)
+	case pending.step == inFlightAgain:
+		r.enqueue(pending, now)
 	case done:
-		r.removeOwner(pending)
+		r.remove(pending)
 	default:
-		r.enqueue(pending)
+		r.enqueue(pending, nextTryAt)
 	}
-}
-
-// finishCall ends a call of a batch, so that the next call may begin. Called with mu held.
-func (r *Retrier) finishCall(key any) {
-	if key == nil {
-		return
-	}
-	batch := r.batches[key]
-	if batch.callsInFlight--; batch.callsInFlight > 0 {
-		return
-	}
-	delete(r.batches, key)
-	for _, pending := range batch.waiting {
-		pending.waitsForCall = false
-		r.enqueue(pending)
-	}
-}
-
-// sleep waits for the given time, until the next known release is due, or until enqueue wakes it for an earlier
-// release.
-func (r *Retrier) sleep(wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.wake:
-	case <-r.ctx.Done():
-	}
-	r.mu.Lock()
-	r.sleepUntil = time.Time{}
-	r.mu.Unlock()
-}
-
-// takeDue returns a release that is due, with others of its batch. If no release is due, it returns how long to wait
-// for one. It returns neither if the worker has to end.
-func (r *Retrier) takeDue() ([]*Pending, time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	for len(r.queue) > 0 && r.ctx.Err() == nil {
-		pending := r.queue[0]
-		if !pending.isDue(now) {
-			if r.workers > 1 { // one worker is enough to wait
-				break
-			}
-			r.sleepUntil = pending.nextTryAt
-			return nil, pending.nextTryAt.Sub(now)
-		}
-		heap.Pop(&r.queue)
-		if !now.Before(pending.Until) {
-			r.removeOwner(pending)
-			continue
-		}
-		if r.waitForCall(pending) {
-			continue
-		}
-		batch := r.collectBatch(pending, now)
-		for _, pending := range batch {
-			pending.expedited = false
-			r.inFlight[pending] = struct{}{}
-		}
-		if len(r.queue) > 0 && r.queue[0].isDue(now) {
-			r.startWorker()
-		}
-		return batch, 0
-	}
-	r.workers--
-	if r.workers == 0 {
-		close(r.idle)
-	}
-	return nil, 0
-}
-
-func (p *Pending) isDue(now time.Time) bool { return p.expedited || !p.nextTryAt.After(now) }
-
-// collectBatch begins a call for first, and for the releases of its batch that wait for a call or are due. Called with
-// mu held.
-func (r *Retrier) collectBatch(first *Pending, now time.Time) []*Pending {
-	collected := []*Pending{first}
-	if first.BatchKey == nil {
-		return collected
-	}
-	batch := r.batches[first.BatchKey]
-	if batch == nil {
-		batch = &batchState{}
-		r.batches[first.BatchKey] = batch
-	}
-	batch.callsInFlight++
-	count := min(len(batch.waiting), maxBatchSize-1)
-	for _, other := range batch.waiting[:count] {
-		other.waitsForCall = false
-		collected = append(collected, other)
-	}
-	batch.waiting = slices.Delete(batch.waiting, 0, count)
-	var others []*Pending
-	for checked := 0; checked < maxBatchSize && len(collected) < maxBatchSize && len(r.queue) > 0 &&
-		r.queue[0].isDue(now); checked++ {
-		other := heap.Pop(&r.queue).(*Pending)
-		switch {
-		case other.BatchKey != first.BatchKey:
-			others = append(others, other)
-		case !now.Before(other.Until):
-			r.removeOwner(other)
-		default:
-			collected = append(collected, other)
-		}
-	}
-	for _, other := range others {
-		heap.Push(&r.queue, other)
-	}
-	return collected
 }

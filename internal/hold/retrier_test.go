@@ -164,8 +164,8 @@ func TestRetrier_SentBeforeAfter_IsNotFinal(t *testing.T) {
 	})
 }
 
-// One worker sleeps until a release that is to be tried again in a minute. It is the only one that is left when the
-// other has failed with its first try.
+// The retrier waits for a release that is to be tried again in a minute. The other release is due earlier after its
+// first try has failed.
 func TestRetrier_OneDueLater_DelaysNoOther(t *testing.T) {
 	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		start := time.Now()
@@ -185,24 +185,24 @@ func TestRetrier_OneDueLater_DelaysNoOther(t *testing.T) {
 	})
 }
 
-// The same with as many workers as there may be, all others on calls that are not answered.
-func TestRetrier_FreeWorkerSleeps_DueReleaseIsTried(t *testing.T) {
+// The same with as many calls under way as there may be except for one, none of which is answered.
+func TestRetrier_OneCallIsFree_DueReleaseIsTried(t *testing.T) {
 	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		start := time.Now()
 		later, hung, d := &releases{}, &releases{slow: 30 * time.Second}, &releases{}
 		r.Add(&hold.Pending{Release: later.release, After: start.Add(time.Minute), Until: start.Add(time.Hour)})
 		time.Sleep(time.Second)
-		for range hold.RetryWorkers - 1 {
+		for range hold.MaxRetryCalls - 1 {
 			r.Add(&hold.Pending{Release: hung.release, Until: start.Add(time.Hour)})
 		}
 		synctest.Wait()
-		require.Len(t, hung.tries(), hold.RetryWorkers-1)
+		require.Len(t, hung.tries(), hold.MaxRetryCalls-1)
 		for range 3 {
 			r.Add(&hold.Pending{Release: d.release, Until: start.Add(time.Hour)})
 		}
 		synctest.Wait()
 		require.Equal(t, []time.Time{start.Add(time.Second), start.Add(time.Second), start.Add(time.Second)}, d.tries())
-		require.LessOrEqual(t, r.Workers(), hold.RetryWorkers)
+		require.LessOrEqual(t, r.Calls(), hold.MaxRetryCalls)
 	})
 }
 
@@ -233,19 +233,19 @@ func TestRetrier_Many_AreTriedInOrder(t *testing.T) {
 				mu.Lock()
 				tried = append(tried, i)
 				mu.Unlock()
-				time.Sleep(hold.RetryWorkers * 10 * time.Millisecond)
+				time.Sleep(hold.MaxRetryCalls * 10 * time.Millisecond)
 				return nil
 			}})
 			time.Sleep(time.Millisecond)
-			require.LessOrEqual(t, r.Workers(), hold.RetryWorkers)
+			require.LessOrEqual(t, r.Calls(), hold.MaxRetryCalls)
 		}
 		require.Greater(t, pending(r), many/2)
 		require.Zero(t, r.Drain(context.Background()))
 		synctest.Wait()
-		require.Zero(t, r.Workers(), "an idle retrier has none")
+		require.Zero(t, r.Calls(), "an idle retrier makes none")
 		require.Len(t, tried, many)
 		for at, i := range tried {
-			require.InDelta(t, at, i, hold.RetryWorkers)
+			require.InDelta(t, at, i, hold.MaxRetryCalls)
 		}
 	})
 }
@@ -267,7 +267,7 @@ func (d *crowd) pending(owner string) *hold.Pending {
 		}}
 }
 
-// Callers leave faster than a call for each could be made, whatever the number of workers.
+// Callers leave faster than a call for each could be made, however many calls are under way.
 func TestRetrier_Batch_KeepsUpWithLeavers(t *testing.T) {
 	retrying(t, func(t *testing.T, r *hold.Retrier) {
 		d := &crowd{releases: releases{slow: 10 * time.Millisecond}}
@@ -338,7 +338,7 @@ func TestKick_ManyPending_GoesFirst(t *testing.T) {
 		r.Kick("a")
 		time.Sleep(10*time.Millisecond + 1)
 		synctest.Wait()
-		require.Len(t, kicked.tries(), 1, "with the next worker that is free")
+		require.Len(t, kicked.tries(), 1, "with the next call that is free")
 		require.Zero(t, r.Drain(context.Background()))
 	})
 }
