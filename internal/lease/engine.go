@@ -47,7 +47,7 @@ type Engine struct {
 	replicasWait time.Duration
 	tracker      *tracker // nil: keys are not tracked
 
-	// The goroutine of run, and the goroutines of calls.
+	// The goroutines of check and of calls.
 	ctx            context.Context
 	cancel         context.CancelFunc
 	wg             sync.WaitGroup
@@ -59,8 +59,9 @@ type Engine struct {
 	entries   map[entry]*Lease // the watchdog map: the leases of each key, linked by sibling
 	leases    Heap[*Lease]     // all registered leases, the next event first
 	callQueue Heap[*leaseList] // leases that wait for a call
-	alarm     *alarm           // of the goroutine of run; nil: it has not begun
 	clock     clock
+	wakeAt    instant     // when check runs next; forever: nothing was registered yet
+	timer     *time.Timer // runs check
 }
 
 // entry is the key of the watchdog map: connectionID:key. There is one entry for each process and name, with the leases
@@ -89,11 +90,11 @@ type Config struct {
 	Heartbeats   Heartbeats
 }
 
-// New makes an engine. Its goroutine starts with the first lease.
+// New makes an engine. It does nothing before the first lease.
 func New(config Config) *Engine {
 	engine := &Engine{
 		connectionID: unique.Make(config.ConnectionID),
-		log:          config.Log, entries: map[entry]*Lease{}, clock: newClock(),
+		log:          config.Log, entries: map[entry]*Lease{}, clock: newClock(), wakeAt: forever,
 		runner: config.Runner, replicas: config.Replicas, replicasWait: config.ReplicasWait,
 		callPlaces: make(chan struct{}, maxCalls), slowCallPlaces: make(chan struct{}, maxSlowCalls),
 	}
@@ -102,27 +103,19 @@ func New(config Config) *Engine {
 		engine.heartbeats = &heartbeatState{Heartbeats: config.Heartbeats, grouped: cluster}
 	}
 	engine.ctx, engine.cancel = context.WithCancel(context.Background())
+	engine.timer = time.AfterFunc(time.Hour, engine.check)
+	engine.timer.Stop() // until wakeBy
 	engine.tracker = newTracker(engine, config)
 	return engine
-}
-
-// start is called with mu held, when something is registered: a client that holds nothing has no goroutine.
-func (e *Engine) start() {
-	if e.alarm != nil || e.ctx.Err() != nil {
-		return
-	}
-	e.alarm = &alarm{ring: make(chan struct{}, 1)}
-	e.clock.begin()
-	e.wg.Add(1)
-	go e.run(e.alarm.ring)
 }
 
 // Stop ends the engine and waits for its goroutines, except the tracker's, which no longer affects leases. Leases that
 // are still registered end with errs.ErrClosed.
 func (e *Engine) Stop() {
 	e.tracker.stop()
-	e.mu.Lock() // start adds to wg, which must not happen during Wait
+	e.mu.Lock() // check adds to wg, which must not happen during Wait
 	e.cancel()
+	e.timer.Stop()
 	e.mu.Unlock()
 	e.wg.Wait()
 	e.mu.Lock()
@@ -203,28 +196,30 @@ func (e *Engine) All() []*Lease {
 // rescheduled moves a registered lease to its place in the heap, after a change of its next event. Called with mu held.
 func (e *Engine) rescheduled(lease *Lease) {
 	heap.Fix(&e.leases, int(lease.index))
-	e.alarm.by(lease.nextEvent())
+	e.wakeBy(lease.nextEvent())
 }
 
-func (e *Engine) run(ring <-chan struct{}) {
-	defer e.wg.Done()
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		timer.Reset(e.runOnce())
-		select {
-		case <-timer.C:
-		case <-ring:
-		case <-e.ctx.Done():
-			return
-		}
+// wakeBy makes check run at latest then. Called with mu held.
+//
+// The wake-up outlives the lease for which it was set, even if the lease is removed before. Otherwise lock and unlock in
+// a loop would set the timer every time: without the lease check would be due in an hour, and the next lease would need
+// it earlier again (TestWatchdog_AddAndRemoveInALoop_StaysAsleep).
+func (e *Engine) wakeBy(latest instant) {
+	if latest.Before(e.wakeAt) {
+		e.wakeAt = latest
+		e.timer.Reset(latest.Sub(e.clock.now()))
 	}
 }
 
-// runOnce ends the leases that are over, sends the calls that are due, and returns how long to sleep until the next
-// check.
-func (e *Engine) runOnce() time.Duration {
+// check ends the leases that are over, sends the calls that are due, and sets the timer for the next check.
+func (e *Engine) check() {
 	e.mu.Lock()
+	if e.ctx.Err() != nil {
+		e.mu.Unlock()
+		return
+	}
+	e.wg.Add(1)
+	defer e.wg.Done()
 	now, slept := e.clock.read()
 	if slept > 0 {
 		e.clockJump(now, slept)
@@ -239,7 +234,8 @@ func (e *Engine) runOnce() time.Duration {
 	if len(e.leases) > 0 {
 		next = min(next, e.leases[0].nextEvent(), now.Add(clockCheckInterval))
 	}
-	next = e.alarm.set(now, next)
+	e.wakeAt = next
+	e.timer.Reset(next.Sub(now))
 	e.mu.Unlock()
 	e.notifyEnded("redlatch: hold ended", ended)
 	e.notifyExpired(untrusted)
@@ -247,7 +243,6 @@ func (e *Engine) runOnce() time.Duration {
 		e.sendHeartbeat(group)
 	}
 	e.sendQueued()
-	return next.Sub(now)
 }
 
 // clockJump makes every lease due for a renewal or a look, because the machine may have slept for that long: see the

@@ -9,12 +9,12 @@ func (e *Engine) Entries() (names, due int) {
 	return len(e.entries), len(e.leases)
 }
 
-// SetWall replaces the wall clock. It is for an engine whose goroutine sleeps, and wakes it.
+// SetWall replaces the wall clock, and reads it.
 func (e *Engine) SetWall(wall func() time.Time) {
 	e.mu.Lock()
 	e.clock.wall = wall
 	e.mu.Unlock()
-	e.alarm.ring <- struct{}{}
+	e.check()
 }
 
 const (

@@ -368,7 +368,7 @@ func (e *Engine) sendHeartbeat(group int) {
 		} else {
 			state.nextAt = now.Add(min(max(heartbeats.Interval/10, time.Millisecond), 250*time.Millisecond))
 		}
-		e.alarm.by(min(state.nextAt, max(state.noneEndsBefore, now)))
+		e.wakeBy(min(state.nextAt, max(state.noneEndsBefore, now)))
 		e.mu.Unlock()
 		if warn {
 			e.log.Warn("redlatch: a heartbeat was not confirmed; what is held is lost unless one is in time",
@@ -385,7 +385,7 @@ func (e *Engine) onLateHeartbeat(group int, sent instant) {
 	if state := &e.heartbeats.groups[group]; sent.After(state.lastSentAt) && e.clock.sleptSince(sent) == 0 {
 		now := e.clock.now()
 		state.recordConfirmed(sent, now, e.heartbeats.trustPeriod())
-		e.alarm.by(max(state.noneEndsBefore, now))
+		e.wakeBy(max(state.noneEndsBefore, now))
 	}
 }
 

@@ -55,7 +55,9 @@ func (e *Engine) add(lease *Lease, sent time.Time, written, length time.Duration
 	at := e.entry(lease.Key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.start()
+	if e.wakeAt == forever {
+		e.clock.begin()
+	}
 	e.extendTrust(lease, sent, written)
 	if e.isOver(lease, now) {
 		return false
@@ -64,11 +66,11 @@ func (e *Engine) add(lease *Lease, sent time.Time, written, length time.Duration
 	lease.sibling = e.entries[at]
 	e.entries[at] = lease
 	heap.Push(&e.leases, lease)
-	next := lease.nextEvent()
+	next := min(lease.nextEvent(), now.Add(clockCheckInterval))
 	if e.heartbeats != nil {
 		next = min(next, e.heartbeats.addLease(lease, now))
 	}
-	e.alarm.by(next)
+	e.wakeBy(next)
 	return true
 }
 

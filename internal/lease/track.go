@@ -230,6 +230,6 @@ func (e *Engine) CheckAll() {
 	}
 	heap.Init(&e.leases)
 	if len(e.leases) > 0 {
-		e.alarm.by(e.leases[0].nextEvent())
+		e.wakeBy(e.leases[0].nextEvent())
 	}
 }
