@@ -68,37 +68,51 @@ func malformed(what, key string, reply any) error {
 	return fmt.Errorf("unexpected reply to %s on %q: %.200v", what, key, reply)
 }
 
-// read reads a reply of one value, or of as many as there are: *int64, *bool (1), *string, or *time.Duration (ms; -1
-// for all that is negative).
+// read reads a reply of one value, or of as many as there are: see readValue.
 func read(m rueidis.RedisMessage, what, key string, values ...any) error {
-	list := []rueidis.RedisMessage{m}
-	if len(values) > 1 {
-		var err error
-		if list, err = m.ToArray(); err != nil || len(list) != len(values) {
+	if len(values) == 1 {
+		if readValue(&m, values[0]) != nil {
 			return malformed(what, key, &m)
 		}
+		return nil
 	}
-	for i, v := range values {
-		var n int64
-		var err error
-		if text, ok := v.(*string); ok {
-			*text, err = list[i].ToString()
-		} else {
-			n, err = list[i].AsInt64()
-		}
-		if err != nil {
-			return malformed(what, key, &m)
-		}
-		switch v := v.(type) {
-		case *int64:
-			*v = n
-		case *bool:
-			*v = n == 1
-		case *time.Duration:
-			*v = max(-1, script.Duration(n))
+	rest, err := readHead(m, what, key, values...)
+	if err == nil && len(rest) > 0 {
+		err = malformed(what, key, &m)
+	}
+	return err
+}
+
+// readHead reads the first values of a reply of several, and returns the rest.
+func readHead(m rueidis.RedisMessage, what, key string, values ...any) (rest []rueidis.RedisMessage, err error) {
+	list, err := m.ToArray()
+	if err != nil || len(list) < len(values) {
+		return nil, malformed(what, key, &m)
+	}
+	for i, value := range values {
+		if readValue(&list[i], value) != nil {
+			return nil, malformed(what, key, &m)
 		}
 	}
-	return nil
+	return list[len(values):], nil
+}
+
+// readValue reads a value into an *int64, *bool (1), *string, or *time.Duration (ms; -1 for all that is negative).
+func readValue(m *rueidis.RedisMessage, value any) (err error) {
+	if text, ok := value.(*string); ok {
+		*text, err = m.ToString()
+		return err
+	}
+	n, err := m.AsInt64()
+	switch value := value.(type) {
+	case *int64:
+		*value = n
+	case *bool:
+		*value = n == 1
+	case *time.Duration:
+		*value = max(-1, script.Duration(n))
+	}
+	return err
 }
 
 func notInteger(key string) error {

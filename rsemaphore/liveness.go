@@ -148,20 +148,17 @@ func (s *Semaphore) holdersExchange(from string, skip int64) exchange[holdersRep
 	return exchange[holdersReply]{script.Call{Script: holdersScript, Keys: []string{s.permits},
 		Args: []string{from, decimal(skip)}},
 		func(message rueidis.RedisMessage) (reply holdersReply, err error) {
-			values, err := message.ToArray()
-			if err != nil || len(values) < 2 || len(values)%2 != 0 {
-				return reply, malformed("look at holders", s.key, &message)
-			}
-			reply.nextBase, _ = values[0].ToString()
-			reply.skip, _ = values[1].AsInt64()
-			reply.numbers = make(map[string]int64, len(values)/2)
-			for i := 2; i < len(values); i += 2 {
-				base, _ := values[i].ToString()
-				if len(base) != baseSize {
+			rest, err := readHead(message, "look at holders", s.key, &reply.nextBase, &reply.skip)
+			reply.numbers = make(map[string]int64, len(rest)/2)
+			for ; err == nil && len(rest) > 0; rest = rest[2:] {
+				var base string
+				var number int64
+				if len(rest) == 1 || readValue(&rest[0], &base) != nil || readValue(&rest[1], &number) != nil ||
+					len(base) != baseSize {
 					return reply, malformed("look at holders", s.key, &message)
 				}
-				reply.numbers[base], _ = values[i+1].AsInt64()
+				reply.numbers[base] = number
 			}
-			return reply, nil
+			return reply, err
 		}}
 }

@@ -51,17 +51,16 @@ type served struct {
 	dueIn  time.Duration // after which to send a request for the first in the queue; negative: another process does
 }
 
-// readServed reads the ms of dueIn, and then lease and base of each grant.
-func readServed(m []rueidis.RedisMessage) (r served, err error) {
-	ms, err := m[0].AsInt64()
-	r.dueIn = max(-1, script.Duration(ms))
-	for i := 1; err == nil && i+1 < len(m); i += 2 {
-		lease, bad := m[i].AsInt64()
-		base, worse := m[i+1].ToString()
-		err = errors.Join(bad, worse)
-		r.grants = append(r.grants, wait.Grant{Owner: base, Lease: script.Duration(lease)})
+// readGrants reads lease and base of each grant in the rest of a reply.
+func (s *Semaphore) readGrants(rest []rueidis.RedisMessage, what string) (grants []wait.Grant, err error) {
+	for ; len(rest) > 1; rest = rest[2:] {
+		var grant wait.Grant
+		if readValue(&rest[0], &grant.Lease) != nil || readValue(&rest[1], &grant.Owner) != nil {
+			return nil, malformed(what, s.key, rest)
+		}
+		grants = append(grants, grant)
 	}
-	return r, err
+	return grants, nil
 }
 
 // served passes the grants in the reply to a call that was sent at sent to the waiters of this process.
@@ -140,37 +139,24 @@ func (s *Semaphore) decodeAcquire(m rueidis.RedisMessage, n int) (acquireReply, 
 }
 
 func (s *Semaphore) decodeAcquired(m rueidis.RedisMessage, n int) (r acquireReply, err error) {
-	const head = 6
-	v, err := m.ToArray()
-	if err != nil || len(v) < head {
-		return r, malformed("acquire", s.key, &m)
-	}
-	var numbers [head]int64
-	for i := range numbers {
-		numbers[i], err = v[i].AsInt64()
-		if err != nil {
-			return r, malformed("acquire", s.key, &m)
-		}
-	}
-	r = acquireReply{status: numbers[0], server: numbers[1], capacity: numbers[2],
-		left: max(-1, script.Duration(numbers[3])), foreign: numbers[5] == 1}
-	if r.status != acquireDone {
+	rest, err := readHead(m, "acquire", s.key, &r.status, &r.server, &r.capacity, &r.left, &r.served.dueIn, &r.foreign)
+	switch {
+	case err != nil:
+		return acquireReply{}, err
+	case r.status != acquireDone:
 		r.served.dueIn = -1
 		return r, nil
+	case len(rest) < n:
+		return acquireReply{}, malformed("acquire", s.key, &m)
 	}
-	if len(v) < head+n {
-		return r, malformed("acquire", s.key, &m)
+	r.asked = make([]int64, n)
+	for i := range r.asked {
+		if readValue(&rest[i], &r.asked[i]) != nil {
+			return acquireReply{}, malformed("acquire", s.key, &m)
+		}
 	}
-	for _, x := range v[head : head+n] {
-		ticket, bad := x.AsInt64()
-		r.asked, err = append(r.asked, ticket), errors.Join(err, bad)
-	}
-	var bad error
-	r.served, bad = readServed(append(v[4:5:5], v[head+n:]...))
-	if errors.Join(err, bad) != nil {
-		return r, malformed("acquire", s.key, &m)
-	}
-	return r, nil
+	r.served.grants, err = s.readGrants(rest[n:], "acquire")
+	return r, err
 }
 
 type releaseReply struct {
@@ -201,16 +187,11 @@ func (s *Semaphore) decodeRelease(m rueidis.RedisMessage) (releaseReply, error) 
 }
 
 func (s *Semaphore) decodeReleased(m rueidis.RedisMessage) (r releaseReply, err error) {
-	v, err := m.ToArray()
-	if err == nil && len(v) > 1 {
-		r.held, err = v[0].AsInt64()
-		var bad error
-		r.served, bad = readServed(v[1:])
-		if err = errors.Join(err, bad); err == nil {
-			return r, nil
-		}
+	rest, err := readHead(m, "release", s.key, &r.held, &r.served.dueIn)
+	if err == nil {
+		r.served.grants, err = s.readGrants(rest, "release")
 	}
-	return r, malformed("release", s.key, &m)
+	return r, err
 }
 
 // runRelease sends a release once. The release may serve waiters of this process, and only its reply names them:
@@ -279,19 +260,11 @@ func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id stri
 }
 
 func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err error) {
-	v, err := m.ToArray()
-	if err != nil || len(v) < 4 {
-		return r, malformed("resize", s.key, &m)
+	rest, err := readHead(m, "resize", s.key, &r.status, &r.before, &r.server, &r.served.dueIn)
+	if err == nil {
+		r.served.grants, err = s.readGrants(rest, "resize")
 	}
-	var bad [4]error
-	r.status, bad[0] = v[0].AsInt64()
-	r.before, bad[1] = v[1].AsInt64()
-	r.server, bad[2] = v[2].AsInt64()
-	r.served, bad[3] = readServed(v[3:])
-	if errors.Join(bad[:]...) != nil {
-		return r, malformed("resize", s.key, &m)
-	}
-	return r, nil
+	return r, err
 }
 
 // extendExchange returns the call that raises the leases of all ids, or of none.
@@ -312,25 +285,24 @@ func (s *Semaphore) inspectExchange(most int, ids ...string) exchange[SemaphoreS
 }
 
 func (s *Semaphore) decodeState(m rueidis.RedisMessage) (state SemaphoreState, err error) {
-	v, err := m.ToArray()
-	if err != nil || len(v) < 3 || len(v)%3 != 0 {
+	var now, used int64
+	var capacity string
+	rest, err := readHead(m, "inspect", s.key, &now, &capacity, &used)
+	if err != nil || len(rest)%3 != 0 {
 		return state, malformed("inspect", s.key, &m)
 	}
-	now, err := v[0].AsInt64()
-	capacity, _ := v[1].AsInt64()
-	used, bad := v[2].AsInt64()
-	if text, _ := v[1].ToString(); text == "" { // not in use: the capacity that this handle would set
-		capacity = int64(s.capacity)
+	state.Capacity = s.capacity // not in use: the capacity that this handle would set
+	if capacity != "" {
+		state.Capacity, err = strconv.Atoi(capacity)
 	}
-	err = errors.Join(err, bad)
-	state.Capacity, state.Available = int(capacity), int(capacity-used)
-	for i := 3; i < len(v); i += 3 {
-		id, _ := v[i].ToString()
-		end, _ := v[i+1].AsInt64()
-		text, _ := v[i+2].ToString()
-		h, bad := holder(id, text, end, now)
+	state.Available = state.Capacity - int(used)
+	for ; len(rest) > 0; rest = rest[3:] {
+		var id, text string
+		var end int64
+		err = errors.Join(err, readValue(&rest[0], &id), readValue(&rest[1], &end), readValue(&rest[2], &text))
+		held, bad := holder(id, text, end, now)
 		err = errors.Join(err, bad)
-		state.Permits = append(state.Permits, h)
+		state.Permits = append(state.Permits, held)
 	}
 	if err != nil {
 		return SemaphoreState{}, malformed("inspect", s.key, &m)
