@@ -93,3 +93,56 @@ func TestFlashsale_WorkersKilled_SaleIsExact(t *testing.T) {
 		})
 	}
 }
+
+// The reader of docs/getting-started.md kills the first process, and the second gets the lock.
+func TestStart_HolderKilled_NextGetsTheLock(t *testing.T) {
+	folder := build(t)
+	embedded := exec.Command(filepath.Join(folder, "server"), "-address", "127.0.0.1:0")
+	listening := stderr(t, embedded)
+	t.Cleanup(func() { embedded.Process.Kill() })
+	for server, address := range map[string]string{
+		"embedded": after(t, listening, "listening on "),
+		"redis":    redistest.Start(t).Addr(),
+	} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+			start := func(label string) (*exec.Cmd, *bufio.Scanner) {
+				process := exec.Command(filepath.Join(folder, "start"), label)
+				process.Env = append(os.Environ(), "REDLATCH_REDIS=redis://"+address)
+				lines := stderr(t, process)
+				t.Cleanup(func() { process.Process.Kill() })
+				return process, lines
+			}
+			first, said := start("first")
+			after(t, said, "got the lock")
+			second, says := start("second")
+			after(t, says, "waiting for the lock")
+			require.NoError(t, first.Process.Kill())
+			after(t, says, "got the lock")
+			require.NoError(t, second.Process.Signal(os.Interrupt))
+			after(t, says, "released the lock")
+			require.NoError(t, second.Wait())
+		})
+	}
+}
+
+// stderr starts a command, and returns the lines that it logs.
+func stderr(t *testing.T, command *exec.Cmd) *bufio.Scanner {
+	t.Helper()
+	out, err := command.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	return bufio.NewScanner(out)
+}
+
+// after reads lines up to one that has text in it, and returns the rest of that line.
+func after(t *testing.T, lines *bufio.Scanner, text string) (rest string) {
+	t.Helper()
+	for lines.Scan() {
+		if _, rest, found := strings.Cut(lines.Text(), text); found {
+			return rest
+		}
+	}
+	require.Fail(t, "the process ended", "it did not log %q", text)
+	return ""
+}
