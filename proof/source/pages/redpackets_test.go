@@ -26,10 +26,30 @@ func Open(ctx context.Context, packets *redpacket.Client, user string) (int64, e
 	return share.Cents, err
 }
 
+// Rest returns the cents that go back to the sender after the end.
+func Rest(ctx context.Context, packets *redpacket.Client) (int64, error) {
+	rest, err := packets.Packet("new-year").Refund(ctx)
+	return rest.Cents, err // redpacket.ErrNotEnded before the end
+}
+
 // PayOut calls pay with the shares that users took of a red packet, and with the refund, until ctx ends. Several
 // processes may run it.
 func PayOut(ctx context.Context, packets *redpacket.Client, pay func(context.Context, []redpacket.Entry) error) error {
 	return packets.Packet("new-year").KeepLedger(ctx, time.Second, 500, pay)
+}
+
+func TestRest_AfterTheEnd_IsTheSameEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		packets := redlatchtest.New(t).Open().RedPackets()
+		require.NoError(t, Give(t.Context(), packets))
+		cents := redistest.NoError(Open(t.Context(), packets, "ann"))(t)
+		_, err := Rest(t.Context(), packets)
+		require.ErrorIs(t, err, redpacket.ErrNotEnded)
+		time.Sleep(25 * time.Hour)
+		for range 2 {
+			require.Equal(t, 2000-cents, redistest.NoError(Rest(t.Context(), packets))(t))
+		}
+	})
 }
 
 func TestRedPacket_TenShares_AreAllOfTheMoneyAndPaidOut(t *testing.T) {
