@@ -87,7 +87,11 @@ func goBlocks(t *testing.T, page string) (blocks []string) {
 // The pages have functions of tests word for word: locks.md those of proof/source/pages/locks_test.go, and so on; the
 // pages of the adapters those of their modules' Examples.
 func TestPages_GoCode_IsThatOfTests(t *testing.T) {
-	sources := map[string]string{"testing.md": "../redlatchtest/recipes_test.go"}
+	sources := map[string]string{
+		"fencing.md":         "../contrib/fence/page_test.go",
+		"getting-started.md": "examples/start/main.go",
+		"testing.md":         "../redlatchtest/recipes_test.go",
+	}
 	tests, err := filepath.Glob("../proof/source/pages/*_test.go")
 	require.NoError(t, err)
 	for _, file := range tests {
