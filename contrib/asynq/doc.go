@@ -22,5 +22,5 @@
 //   - asynq runs a task at least once: it may run a task again whose worker died.
 //   - A tick is enqueued when the leader's clock says so.
 //
-// In the repository, docs/adapters/asynq.md has more.
+// In the repository, docs/adapters.md has more.
 package redlatchasynq

@@ -16,5 +16,5 @@
 // gocron does not pass the lock to the job, so a job does not learn that its lock was lost. A job that must stop then
 // has no Locker, and calls rlock's Lock.DoOnce itself, or works under [Elector.Leadership].
 //
-// In the repository, docs/adapters/gocron.md says which to choose.
+// In the repository, docs/adapters.md says which to choose.
 package redlatchgocron

@@ -29,5 +29,5 @@
 //     RenewDeadline, 10 s by default. So they may after a pause of the process that is longer than LeaseDuration.
 //   - While the server cannot be reached no leader can renew: leaders stop after RenewDeadline.
 //
-// In the repository, docs/adapters/k8s.md has more.
+// In the repository, docs/adapters.md has more.
 package redlatchk8s

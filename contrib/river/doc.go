@@ -24,5 +24,5 @@
 //   - River runs a job at least once.
 //   - A tick is inserted when the leader's clock says so.
 //
-// In the repository, docs/adapters/river.md has more.
+// In the repository, docs/adapters.md has more.
 package redlatchriver

@@ -84,13 +84,15 @@ func goBlocks(t *testing.T, page string) (blocks []string) {
 	return blocks
 }
 
-// The pages have functions of tests word for word: locks.md those of proof/source/pages/locks_test.go, and so on; the
-// pages of the adapters those of their modules' Examples.
+// The pages have functions of tests word for word: locks.md those of proof/source/pages/locks_test.go, and so on.
 func TestPages_GoCode_IsThatOfTests(t *testing.T) {
-	sources := map[string]string{
-		"fencing.md":         "../contrib/fence/page_test.go",
-		"getting-started.md": "examples/start/main.go",
-		"testing.md":         "../redlatchtest/recipes_test.go",
+	examples, err := filepath.Glob("../contrib/*/example_test.go")
+	require.NoError(t, err)
+	sources := map[string][]string{
+		"adapters.md":        examples,
+		"fencing.md":         {"../contrib/fence/page_test.go"},
+		"getting-started.md": {"examples/start/main.go"},
+		"testing.md":         {"../redlatchtest/recipes_test.go"},
 	}
 	tests, err := filepath.Glob("../proof/source/pages/*_test.go")
 	require.NoError(t, err)
@@ -98,19 +100,18 @@ func TestPages_GoCode_IsThatOfTests(t *testing.T) {
 		switch name := strings.TrimSuffix(filepath.Base(file), "_test.go"); name {
 		case "doc", "killed", "migration": // of no page, of several, or as Examples
 		default:
-			sources[strings.ReplaceAll(name, "_", "-")+".md"] = file
+			page := strings.ReplaceAll(name, "_", "-") + ".md"
+			sources[page] = []string{file}
 		}
 	}
-	adapters, err := filepath.Glob("adapters/*.md")
-	require.NoError(t, err)
-	for _, page := range adapters {
-		sources[page] = filepath.Join("../contrib", strings.TrimSuffix(filepath.Base(page), ".md"), "example_test.go")
-	}
 	require.Greater(t, len(sources), 10)
-	for page, file := range sources {
-		source := read(t, file)
+	for page, files := range sources {
+		source := ""
+		for _, file := range files {
+			source += read(t, file)
+		}
 		for _, block := range goBlocks(t, page) {
-			require.Contains(t, source, block, "%s has code that is not in %s", page, file)
+			require.Contains(t, source, block, "%s has code that is not in %s", page, files)
 		}
 	}
 }
