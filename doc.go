@@ -20,19 +20,19 @@
 //
 // # Which client for what
 //
-//	Locks        rlock               one owner at a time: reentrant, fenced, fair, read-write, several as one, a quorum of servers
+//	Locks        rlock               one owner at a time: reentrant, fenced, fair, read-write, several as one, a quorum
 //	Elections    rlock/election      one leader among several processes
 //	Semaphores   rsemaphore          at most n at a time; latches; barriers
 //	Counters     rcounter            a number with bounds that all processes count on
 //	Sales        rcounter/stock      the first N of a crowd get a unit each; reservations; a ledger
 //	RedPackets   rcounter/redpacket  a sum of money in shares, one for each of the first N
 //	Limiters     rcounter/ratelimit  so many units a second, for all processes together
-//	Hub          pubsub              Pub/Sub that tells you when messages may have been missed
+//	Hub          pubsub              Pub/Sub that reports where messages may have been missed
 //
 // Package redlatchdebug shows what a client holds and waits for; redlatchtest is a server for tests. Each package can
 // be used alone: call pubsub.Dial, give the hub to rlock.New, and close the client before the hub.
 //
-// # What holds in all packages
+// # What is guaranteed
 //
 //   - A call that waits for others lasts until its context ends, or its waitTime is over. Any other lasts one
 //     CallTimeout at most, or Options.RetryTimeout, if that is set.
@@ -43,21 +43,19 @@
 //     comments say so.
 //   - One error value stands for one state in all packages, and is exported here. There are four families. Contended
 //     (ErrNotAcquired): another owner has the lock. Lost (ErrLost, ErrMaxHold): the caller's hold is over. Not run
-//     (ErrUnavailable, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrDenied, ErrWrongType, and errors exported by a
-//     single package): nothing changed on the server, except as the comment of ErrDenied says. Unknown
-//     (ErrUnknownOutcome): the request was sent and no reply came; ErrNotReplicated: the request ran, and too few
-//     replicas confirmed it. Sold out, over, taken before are answers, not errors.
+//     (ErrUnavailable, ErrDenied and others): nothing changed on the server. Unknown (ErrUnknownOutcome,
+//     ErrNotReplicated): the request was sent, and no reply came or too few replicas confirmed it. Sold out, over and
+//     taken before are answers, not errors.
 //   - The zero value of every Options is good. Options that cannot be used are refused before anything is sent, with
 //     field, value and bounds.
 //   - Making a Lock or a Counter sends nothing. All values are safe for concurrent use.
 //
-// # What one Redis cannot promise
+// # What is not guaranteed
 //
 // A promoted replica may lack the last writes, and so a lock that was just acquired. Options.MinReplicas makes that
 // rare, rlock's Quorum survives it, and a fenced lock's token lets the resource refuse the earlier holder. FLUSHALL,
 // DEL and eviction end holds. A step of the server's clock moves leases. A process that was suspended may act
 // after its deadline.
 //
-// In the repository, docs/guarantees.md has every promise, docs/operations.md the settings of the server,
-// docs/recipes.md whole solutions, and docs/redisson.md the layout that is shared with Java.
+// In the repository, docs/guarantees.md has every promise, docs/operations.md the settings of the server.
 package redlatch

@@ -38,40 +38,24 @@
 //
 // # Connecting
 //
-// Dial returns ErrInvalidOption in these cases:
+// Dial returns ErrInvalidOption, which says the reason, if
 //
-//   - A rueidis option can be used with no server. Dial has sent nothing then.
-//   - ConnLifetime is set: when a connection's lifetime ends while a reply is awaited, rueidis sends the script again
-//     by itself. Redlatch's scripts may run twice, but the second reply can be "lost" for an unlock that succeeded.
-//     ReplicaOnly is refused, too, because every script writes.
-//   - The server does not support an option: SelectDB, or client-side caching that the options configure.
-//   - The server is older than Redis 7.0, or a sentinel while Sentinel.MasterSet is empty, or a proxy that does not
-//     know HELLO (InitAddress).
-//   - Only one side speaks TLS (TLSConfig).
-//   - The server may evict keys ([Options.Strict]), or forget writes that it has confirmed ([Options.Durable]).
+//   - a rueidis option cannot be used: ConnLifetime, because rueidis would send a script again by itself, and the
+//     second reply can be "lost" for an unlock that succeeded; ReplicaOnly, because every script writes;
+//   - the server does not support an option, is older than Redis 7.0, is a sentinel while Sentinel.MasterSet is empty,
+//     or only one side speaks TLS;
+//   - the server may evict keys ([Options.Strict]), or forget writes that it has confirmed ([Options.Durable]).
 //
-// A command that the server refuses, and that the clients can do without, is logged, and is in [Stats].Lacks. If the
-// server has no client-side caching, or speaks only RESP2, Dial connects as with DisableCache and AlwaysRESP2. It does
-// not do so if the options configure caching (ClientTrackingOptions, OnInvalidations, NewCacheStoreFn).
+// A command that the server refuses, and that the clients can do without, is logged, and is in [Stats].Lacks.
 //
 // Behind Sentinel the client asks every five seconds which server is the primary, unless
-// Sentinel.TopologyRefreshInterval says otherwise. The sentinels announce a new primary only once. Without the refresh,
-// a client that missed the message would stay with a primary that has become a replica.
-//
-// In a Cluster the hub's client observes invalidations. Elsewhere rlock has a connection of its own for them, because a
-// client that observes invalidations pipelines on every connection, which makes each single call slower.
-//
-// # Which commands
-//
-// In a Cluster the commands are SSUBSCRIBE and SPUBLISH, on one connection for each node that serves a wanted channel.
-// Everywhere else they are SUBSCRIBE and PUBLISH, on one connection. Redisson chooses by the same rule.
-//
-// With a channel on which Redisson publishes releases, the hub subscribes to a counting channel, redlatch_grant: and
-// the channel's name. By it scripts distinguish subscribers of this library from Redisson's. A user without the right
-// to the counting channel is subscribed without it.
+// Sentinel.TopologyRefreshInterval is set. The sentinels announce a new primary only once, so a client that missed the
+// message would otherwise stay with a server that has become a replica. In a Cluster the hub uses SSUBSCRIBE and
+// SPUBLISH, on one connection for each node that serves a wanted channel, and elsewhere SUBSCRIBE and PUBLISH, on one
+// connection. Redisson chooses by the same rule.
 //
 // The errors that several packages return are in package redlatch, such as redlatch.ErrUnavailable. Compare with
 // errors.Is.
 //
-// In the repository, docs/design.md has the protocol.
+// In the repository, docs/design/protocols.md has the protocol.
 package pubsub

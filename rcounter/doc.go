@@ -38,5 +38,5 @@
 // call carries the trace of its first caller. Where calls of a counter carry fewer than two requests on average, the
 // next 256 are sent alone. Cached takes no round trip while the value is cached.
 //
-// In the repository, docs/design.md has the keys and the protocol.
+// In the repository, docs/design has the keys and the protocol.
 package rcounter

@@ -14,23 +14,37 @@
 //
 // # What it shows
 //
-//   - The waiting calls of this client: since when, until when, whether the server has refused them, and their place.
-//   - The holds: since when, for how long it is still safe to act, whether the hold is renewed, and when the last
-//     renewal was confirmed.
-//   - Rate limits that refused a request of this process lately: the key, the units, and when so many units could pass.
-//     Other limits are not remembered; with Options.RefusalTrust off, no limit is. And limiters whose policy answers,
-//     because the server does not.
-//   - The server's view of these objects: holders and queue, with the processes and labels; how many units may pass.
-//     The page asks about the first 16 objects that it shows, objects with waiting calls first, all at the same time,
-//     for one CallTimeout in all. If the server does not answer, the page says so and shows the rest.
-//   - The watchdog of each client: renewals that fail, tracking, heartbeats, the estimate of the server's clock; its
-//     options; releases that the server has not confirmed.
-//   - Subscriptions, and the last 16 errors of each client: lost holds, refused subscriptions, lost connections, and
-//     renewals, acquisitions and releases that failed for another reason than contention. The text of each error was in
-//     the caller's error or in the log.
+// The waiting calls and the holds of this client, rate limits that refused a request of this process lately, and the
+// server's view of these objects: holders, queue, free units. The page asks about the first 16 objects, all at the same
+// time, for one CallTimeout in all; if the server does not answer, the page says so and shows the rest. Then watchdogs,
+// options, subscriptions, releases that the server has not confirmed, and the last 16 errors of each client. Expected
+// errors, such as ErrNotAcquired, are not kept.
 //
-// # Cost
+// There is no cost until the page is opened, except two words per waiting call.
 //
-// No cost until the page is opened, except two words per waiting call. A request goes through all holds and waiting
-// calls. Expected errors, such as ErrNotAcquired, are not kept; others cost a copy.
+// # JSON
+//
+// With format=json, [Handler] answers with one object. The fields that are named here keep their names and meanings;
+// others may come. Fields that end in _ms are milliseconds, with a fraction where it matters. A field without a value
+// is null or missing.
+//
+//	at, process, open_ms, closed                 when, host:pid, since when, whether Close was called
+//	mode, nodes                                  standalone, sentinel or cluster; addresses
+//	waits, holds, pending_releases, limits       each {total, shown: [...]}: total is how many match, shown the first n
+//	  waits:   client, kind, name, waiting_ms, gives_up_ms, refused, before, ticket, permits, error
+//	  holds:   client, kind, name, owner, label, permits, handles, held_ms, safe_ms, lease_ms, renewed, confirmed_ms,
+//	           failing, max_hold_ms, forgotten
+//	  pending: client, name, given_up_ms
+//	  limits:  client, kind, name, key, units, burst, refused_ms, passes_ms
+//	policies                                     name, policy, last_ms
+//	server                                       answered, asked, error, objects, omitted
+//	  objects: client, kind, name, key, error, held, lease_left_ms, capacity, free, holders, waiters
+//	  holders, waiters: owner, label, process, here, lease_left_ms or waiting_ms, count
+//	clients                                      client, closed, held, renewed, failing, waiting, calls, tracking,
+//	                                             hand_overs, heartbeat_ms, beaten_ms, missed, slept_ms, clock, options
+//	subscriptions                                channels, confirmed, connections
+//	lacks; errors                                command, effect, error; client, at, what, name, reason, error, count
+//
+// safe_ms is how long the holder may still act, as Hold.Until has it. For a limit, capacity is how many units can pass
+// at once after a pause, free how many may pass now, and lease_left_ms the time until all may.
 package redlatchdebug

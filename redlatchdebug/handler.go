@@ -30,37 +30,7 @@ import (
 //
 // An unknown value is 400, with a text that names it.
 //
-// # JSON
-//
-// One object. Fields that are named here keep their names and meanings; others may come. Fields that end in _ms are
-// numbers of milliseconds, with a fraction where it matters. A field is null or missing if it has no value.
-//
-//	at, process, open_ms, closed                 when, host:pid, since when, whether Close was called
-//	mode, nodes                                  standalone, sentinel or cluster; addresses
-//	waits, holds, pending_releases, limits       each {total, shown: [...]}: total is how many match, shown the first n of them
-//	  waits:   client, kind, name, waiting_ms, gives_up_ms, refused, before, ticket, permits, error
-//	  holds:   client, kind, name, owner, label, permits, handles, held_ms, safe_ms, lease_ms, renewed, confirmed_ms, failing,
-//	           max_hold_ms, forgotten
-//	  pending: client, name, given_up_ms
-//	  limits:  client, kind, name, key, units, burst, refused_ms, passes_ms
-//	policies                                     name, policy, last_ms
-//	server                                       answered, asked, error, objects, omitted
-//	  objects: client, kind, name, key, error, held, lease_left_ms, capacity, free, holders, waiters
-//	  holders: owner, label, process, here, lease_left_ms, count
-//	  waiters: owner, label, process, here, waiting_ms
-//	clients                                      client, closed, held, renewed, failing, waiting, calls, tracking, hand_overs,
-//	                                             heartbeat_ms, beaten_ms, missed, slept_ms, clock, options
-//	  clock:   ahead_ms, within_ms, age_ms, servers
-//	subscriptions                                channels, confirmed, connections
-//	lacks                                        command, effect, error
-//	errors                                       client, at, what, name, reason, error, count
-//
-// safe_ms is how long the holder may still act, as Hold.Until has it: the rest of the lease, or of the trust in
-// heartbeats if that is shorter. client is locks, elections, semaphores, counters, sales, red_packets, limiters or
-// hub. kind is the kind of the lock, as Fair, the type in rsemaphore, or the algorithm of a limit. For a limit,
-// capacity is how many units can pass at once after a pause, free is how many may pass now, and lease_left_ms is the
-// time until all may. ahead_ms is how far the server's clock is ahead of this machine's; no lease depends on it. reason
-// is the result of redlatch.Reason.
+// The package comment describes the JSON.
 func Handler(red *redlatch.Client) http.Handler {
 	if red == nil {
 		panic("redlatchdebug: Handler of a nil client")

@@ -54,6 +54,5 @@
 // Package redlatch declares the errors that several packages return, such as redlatch.ErrNotAcquired. Compare with
 // errors.Is.
 //
-// In the repository, docs/guarantees.md has the limits and tests of each promise, docs/design.md the keys and the
-// protocol.
+// In the repository, docs/guarantees.md has the limits of each promise, docs/design the keys and the protocol.
 package rlock

@@ -42,5 +42,5 @@
 // A key that the server has refused is refused in the process for as long as the server said, for Options.RefusalTrust
 // at most.
 //
-// In the repository, docs/design.md has the keys and the protocol.
+// In the repository, docs/design has the keys and the protocol.
 package ratelimit

@@ -52,5 +52,5 @@
 //	send       Send, spec: Spec      refund   Refund                 errors   what scripts reply, errors
 //	inspect    Inspect, Shares
 //
-// In the repository, docs/redpackets.md is a page for users, and docs/design.md has the keys and the protocol.
+// In the repository, docs/redpackets.md is a page for users, and docs/design has the keys and the protocol.
 package redpacket

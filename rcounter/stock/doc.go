@@ -45,26 +45,17 @@
 //	the sale is suspended (Restore runs)              every verb: ErrLater
 //	the sale, or a part of it, is not on the server   every verb: ErrNoStock
 //
-// # Sold out
+// # What is guaranteed
 //
-// While nothing of an item is left the server has a flag, which each process reads through its client-side cache. So a
-// crowd that comes too late is answered by the process itself: orders of one line under New, and Anyone. News of a
-// return ends it within milliseconds, and Options.SoldOutTrust ends it in any case.
+// No unit has two buyers, an item never sells more than its limit, and an order is decided once. While nothing of an
+// item is left, each process answers "sold out" itself, through its client-side cache: for orders of one line under
+// New, and for Anyone. A returned unit ends that within milliseconds, and Options.SoldOutTrust in any case.
 //
-// # What is not promised
+// # What is not guaranteed
 //
-// A failover forgets what was not replicated; see Options.MinReplicas, Options.Books and Sale.Restore. Keep a unique
-// index over (sale, item, ordinal) in the order database. Start, end and times to pay move with the server's clock. An
-// id that was forgotten (Spec.Remember) is a new one.
+// A failover forgets writes that were not replicated; see Options.MinReplicas, Options.Books and Sale.Restore. Keep a
+// unique index over (sale, item, ordinal) in the order database. Start, end and times to pay move with the server's
+// clock. An id that was forgotten (Spec.Remember) is a new one.
 //
-// # Files
-//
-//	client     New, Options                          open       Open
-//	sale       Sale: names, keys                     change     Change, EndSale, Delete
-//	order      Order, Line: what callers ask         inspect    Inspect, Holders
-//	answer     Answer: what becomes of an order      ledger     Entry, Ledger, KeepLedger
-//	verbs      Buy ... Status                        restore    Book, Restore
-//	anyone     orders of Anyone                      fold       what entries make of orders
-//	calls      calls that orders share               reply      what scripts reply, errors
-//	cache      sold out, as this process knows it
+// In the repository, docs/sales.md is a page for users, and docs/design/sales.md has the races.
 package stock

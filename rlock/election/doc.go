@@ -19,22 +19,14 @@
 //
 //   - At most one leader acts at a time, among leaders that stop when their Context ends, or at Until, under the
 //     conditions of package rlock.
-//
 //   - Tokens grow from leader to leader. A resource that refuses a smaller token than it has seen refuses every former
 //     leader.
-//
 //   - A leader's value is never shown with the token of another leader.
-//
 //   - A leader that resigned or lost its leadership is not shown once the server knows of it.
-//
 //   - An observer that misses a message sees the state after PollCap at the latest.
-//
 //   - A candidate leaves nothing behind when its ctx ends. A leader that dies leaves keys that expire.
-//
 //   - A value that [Leadership.Proclaim] has changed is not shown again.
-//
 //   - At most one worker acts for a shard at a time, under the conditions of the first two promises.
-//
 //   - Every shard has a worker, and no worker has two shards more than another, as soon as nothing has changed for ten
 //     heartbeats and the functions of all moving shards have returned. The number of moved shards is minimal.
 //
@@ -47,9 +39,8 @@
 //     lock lasts until the end of its lease (WatchdogTimeout), and the crashed leader is shown until then.
 //   - Leader and Observe return the leader at the time of the server's reply. Leaders must check their own context, not
 //     Leader.
-//   - A leadership does not survive a restart of its process, even under the same name. The former process may still
-//     run or be suspended, and a resource could not tell the two apart by one token. So the new process campaigns, and
-//     gets a greater token. After Close it leads at once, after a crash when three heartbeats were missed.
+//   - A leadership does not survive a restart of its process, even under the same name, because the former process may
+//     still run. The new process campaigns, and gets a greater token.
 //   - A shard has no worker for a while after its worker left, crashed, or was cut off. A shard that should move stays
 //     where it is until its function returns. A worker whose heartbeats are late for three intervals counts as absent,
 //     and its shards move.
@@ -65,5 +56,5 @@
 //
 // The errors are those of a Fenced lock. Package redlatch declares them, such as redlatch.ErrLost.
 //
-// In the repository, docs/design.md has the keys and the protocol.
+// In the repository, docs/design has the keys and the protocol.
 package election
