@@ -481,7 +481,7 @@ func (l *link) handleRefusal(name string, err error) bool {
 	}
 	if !hub.outages.refusalLogged { // logged once, not at every attempt of a program whose user may not subscribe
 		hub.outages.refusalLogged, hub.outages.refusedChannel = true, name
-		hub.opts.Logger.Warn("redlatch: subscribe refused; waiting goes on by polling", "channel", name, "error", err)
+		hub.opts.Logger.Warn("redlatch: subscribe refused; waiting calls poll", "channel", name, "error", err)
 	}
 	if refusal := script.Refused(err); refusal != nil {
 		return topic.markRefused(refusal)

@@ -39,7 +39,7 @@ func TestQuorum_NoMajority_FailsInOneTimeoutAndLogsOnce(t *testing.T) {
 			require.Error(t, call(context.Background()), verb)
 			require.LessOrEqual(t, time.Since(began), callTimeout, verb)
 		}
-		const silent, again = "does not answer those who wait", "answers those who wait again"
+		const silent, again = "does not answer waiting calls", "answers waiting calls again"
 		require.Zero(t, book.Count(silent), "nobody waits: %s", &book)
 		got := pass(t, q)
 		redistest.Eventually(t, 60*time.Second, "the outage is logged", func() bool { return book.Count(silent) > 0 })

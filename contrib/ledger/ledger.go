@@ -121,7 +121,7 @@ func (l *ledger[E]) report(ctx context.Context, err error) {
 		l.failed(err)
 		return
 	}
-	slog.WarnContext(ctx, "redlatchledger: a ledger could not be moved; it goes on", l.name, l.of, "err", err)
+	slog.WarnContext(ctx, "redlatchledger: a ledger could not be moved; trying again", l.name, l.of, "err", err)
 }
 
 func (l *ledger[E]) move(ctx context.Context, entries []E) error {

@@ -243,7 +243,7 @@ var seenScenarios = []scenario{
 		}
 		waitingIn(t, p, waiters)
 		logged := func() [2]int {
-			return [2]int{book.Count("does not answer those who wait"), book.Count("answers those who wait again")}
+			return [2]int{book.Count("does not answer waiting calls"), book.Count("answers waiting calls again")}
 		}
 		require.Zero(t, logged())
 		p.each(func(p *redistest.Proxy) { p.Hold(redistest.Up) })

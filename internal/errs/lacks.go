@@ -65,7 +65,7 @@ func (l *Lacks) Has(k Lack) bool { return l.known.Load()&(1<<k) != 0 }
 // Add records that the server refused k with err, and logs the refusal, unless k is known already.
 func (l *Lacks) Add(k Lack, err error) {
 	if l.Note(k, err) {
-		l.log.Warn("redlatch: the server refuses a command, and the client goes on without it",
+		l.log.Warn("redlatch: the server refuses a command; continuing without it",
 			"command", suffers[k].command, "effect", suffers[k].effect, "error", err)
 	}
 }

@@ -371,7 +371,7 @@ func (e *Engine) sendHeartbeat(group int) {
 		e.wakeBy(min(state.nextAt, max(state.noneEndsBefore, now)))
 		e.mu.Unlock()
 		if warn {
-			e.log.Warn("redlatch: a heartbeat was not confirmed; what is held is lost unless one is in time",
+			e.log.Warn("redlatch: a heartbeat was not confirmed; holds end unless one is confirmed in time",
 				"trust", heartbeats.Trust, "error", err)
 		}
 	}()

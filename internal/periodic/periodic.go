@@ -91,7 +91,7 @@ func (t *term) sync() {
 	t.next = at.Add(t.Sync)
 	entries, err := t.entries()
 	if err != nil {
-		t.Logger.Error("redlatch: periodic jobs cannot be read, and those of before stay", "error", err)
+		t.Logger.Error("redlatch: periodic jobs cannot be read; the previous jobs stay", "error", err)
 		t.next = at.Add(min(t.Sync, longest))
 		return
 	}
@@ -154,7 +154,7 @@ func (t *term) insert(ctx context.Context, d *tick) {
 	case err == nil:
 		d.at, d.again = d.Next(d.at), time.Time{}
 	case ctx.Err() == nil:
-		t.Logger.Warn("redlatch: a periodic job was not inserted, and is tried again", "name", d.ID, "due", d.at,
+		t.Logger.Warn("redlatch: a periodic job was not inserted; trying again", "name", d.ID, "due", d.at,
 			"error", err)
 		d.again = now().Add(pause)
 	}

@@ -91,7 +91,7 @@ func (s *Silence) recordFailure(request *Request, began time.Time, err error) {
 	silence := now.Sub(s.silentSince)
 	s.mu.Unlock()
 	if shouldLog {
-		s.log.Warn("redlatch: the server does not answer those who wait; they go on asking", "name", request.Name, "silence",
+		s.log.Warn("redlatch: the server does not answer waiting calls; they keep asking", "name", request.Name, "silence",
 			silence, "error", err)
 	}
 }
@@ -111,7 +111,7 @@ func (s *Silence) RecordAnswer(request *Request) {
 	}
 	s.mu.Unlock()
 	if shouldLog {
-		s.log.Info("redlatch: the server answers those who wait again", "name", request.Name, "silence", silence)
+		s.log.Info("redlatch: the server answers waiting calls again", "name", request.Name, "silence", silence)
 	}
 }
 

@@ -23,8 +23,8 @@ type moded struct {
 func (m moded) Mode() rueidis.ClientMode { return m.mode }
 
 const (
-	silent = "does not answer those who wait"
-	again  = "answers those who wait again"
+	silent = "does not answer waiting calls"
+	again  = "answers waiting calls again"
 )
 
 // hushed is a room whose server gives a request a second, and what was logged of its silence.

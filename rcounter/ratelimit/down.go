@@ -149,11 +149,11 @@ func (c *Client) note(ctx context.Context, l *Limiter, err error) {
 	}
 	edge(&err)
 	if err != nil {
-		c.calls.Logger.Warn("redlatch: the server does not answer, and a rate limiter's policy does", "name", l.name,
-			"policy", string(l.o.WhenDown), "error", err)
+		c.calls.Logger.Warn("redlatch: the server does not answer; the WhenDown policy of a rate limiter decides",
+			"name", l.name, "policy", string(l.o.WhenDown), "error", err)
 	} else {
-		c.calls.Logger.Info("redlatch: the server answers again, and no rate limiter's policy", "name", l.name, "policy",
-			string(l.o.WhenDown))
+		c.calls.Logger.Info("redlatch: the server answers again; the WhenDown policy of a rate limiter no longer decides",
+			"name", l.name, "policy", string(l.o.WhenDown))
 	}
 	c.calls.Tell(ctx, errs.Event{Kind: errs.EventDegraded, Name: l.name, Outcome: string(l.o.WhenDown), Err: err})
 }

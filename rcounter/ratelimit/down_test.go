@@ -134,8 +134,8 @@ func TestPolicy_ServerSilent_Answers(t *testing.T) {
 			require.Equal(t, i%2 == 0, down, "%s: it begins, and ends, in turns", name)
 		}
 	}
-	require.Contains(t, logged(), "the server does not answer, and a rate limiter's policy does")
-	require.Contains(t, logged(), "the server answers again, and no rate limiter's policy")
+	require.Contains(t, logged(), "the server does not answer; the WhenDown policy of a rate limiter decides")
+	require.Contains(t, logged(), "the server answers again; the WhenDown policy of a rate limiter no longer decides")
 }
 
 // Requests of 1 to Burst units come in crowds while the server is silent. Each process lets its share of the rate pass
@@ -378,7 +378,7 @@ func TestWait_GivenUpWhileServerFails_IsToldAndLogged(t *testing.T) {
 	require.Equal(t, "slow", e.Name)
 	require.ErrorContains(t, e.Err, "out of order")
 	redistest.Eventually(t, 20*time.Second, "it is logged", func() bool {
-		return book.Count("could not be given back") == 1
+		return book.Count("could not be returned") == 1
 	})
 	srv.Embedded.SetError("")
 }

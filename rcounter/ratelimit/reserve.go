@@ -135,7 +135,7 @@ func (r *Reservation) giveBack(ctx context.Context) {
 		if _, err := r.cancel(ctx); err != nil {
 			edge(&err)
 			c.calls.Tell(ctx, errs.Event{Kind: errs.EventBackgroundFailed, Name: r.l.name, Err: err})
-			c.calls.Complain("units of a rate limiter could not be given back, and too few pass", r.l.name, err)
+			c.calls.Complain("units of a rate limiter could not be returned; fewer units pass until they drain", r.l.name, err)
 		}
 	})
 }

@@ -260,4 +260,4 @@ func (s *storedLimit) look(ctx context.Context, l *Limiter) error {
 	return nil
 }
 
-const notRead = "the limit that is kept on the server cannot be read, and the one that was known counts"
+const notRead = "the limit stored on the server cannot be read; the last known limit applies"

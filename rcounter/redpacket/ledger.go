@@ -62,7 +62,7 @@ func (p *Packet) ledger() *ledger.Ledger[Entry] {
 	return &ledger.Ledger[Entry]{Calls: p.c.calls, Refused: p.refused, Keys: []string{p.keys[0], p.keys[3]},
 		Fields: entryFields, Entry: entry, Verdict: p.verdict, Edge: edged,
 		Failed: func(_ context.Context, err error) {
-			p.c.calls.Complain("a ledger could not be moved; it goes on", p.name, err)
+			p.c.calls.Complain("a ledger could not be moved; trying again", p.name, err)
 		}}
 }
 

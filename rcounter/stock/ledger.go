@@ -66,7 +66,7 @@ func (s *Sale) ledger() *ledger.Ledger[Entry] {
 			return err
 		},
 		Failed: func(ctx context.Context, err error) {
-			s.c.failed(ctx, "a ledger could not be moved; it goes on", s.name, err)
+			s.c.failed(ctx, "a ledger could not be moved; trying again", s.name, err)
 		}}
 	if s.refused == nil { // otherwise there are no keys
 		l.Keys = []string{s.keys[0], s.keys[4]}

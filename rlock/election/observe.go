@@ -60,7 +60,7 @@ func (e *Election) next(ctx context.Context, last Leader) (Leader, error) {
 			continue
 		}
 		// The server refused the request. A repetition helps when the cause was removed there.
-		e.client.session.Complain("an observer of an election cannot look who leads", e.name, err)
+		e.client.session.Complain("an observer of an election cannot read who leads", e.name, err)
 		script.Pause(ctx, min(e.client.session.PollCap, time.Second))
 	}
 }

@@ -167,7 +167,7 @@ func (w *worker) startDuty(ctx context.Context, index int) {
 func (w *worker) logRefusal(ctx context.Context, index int, err error) {
 	if ctx.Err() == nil && !script.NotAnswered(err) && !errors.Is(err, errs.ErrNotReplicated) {
 		lockName := w.shards.lock(index).Name()
-		w.shards.client.session.Complain("a shard cannot be acquired: it has no worker until it can", lockName, err)
+		w.shards.client.session.Complain("a shard cannot be acquired, and has no worker until it can", lockName, err)
 	}
 }
 

@@ -187,7 +187,7 @@ func (s *Semaphore) giveBack(permits int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.session.GiveBackBound())
 	defer cancel()
 	if _, err := s.runAdd(ctx, permits); err != nil {
-		s.session.Logger.Warn("redlatch: permits taken for a caller that had given up were not given back", "name", s.name,
+		s.session.Logger.Warn("redlatch: permits acquired for a caller that had given up were not returned", "name", s.name,
 			"permits", permits, "error", err)
 	}
 }

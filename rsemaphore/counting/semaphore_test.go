@@ -139,7 +139,7 @@ func TestCounting_CannotBeGivenBack_IsLogged(t *testing.T) {
 		trap.Wait(t)              // it has run
 		p.BlackHole(redistest.Up) // the reply comes, and nothing is sent any more
 		close(release)
-		redistest.Eventually(t, time.Minute, "it is said", func() bool { return book.Count("were not given back") == 1 })
+		redistest.Eventually(t, time.Minute, "it is said", func() bool { return book.Count("were not returned") == 1 })
 		require.Equal(t, 1, book.Count("name=s permits=4"))
 		require.Equal(t, "6", direct.text(t, "GET", "s"))
 		p.Heal()
