@@ -41,3 +41,15 @@ func FuzzReplies(f *testing.F) {
 		}
 	})
 }
+
+// The label of an owner of other software is not made up.
+func FuzzOwner(f *testing.F) {
+	f.Add("0b5fa6a0-3a4b-8c00-9d1e-2f3a4b5c6d7e:1:a%20label")
+	f.Add("0b5fa6a0-3a4b-4c00-9d1e-2f3a4b5c6d7e:1:none")
+	f.Add("0b5fa6a0-3a4b-8c00-9d1e-2f3a4b5c6d7e:1:%zz")
+	f.Fuzz(func(t *testing.T, owner string) {
+		if label := Owner(owner).Label(); !Owner(owner).ours() {
+			require.Empty(t, label)
+		}
+	})
+}
