@@ -147,7 +147,7 @@ func readTerms(text string) (*terms, error) {
 	case "s":
 		o.Algorithm, o.Per = SlidingWindow, script.Micros(number(words[2]))
 	case "f":
-		zone, bad := time.LoadLocation(words[3])
+		zone, bad := loadZone(words[3])
 		o.Algorithm, o.Zone, err = FixedWindow, zone, errors.Join(err, bad)
 		for unit, is := range units {
 			if is.letter == words[2] {
@@ -161,6 +161,15 @@ func readTerms(text string) (*terms, error) {
 		return nil, err
 	}
 	return newTerms(&o)
+}
+
+// loadZone returns the time zone of that name, which must mean the same to all processes.
+func loadZone(name string) (*time.Location, error) {
+	zone, err := time.LoadLocation(name)
+	if err == nil && zone == time.Local {
+		err = errors.New("each process has one of its own")
+	}
+	return zone, err
 }
 
 // window is the time in which all of the burst is there again after it was used up; of a FixedWindow the nominal length

@@ -51,11 +51,7 @@ func (l *Limiter) Set(ctx context.Context, by string) (err error) {
 	if err := l.c.calls.Usable(l.refused, session.CheckLabel("by", by)); err != nil {
 		return err
 	}
-	_, err = time.LoadLocation(l.terms.zone.String()) // nil is UTC
-	if l.terms.zone == time.Local {
-		err = errors.New("each process has one of its own")
-	}
-	if err != nil {
+	if _, err := loadZone(l.terms.zone.String()); err != nil { // nil is UTC
 		return fmt.Errorf("%w: Zone is %q, which has no name that others know: %w", errs.ErrInvalidOption, l.terms.zone, err)
 	}
 	return l.set(ctx, strings.Join(l.terms.words[:], ","), by)
