@@ -7,7 +7,7 @@ CONTRIB  := $(filter-out $(SLOW),$(filter contrib/% cmd/%,$(MODULES)))
 EXAMPLES := $(filter docs/%,$(MODULES))
 LIBRARY   = $$(go list ./... | grep -v -e /redistest -e /oracle/ -e /bench)
 
-.PHONY: all lint test short race proof contrib docs site bench cross release
+.PHONY: all lint test short race fuzz proof contrib docs site bench cross release
 
 all: lint test race proof contrib docs site bench cross release
 
@@ -28,6 +28,14 @@ short:
 race:
 	go test -race -vet=off -timeout 30m -p 1 -parallel 3 $$(echo "$(LIBRARY)" | grep -v /internal/contract)
 	go test -race -vet=off -timeout 30m -short -parallel 3 ./internal/contract
+
+# Every fuzz target for FOR, one after the other. What a target finds is a new file in its testdata/fuzz.
+fuzz:
+	@git grep -n '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:[0-9]+:func (Fuzz[^(]*).*|\1 \2|' | { \
+		failed=; while read -r folder target; do \
+			echo "fuzz $$target in $$folder"; \
+			(cd $$folder && go test -vet=off -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FOR),1m) .) || failed="$$failed $$folder:$$target"; \
+		done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }; }
 
 # Everything in proof/: the same seeds and faults for every change. See proof/README.md for what runs at night.
 proof:

@@ -32,10 +32,9 @@ func FuzzReplies(f *testing.F) {
 		if all, err := decodeFair(message, int(owners)); err == nil && all.replies[0].status != acquireLate {
 			require.Len(t, all.replies, int(owners))
 		}
-		for _, hasNext := range []bool{false, true} {
-			_, err := decodeRelease(message, hasNext)
-			require.True(t, err != nil || message.IsInt64() != hasNext || message.IsString())
-		}
+		_, err := decodeRelease(message, true)
+		require.Equal(t, err == nil, notInts == nil && len(ints) == 3)
+		_, _ = decodeRelease(message, false)
 		if state, err := decodeInspect(message); err == nil && state.locked {
 			require.True(t, state.leaseLeft == noEnd || state.leaseLeft > -time.Second, state.leaseLeft)
 		}
