@@ -56,11 +56,15 @@ func (s *server) flags(f *pflag.FlagSet) {
 
 // redacted is a URL without what may be secret, also if it is none.
 func redacted(u string) string {
-	scheme, rest, ok := strings.Cut(u, "://")
-	if at := strings.LastIndex(rest, "@"); ok && at >= 0 {
-		return scheme + "://***" + rest[at:]
+	at := strings.LastIndex(u, "@")
+	if at < 0 {
+		return u
 	}
-	return u
+	scheme, _, ok := strings.Cut(u[:at], "://")
+	if !ok || strings.ContainsAny(scheme, ":/") {
+		return "***" + u[at:]
+	}
+	return scheme + "://***" + u[at:]
 }
 
 // address is the URL, and where it comes from.
@@ -78,6 +82,9 @@ func (s *server) option() (rueidis.ClientOption, error) {
 	if err != nil {
 		if bad := (*url.Error)(nil); errors.As(err, &bad) {
 			err = bad.Err // the whole has the URL with its password
+		}
+		if strings.Contains(err.Error(), "@") { // a password before it, in the wrong part of the URL
+			err = errors.New("not the URL of a server")
 		}
 		return o, usage("%s %q: %w%s", from, redacted(u), err, seeConnection)
 	}

@@ -26,13 +26,12 @@ func FuzzURL(f *testing.F) {
 		s := server{url: u}
 		_, err := s.option()
 		if parsed, bad := url.Parse(u); err != nil && bad == nil && parsed.User != nil {
-			if password, _ := parsed.User.Password(); len(password) > 5 && strings.Count(u, password) == 1 {
+			password, _ := parsed.User.Password()
+			if len(password) > 5 && strings.Count(u, password) == 1 {
 				require.NotContains(t, err.Error(), password)
 			}
 		}
-		if strings.Contains(u, "secretword") && err != nil && strings.Contains(u, "://") && strings.Contains(u, "@") &&
-			strings.LastIndex(u, "@") > strings.LastIndex(u, "secretword") &&
-			strings.Index(u, "secretword") > strings.Index(u, "://") {
+		if before, _, at := strings.Cut(u, "@"); err != nil && at && strings.Contains(before, ":secretword") {
 			require.NotContains(t, err.Error(), "secretword")
 		}
 	})
