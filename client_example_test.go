@@ -18,12 +18,11 @@ import (
 
 // The safe profile refuses a server that may lose what it has confirmed, such as this one, which writes no file. What a
 // package is not to have is taken back in its function.
-func ExampleSafety() {
+func ExampleOptions_surviveFailover() {
 	defer serve()()
-	safety := func() redlatch.Safety { return redlatch.SurviveFailover } // as a program's configuration says
 	_, err := redlatch.Open(context.Background(), option, redlatch.Options{
-		Safety: safety(),
-		Locks:  func(o *rlock.Options) { o.Fenced = false },
+		SurviveFailover: true,
+		Locks:           func(o *rlock.Options) { o.Fenced = false },
 	})
 	fmt.Println(errors.Is(err, redlatch.ErrInvalidOption))
 	// Output: true

@@ -28,7 +28,7 @@ type Observer = errs.Observer
 //     EventLost the node of a Cluster.
 //   - N (int64): permits, units or cents; for EventTakenOver of a lock, holds; for EventShared, requests.
 //   - Outcome (string): the answer. Of a sale a stock.State, or the Answer.Why of an order that was Refused; otherwise
-//     "grabbed" or a redpacket.Share's Why, ratelimit.OutcomeAllowed or OutcomeRefused; for EventDegraded the
+//     "grabbed" or a redpacket.Share's Why, "allowed" or "refused"; for EventDegraded the
 //     ratelimit.Policy.
 //   - Took, Held (time.Duration): how long the call took, and how long the hold or permit was held.
 //   - ByMessage (bool): a message woke the waiter, not its timer.
@@ -92,8 +92,8 @@ const (
 	// EventAnsweredLocally: the process answered a Buy or Reserve by itself, because the sale is sold out (Outcome).
 	// EventClaimed does not come then.
 	EventAnsweredLocally = errs.EventAnsweredLocally
-	// EventShared: a call to a sale begins that requests of this process share, because others were under way (N). Other
-	// packages count such calls in their Stats.
+	// EventShared: a call begins that requests of this process share, because others were under way (N). It has no Name if
+	// the requests may be for several names.
 	EventShared = errs.EventShared
 	// EventAdmitted: an Allow, AllowAtMost or AllowAll was answered, by the server, by this process or by a policy, or was
 	// not (Outcome, N, Took, Err). N is how many units may pass. An AllowAll has one event for each limit.

@@ -49,8 +49,22 @@ type Options struct {
 	MinReplicas int
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
-	// Safety sets options of all packages together: see [SurviveFailover]. Defaults to 0, which sets none.
-	Safety Safety
+	// SurviveFailover is for work that two owners must not do at once when a primary fails. It sets
+	//
+	//   - MinReplicas to 1, unless it is set: a replica confirms grants, renewals and the answers of sales, or they do not
+	//     count;
+	//   - Strict and Durable of the hub: Open refuses a server that evicts keys, that keeps no append-only file, or that
+	//     goes on without replicas (min-replicas-to-write);
+	//   - Fenced of locks: Reentrant makes Fenced locks, so that the resource can refuse late writes, and WithOwner is
+	//     refused.
+	//
+	// The functions for the packages come after it, and can change each of these.
+	//
+	// Some gaps stay. A replica that did not confirm a grant may be promoted: with more than one replica, set MinReplicas
+	// to as many as there are. Two owners may act then, and only the resource can refuse the older one, by its token.
+	// Counters, limits, latches and CountingSemaphores are not confirmed by replicas. With one replica nothing is granted
+	// while the replica is away, so have two. The page guarantees.md says what each part costs. Defaults to off.
+	SurviveFailover bool
 	// Process is the name of this process in Inspect and on the debug page. Defaults to "host:pid".
 	Process string
 	// Logger gets the lines of all packages. Defaults to slog.Default().
@@ -92,8 +106,8 @@ type Client struct {
 // every package that cannot use its own, with a field and its value. MinReplicas is refused, too, by a server that
 // refuses WAIT. After an error nothing is left open.
 func Open(ctx context.Context, o rueidis.ClientOption, opts Options) (*Client, error) {
-	if err := opts.apply(); err != nil {
-		return nil, fmt.Errorf("redlatch: %w", err)
+	if opts.SurviveFailover {
+		opts.surviveFailover()
 	}
 	all := opts.packages()
 	if err := all.check(ctx); err != nil {

@@ -20,7 +20,7 @@ import (
 // drawn; the metrics are the median of a turn over that of the first, and commands of the server in a cycle.
 func BenchmarkSafety(b *testing.B) {
 	primary, _ := pairOf(b)
-	safe := redlatch.Options{Safety: redlatch.SurviveFailover}
+	safe := redlatch.Options{SurviveFailover: true}
 	lock := func(ctx context.Context, red *redlatch.Client) error {
 		hold, err := red.Locks().Reentrant("l").Lock(ctx)
 		if err != nil {

@@ -3,7 +3,6 @@ package redlatch_test
 import (
 	"context"
 	"net"
-	"strconv"
 	"testing"
 	"time"
 
@@ -45,7 +44,7 @@ func TestSafety_SettingsThatLoseWrites_AreRefused(t *testing.T) {
 		require.NoError(t, admin.Do(t.Context(), admin.B().ConfigSet().ParameterValue().ParameterValue(name, value).
 			Build()).Error())
 	}
-	safe := redlatch.Options{Safety: redlatch.SurviveFailover}
+	safe := redlatch.Options{SurviveFailover: true}
 	opens := func(o rueidis.ClientOption, opts redlatch.Options) error {
 		red, err := redlatch.Open(t.Context(), o, opts)
 		if err == nil {
@@ -86,22 +85,12 @@ func TestSafety_SettingsThatLoseWrites_AreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "Durable is true, must be false")
 }
 
-func TestSafety_OutOfRange_IsRefusedUnsent(t *testing.T) {
-	t.Parallel()
-	for _, bad := range []redlatch.Safety{-1, 2} {
-		_, err := redlatch.Open(t.Context(), rueidis.ClientOption{}, redlatch.Options{Safety: bad})
-		require.ErrorIs(t, err, redlatch.ErrInvalidOption)
-		require.EqualError(t, err, "redlatch: invalid option: Safety is "+strconv.Itoa(int(bad))+
-			", must be 0 or SurviveFailover")
-	}
-}
-
 // Each option that SurviveFailover sets is there when the function of its package is called.
 func TestSafety_OptionOfAPackage_CanBeTakenBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
 	seen := 0
-	red := open(t, server, redlatch.Options{Safety: redlatch.SurviveFailover,
+	red := open(t, server, redlatch.Options{SurviveFailover: true,
 		Hub: func(o *pubsub.Options) {
 			require.True(t, o.Strict && o.Durable)
 			o.Strict, o.Durable = false, false
@@ -129,7 +118,7 @@ func TestSafety_OptionOfAPackage_CanBeTakenBack(t *testing.T) {
 	require.Less(t, server.Embedded.TTL("report"), 31*time.Second)
 	require.NoError(t, hold.Unlock(t.Context()))
 
-	open(t, server, redlatch.Options{Safety: redlatch.SurviveFailover, MinReplicas: 2,
+	open(t, server, redlatch.Options{SurviveFailover: true, MinReplicas: 2,
 		Hub:   func(o *pubsub.Options) { o.Strict, o.Durable = false, false },
 		Locks: func(o *rlock.Options) { require.Equal(t, 2, o.MinReplicas) }})
 }
@@ -137,7 +126,7 @@ func TestSafety_OptionOfAPackage_CanBeTakenBack(t *testing.T) {
 func TestSafety_Grant_IsOnAReplicaOrRefused(t *testing.T) {
 	t.Parallel()
 	primary, replica := pairOf(t)
-	safe := redlatch.Options{Safety: redlatch.SurviveFailover, CallTimeout: 20 * time.Second,
+	safe := redlatch.Options{SurviveFailover: true, CallTimeout: 20 * time.Second,
 		ReplicaTimeout: 10 * time.Second}
 	red := open(t, primary, safe)
 	safe.ReplicaTimeout = 200 * time.Millisecond

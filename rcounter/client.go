@@ -16,7 +16,6 @@ type Client struct {
 	calls *session.Session
 	batch batch.Options
 	adds  *batch.Slots[addition, int64]
-	tally batch.Tally
 }
 
 func init() { accessor.Register(func(c *Client) *session.Session { return c.calls }) }

@@ -24,7 +24,7 @@ const shareSlots = 4096
 // newAdds makes the batcher of Adds.
 func (c *Client) newAdds() *batch.Batcher[addition, int64] {
 	return &batch.Batcher[addition, int64]{
-		Options: &c.batch, Tally: &c.tally, What: "add", Key: "several counters", Run: c.addAll,
+		Options: &c.batch, Shared: c.calls.TellShared(""), What: "add", Key: "several counters", Run: c.addAll,
 		Alone: func(ctx context.Context, a addition) (int64, error) { return a.k.addAlone(ctx, a.d) },
 	}
 }

@@ -114,7 +114,10 @@ func TestSharedIncrs_Crowd_CountEachCallerOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		const callers, each = 48, 25
-		clients := []*rcounter.Client{on(t, s.Client(t), patient), on(t, s.Client(t), patient)}
+		var shares redistest.Shares
+		observed := patient
+		observed.Observer = shares.Observe
+		clients := []*rcounter.Client{on(t, s.Client(t), observed), on(t, s.Client(t), patient)}
 		for name, o := range map[string]rcounter.CounterOptions{"plain": {}, "bounded": {Max: bound(callers*each - 100)}} {
 			var mu sync.Mutex
 			var values []int64
@@ -141,7 +144,7 @@ func TestSharedIncrs_Crowd_CountEachCallerOnce(t *testing.T) {
 				require.Equal(t, 100, refused)
 			}
 		}
-		calls, adds := clients[0].Stats().SharedCalls, clients[0].Stats().SharedRequests
+		calls, adds := shares.Calls.Load(), shares.Requests.Load()
 		require.Positive(t, calls)
 		require.Greater(t, adds, 2*calls, "shared")
 	})
@@ -173,7 +176,9 @@ func TestSharedIncr_ReplyLost_IsUnknownToAllAndCountsOnce(t *testing.T) {
 // name is: braces are the caller's.
 func TestCounters_Cluster_ShareCallsInTheirSlots(t *testing.T) {
 	t.Parallel()
-	c := on(t, redistest.Cluster(t).Client(t), rcounter.Options{KeyPrefix: "shop:", CallTimeout: patient.CallTimeout})
+	var shares redistest.Shares
+	c := on(t, redistest.Cluster(t).Client(t), rcounter.Options{KeyPrefix: "shop:", CallTimeout: patient.CallTimeout,
+		Observer: shares.Observe})
 	const callers, each = 32, 12
 	crowd(callers, each, func(caller, _ int) {
 		for _, name := range []string{"all", "{tag}:" + dec(int64(caller%4)), dec(int64(caller % 8))} {
@@ -187,7 +192,7 @@ func TestCounters_Cluster_ShareCallsInTheirSlots(t *testing.T) {
 		v := redistest.NoError(c.Counter(name, rcounter.CounterOptions{}).Get(ctx))(t)
 		require.Equal(t, want, v, name)
 	}
-	require.Positive(t, c.Stats().SharedCalls)
+	require.Positive(t, shares.Calls.Load())
 	for _, name := range []string{"a{b}", "{a}b", "1", "2", "3", "4", "6"} {
 		k := c.Counter(name, rcounter.CounterOptions{Max: bound(1000), TTL: time.Hour})
 		want := redistest.NoError(k.Get(ctx))(t)

@@ -49,6 +49,7 @@ func newCoalescer(client *Client) *batch.Coalescer[freeRequest] {
 	}
 	return batch.NewCoalescer(batch.CoalescerConfig[freeRequest]{
 		Runner: client.runner, Timeout: client.opts.CallTimeout, Spawn: client.session.Finish, Call: client.sharedCall,
+		Shared: client.session.TellShared(""),
 		Late: func(request freeRequest) {
 			if request.holding != nil {
 				request.holding.Late()

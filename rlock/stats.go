@@ -8,9 +8,7 @@ type Stats struct {
 
 	// Since the client was made:
 	// waiting acquisitions that a release, of this process or another, made the next holder
-	HandOvers      int64
-	SharedCalls    int64 // calls that several acquisitions and releases of free locks could share
-	SharedRequests int64 // acquisitions and releases in shared calls
+	HandOvers int64
 }
 
 // Stats returns the current counts. It sends nothing, and works on a closed client. It takes O(names that are waited
@@ -19,6 +17,5 @@ func (c *Client) Stats() Stats {
 	stats := Stats{Held: c.engine.Count(), PendingReleases: c.keeper.Retrier.Count()}
 	stats.Waiting, stats.HandOvers = c.waiters.Count()
 	stats.HandOvers += c.cohorts.countFollowingTurns()
-	stats.SharedCalls, stats.SharedRequests = c.coalescer.Counts()
 	return stats
 }

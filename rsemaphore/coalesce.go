@@ -53,6 +53,7 @@ func newCoalescer(client *Client) *batch.Coalescer[freeRequest] {
 	}
 	return batch.NewCoalescer(batch.CoalescerConfig[freeRequest]{
 		Runner: client.runner, Timeout: client.opts.CallTimeout, Spawn: client.session.Finish, Call: client.sharedCall,
+		Shared: client.session.TellShared(""),
 		Late: func(late freeRequest) {
 			if late.abandoned != nil {
 				late.abandoned.Late()

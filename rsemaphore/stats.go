@@ -7,9 +7,7 @@ type Stats struct {
 	PendingReleases int // releases that the server has not confirmed, and that go on in the background
 
 	// Since the client was made:
-	HandOvers      int64 // acquisitions whose wait a hand-over has ended
-	SharedCalls    int64 // calls that several acquisitions and releases of free permits could share
-	SharedRequests int64 // acquisitions and releases in SharedCalls
+	HandOvers int64 // acquisitions whose wait a hand-over has ended
 }
 
 // Stats returns the current counts. It sends nothing, and works on a closed client. Its cost grows with the number of
@@ -17,6 +15,5 @@ type Stats struct {
 func (c *Client) Stats() Stats {
 	stats := Stats{Held: c.engine.Count(), PendingReleases: c.keeper.Retrier.Count()}
 	stats.Waiting, stats.HandOvers = c.waiters.Count()
-	stats.SharedCalls, stats.SharedRequests = c.coalescer.Counts()
 	return stats
 }

@@ -125,7 +125,7 @@ func (t *tool) check() *cobra.Command {
 		"write JSON: an array with an object for each line, with level, what, says, means and do")
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 for a warning, too")
 	c.Flags().BoolVar(&safe, "survive-failover", false,
-		"what Safety: SurviveFailover needs is a problem where it is missing")
+		"what SurviveFailover needs is a problem where it is missing")
 	return c
 }
 

@@ -251,11 +251,11 @@ func (x *checkup) messages(ctx context.Context) {
 	x.ok("Pub/Sub", "a message takes %v", time.Since(began).Round(10*time.Microsecond))
 }
 
-// profile tries Options{Safety: SurviveFailover}: whether Open takes the server, and whether replicas confirm a lock.
+// profile tries Options{SurviveFailover: true}: whether Open takes the server, and whether replicas confirm a lock.
 // What would have to be set is what the looks before have found.
 func (x *checkup) profile(ctx context.Context) {
 	f := finding{"note", "safe profile", "Open refuses: %v",
-		"programs with Safety: SurviveFailover do not run here; others may lose what they hold in a failover",
+		"programs with SurviveFailover do not run here; others may lose what they hold in a failover",
 		"see docs/safety.md, A safe profile in one word"}
 	if x.safe {
 		f.Level = "problem"
@@ -264,7 +264,7 @@ func (x *checkup) profile(ctx context.Context) {
 		f.Do = "it needs " + strings.Join(x.unmet, ", ")
 	}
 	red, err := x.server.open(x.option, func(o *redlatch.Options) {
-		o.Safety, o.RetryTimeout = redlatch.SurviveFailover, x.server.timeout
+		o.SurviveFailover, o.RetryTimeout = true, x.server.timeout
 	})
 	if err != nil {
 		x.add(f, errors.Unwrap(err)) // without the address
@@ -283,6 +283,6 @@ func (x *checkup) profile(ctx context.Context) {
 		x.add(f, err)
 		return
 	}
-	x.ok("safe profile", "Safety: SurviveFailover works: a replica confirmed a lock within %v",
+	x.ok("safe profile", "SurviveFailover works: a replica confirmed a lock within %v",
 		took.Round(10*time.Microsecond))
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/measure"
 	"github.com/redlatch/redlatch/pubsub"
-	"github.com/redlatch/redlatch/rcounter"
-	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -87,7 +84,6 @@ func (t *Telemetry) Instrument(o redlatch.Options) redlatch.Options {
 // does.
 func (t *Telemetry) Observe(ctx context.Context, e redlatch.Event) context.Context {
 	t.observers.Observe(ctx, e)
-	t.watched.Observe(e)
 	return t.spans.observe(ctx, e)
 }
 
@@ -97,12 +93,9 @@ func (t *Telemetry) Watch(red *redlatch.Client) {
 	t.WatchHub(red.Hub())
 	t.WatchLocks(red.Locks())
 	t.WatchSemaphores(red.Semaphores())
-	t.WatchRedPackets(red.RedPackets())
-	t.WatchCounters(red.Counters())
-	t.WatchLimiters(red.Limiters())
 }
 
-// WatchLocks is Watch for a program that uses the packages alone, and so are the next five.
+// WatchLocks is Watch for a program that uses the packages alone, and so are the next two.
 func (t *Telemetry) WatchLocks(l *rlock.Client) {
 	t.watched.AddLocks(l)
 	t.mu.Lock()
@@ -117,15 +110,6 @@ func (t *Telemetry) WatchSemaphores(s *rsemaphore.Client) {
 	defer t.mu.Unlock()
 	t.semaphores = append(t.semaphores, s)
 }
-
-// WatchRedPackets is Watch for one client.
-func (t *Telemetry) WatchRedPackets(p *redpacket.Client) { t.watched.AddRedPackets(p) }
-
-// WatchCounters is Watch for one client.
-func (t *Telemetry) WatchCounters(c *rcounter.Client) { t.watched.AddCounters(c) }
-
-// WatchLimiters is Watch for one client.
-func (t *Telemetry) WatchLimiters(l *ratelimit.Client) { t.watched.AddLimiters(l) }
 
 // WatchHub is Watch for a hub.
 func (t *Telemetry) WatchHub(h *pubsub.Hub) { t.watched.AddHub(h) }

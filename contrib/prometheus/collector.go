@@ -8,9 +8,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/measure"
 	"github.com/redlatch/redlatch/pubsub"
-	"github.com/redlatch/redlatch/rcounter"
-	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -72,7 +69,6 @@ func (c *Collector) Instrument(o redlatch.Options) redlatch.Options {
 // Observe is the Observer for the Options of a package, for programs that use the packages alone. For others Instrument
 // does.
 func (c *Collector) Observe(ctx context.Context, e redlatch.Event) context.Context {
-	c.watched.Observe(e)
 	return c.observers.Observe(ctx, e)
 }
 
@@ -127,20 +123,11 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 // Collector is there: what a closed client has counted does not go. Several clients are added up.
 func (c *Collector) Watch(red *redlatch.Client) { c.watched.Add(red) }
 
-// WatchLocks is Watch for a program that uses the packages alone, and so are the next five.
+// WatchLocks is Watch for a program that uses the packages alone, and so are the next two.
 func (c *Collector) WatchLocks(l *rlock.Client) { c.watched.AddLocks(l) }
 
 // WatchSemaphores is Watch for one client.
 func (c *Collector) WatchSemaphores(s *rsemaphore.Client) { c.watched.AddSemaphores(s) }
-
-// WatchRedPackets is Watch for one client.
-func (c *Collector) WatchRedPackets(p *redpacket.Client) { c.watched.AddRedPackets(p) }
-
-// WatchCounters is Watch for one client.
-func (c *Collector) WatchCounters(k *rcounter.Client) { c.watched.AddCounters(k) }
-
-// WatchLimiters is Watch for one client.
-func (c *Collector) WatchLimiters(l *ratelimit.Client) { c.watched.AddLimiters(l) }
 
 // WatchHub is Watch for a hub.
 func (c *Collector) WatchHub(h *pubsub.Hub) { c.watched.AddHub(h) }

@@ -225,7 +225,7 @@ func everything() *redlatchprom.Collector {
 		"rcounter":  {{Kind: redlatch.EventWritten, Name: "c", Took: 1}},
 		"ratelimit": {
 			{Kind: redlatch.EventBackgroundFailed, Name: "r", Err: err},
-			{Kind: redlatch.EventAdmitted, Name: "r", Outcome: ratelimit.OutcomeAllowed, Took: time.Second},
+			{Kind: redlatch.EventAdmitted, Name: "r", Outcome: "allowed", Took: time.Second},
 			{Kind: redlatch.EventDegraded, Name: "r", Outcome: string(ratelimit.Open), Err: err},
 		},
 		"pubsub": {

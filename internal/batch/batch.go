@@ -68,17 +68,6 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// Tally counts the calls that requests could join, and the requests in these calls. Several Batchers may share a Tally.
-type Tally struct {
-	// Shared, if it is set, is called before each of these calls, with the call's context.
-	Shared func(ctx context.Context, requests int)
-
-	calls, requests atomic.Int64
-}
-
-// Counts returns the numbers of calls and requests so far.
-func (t *Tally) Counts() (calls, requests int64) { return t.calls.Load(), t.requests.Load() }
-
 // Batcher combines the requests of one kind for one object:
 //
 //   - If no call is under way, the request is sent alone, at once, on its caller's goroutine.
@@ -106,8 +95,9 @@ type Batcher[Q, A any] struct {
 	// Calls returns how many calls are useful at the moment, at least 1, and at most Options.MaxCalls count; nil: see
 	// Options.Near. It must not block.
 	Calls func() int
-	// Tally counts the shared calls. A request that is sent alone, at once, is not counted.
-	Tally *Tally
+	// Shared, if set, is called before each call that requests could join, with the call's context and their number. A
+	// request that is sent alone, at once, is no such call.
+	Shared func(ctx context.Context, requests int)
 	// Errors name the operation What and the key Key.
 	What, Key string
 
@@ -479,10 +469,8 @@ func (l *Batcher[Q, A]) send(shared *batch[Q, A]) {
 	defer shared.cancel()
 	l.mu.Unlock()
 	if len(wanted) > 0 {
-		l.Tally.calls.Add(1)
-		l.Tally.requests.Add(int64(len(wanted)))
-		if l.Tally.Shared != nil {
-			l.Tally.Shared(ctx, len(wanted))
+		if l.Shared != nil {
+			l.Shared(ctx, len(wanted))
 		}
 		l.run(ctx, wanted)
 	}

@@ -17,12 +17,17 @@ import (
 var errPatience = errors.New("out of patience")
 
 // doubler answers each request with twice its number, after a time of the test's choosing.
-func doubler(t *testing.T, o Options, takes func(n int) time.Duration) *Batcher[int, int] {
+func doubler(t *testing.T, o Options, takes func(n int) time.Duration) *doubling {
 	require.NoError(t, o.Check())
 	o.Bound, o.ErrTimeout, o.Spawn = time.Second, errPatience, func(send func()) { go send() }
 	var calls atomic.Int64
-	return &Batcher[int, int]{
-		Options: &o, Tally: &Tally{}, What: "double", Key: "n",
+	d := &doubling{}
+	d.Batcher = Batcher[int, int]{
+		Options: &o, What: "double", Key: "n",
+		Shared: func(_ context.Context, requests int) {
+			d.sharedCalls.Add(1)
+			d.sharedRequests.Add(int64(requests))
+		},
 		Run: func(_ context.Context, requests []*Request[int, int]) {
 			time.Sleep(takes(int(calls.Add(1))))
 			for _, r := range requests {
@@ -30,7 +35,16 @@ func doubler(t *testing.T, o Options, takes func(n int) time.Duration) *Batcher[
 			}
 		},
 	}
+	return d
 }
+
+// doubling is a doubler, and counts of its shared calls.
+type doubling struct {
+	Batcher[int, int]
+	sharedCalls, sharedRequests atomic.Int64
+}
+
+func (d *doubling) counts() (calls, requests int64) { return d.sharedCalls.Load(), d.sharedRequests.Load() }
 
 type result struct {
 	answer int
@@ -38,7 +52,7 @@ type result struct {
 	took   time.Duration
 }
 
-func ask(ctx context.Context, b *Batcher[int, int], n int) <-chan result {
+func ask(ctx context.Context, b *doubling, n int) <-chan result {
 	c, began := make(chan result, 1), time.Now()
 	go func() {
 		answer, err := b.Do(ctx, n)
@@ -128,7 +142,7 @@ func TestBatcher_SplitInHalf_SendsTheSecondHalfWithoutATimer(t *testing.T) {
 			}
 			require.Equal(t, result{2 * n, nil, took}, <-got, n)
 		}
-		calls, requests := b.Tally.Counts()
+		calls, requests := b.counts()
 		require.Equal(t, []int64{2, 6}, []int64{calls, requests})
 		synctest.Wait()
 		b.mu.Lock()
@@ -174,7 +188,7 @@ func TestBatcher_HardlyShared_SendsAlone(t *testing.T) {
 		terms := Options{MaxCalls: 4, MinInFlight: 4, Pays: 3, SplitInHalf: true, Near: time.Hour}
 		b := doubler(t, terms, func(int) time.Duration { return time.Millisecond })
 		crowd := func(callers, each int) (calls, requests int64) {
-			c, r := b.Tally.Counts()
+			c, r := b.counts()
 			var all sync.WaitGroup
 			for n := range callers {
 				all.Go(func() {
@@ -186,7 +200,7 @@ func TestBatcher_HardlyShared_SendsAlone(t *testing.T) {
 				})
 			}
 			all.Wait()
-			calls, requests = b.Tally.Counts()
+			calls, requests = b.counts()
 			return calls - c, requests - r
 		}
 		_, few := crowd(4, 500)

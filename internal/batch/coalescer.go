@@ -30,7 +30,6 @@ import (
 type Coalescer[Q any] struct {
 	batcher Batcher[Q, bool]
 	options Options
-	tally   Tally
 	config  CoalescerConfig[Q]
 
 	base        time.Time
@@ -46,6 +45,8 @@ type CoalescerConfig[Q any] struct {
 	// Call returns the call for the requests. Its reply is the server's ms, and then for each request 1 (done) or 0
 	// (nothing is done).
 	Call func(requests []*Request[Q, bool]) script.Call
+	// Shared is called before each shared call, with the number of its requests.
+	Shared func(ctx context.Context, requests int)
 	// Late is called with the request of a caller that had left, if the request was granted.
 	Late func(Q)
 	// Errors name the operation What and the key Key.
@@ -84,7 +85,7 @@ func NewCoalescer[Q any](config CoalescerConfig[Q]) *Coalescer[Q] {
 		Bound: config.Timeout, ErrTimeout: errCoalescedTimeout, Spawn: config.Spawn,
 	}
 	l.batcher = Batcher[Q, bool]{
-		Options: &l.options, Tally: &l.tally, What: config.What, Key: config.Key, Run: l.run,
+		Options: &l.options, Shared: config.Shared, What: config.What, Key: config.Key, Run: l.run,
 		Abandoned: func(requests []*Request[Q, bool]) {
 			for _, request := range requests {
 				if request.Answer {
@@ -107,14 +108,6 @@ func (l *Coalescer[Q]) Enter() (shares bool) {
 
 // Leave counts a call out.
 func (l *Coalescer[Q]) Leave() { l.batcher.leave() }
-
-// Counts returns the number of shared calls, and of the requests in them. A nil Coalescer returns zeros.
-func (l *Coalescer[Q]) Counts() (calls, requests int64) {
-	if l == nil {
-		return 0, 0
-	}
-	return l.tally.Counts()
-}
 
 // Do makes a request in a shared call. If done is false, without an error, nothing was done and the caller should send
 // a lone call. It waits for a call timeout at most, including the end of another call. The error is ErrUnavailable or

@@ -230,7 +230,6 @@ func TestObserver_LooksAtItsClient_WaitsForNothing(t *testing.T) {
 			red.Locks().Stats()
 			red.Elections().Stats()
 			red.Semaphores().Stats()
-			red.RedPackets().Stats()
 			red.Hub().Stats()
 		}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -69,7 +69,10 @@ var (
 		"begins")
 	BackgroundFailures = count("background_failures", "{failure}",
 		"Work in the background that failed for good, or is repeated anyway: units that stay sold or taken.", "kind", "class")
-	Confirmations = count("subscription_confirmations", "{confirmation}",
+	SharedCalls = count("shared_calls", "{call}",
+		"Script calls that several requests of this process could share.", "kind")
+	SharedRequests = count("shared_requests", "{request}", "Requests that were made in shared calls.", "kind")
+	Confirmations  = count("subscription_confirmations", "{confirmation}",
 		"Subscriptions that the server confirmed, by again: after the channel was down.", "again")
 	Refusals         = count("subscription_refusals", "{refusal}", "Subscriptions that the server refused.")
 	ConnectionLosses = count("subscription_connection_losses", "{connection}",
@@ -87,10 +90,7 @@ var (
 		"Releases that the server has not confirmed, and that go on in the background.", "kind")
 	HandOvers = asked(Total, "handovers", "{handover}", "Waits that ended because a release named the waiter.",
 		"kind")
-	SharedCalls = asked(Total, "shared_calls", "{call}",
-		"Script calls that several requests of this process could share.", "kind")
-	SharedRequests = asked(Total, "shared_requests", "{request}", "Requests that were made in shared calls.", "kind")
-	Subscriptions  = asked(Gauge, "subscriptions", "{channel}",
+	Subscriptions = asked(Gauge, "subscriptions", "{channel}",
 		"Channels that are wanted, by state: confirmed by the server and up, or pending.", "state")
 	Connections = asked(Gauge, "subscription_connections", "{connection}",
 		"Connections for subscriptions, also those that are being made.")

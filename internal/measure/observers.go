@@ -54,6 +54,10 @@ func (o *Observers) begin(kind, class string) {
 	case Stock, Limiter:
 		o.sink.Add(ctx, BackgroundFailures, 0, kind, class)
 	}
+	if kind != Election {
+		o.sink.Add(ctx, SharedCalls, 0, kind)
+		o.sink.Add(ctx, SharedRequests, 0, kind)
+	}
 	if kind == Limiter {
 		for _, by := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open, ratelimit.Local} {
 			o.sink.Add(ctx, PolicyChanges, 0, class, string(by), "true")
@@ -72,6 +76,9 @@ func Kind(e redlatch.Event) string { return kinds[e.Package] }
 func (o *Observers) Observe(ctx context.Context, e redlatch.Event) context.Context {
 	switch e.Kind {
 	case redlatch.EventAcquiring, redlatch.EventWaiting, redlatch.EventReleasing: // the end of the call is counted
+	case redlatch.EventShared:
+		o.sink.Add(ctx, SharedCalls, 1, Kind(e))
+		o.sink.Add(ctx, SharedRequests, float64(e.N), Kind(e))
 	case redlatch.EventSubscribed:
 		o.sink.Add(ctx, Confirmations, 1, strconv.FormatBool(e.Again))
 	case redlatch.EventRefused:

@@ -2,14 +2,10 @@ package measure
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/pubsub"
-	"github.com/redlatch/redlatch/rcounter"
-	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -19,16 +15,6 @@ type Watched struct {
 	mu    sync.Mutex
 	stats map[string][]func() rlock.Stats // by kind
 	hubs  []*pubsub.Hub
-
-	saleCalls, saleRequests atomic.Int64 // shared: sales have events in place of Stats
-}
-
-// Observe takes in what Each adds to the Stats.
-func (w *Watched) Observe(e redlatch.Event) {
-	if e.Kind == redlatch.EventShared {
-		w.saleCalls.Add(1)
-		w.saleRequests.Add(e.N)
-	}
 }
 
 // Add adds every client that has Stats to tell, and the hub.
@@ -36,34 +22,14 @@ func (w *Watched) Add(red *redlatch.Client) {
 	w.AddHub(red.Hub())
 	w.AddLocks(red.Locks())
 	w.AddSemaphores(red.Semaphores())
-	w.AddRedPackets(red.RedPackets())
-	w.AddCounters(red.Counters())
-	w.AddLimiters(red.Limiters())
 }
 
-// AddLocks adds one client, and so do the next four.
+// AddLocks adds one client, and so does AddSemaphores.
 func (w *Watched) AddLocks(l *rlock.Client) { w.add(Lock, l.Stats) }
 
 // AddSemaphores adds one client.
 func (w *Watched) AddSemaphores(s *rsemaphore.Client) {
 	w.add(Semaphore, func() rlock.Stats { return rlock.Stats(s.Stats()) })
-}
-
-// AddRedPackets adds one client.
-func (w *Watched) AddRedPackets(p *redpacket.Client) { w.add(RedPacket, shared(p.Stats)) }
-
-// AddCounters adds one client.
-func (w *Watched) AddCounters(c *rcounter.Client) { w.add(CounterOf, shared(c.Stats)) }
-
-// AddLimiters adds one client.
-func (w *Watched) AddLimiters(l *ratelimit.Client) { w.add(Limiter, shared(l.Stats)) }
-
-// shared returns the Stats of a client that only shares calls.
-func shared[S redpacket.Stats | rcounter.Stats | ratelimit.Stats](stats func() S) func() rlock.Stats {
-	return func() rlock.Stats {
-		s := redpacket.Stats(stats())
-		return rlock.Stats{SharedCalls: s.SharedCalls, SharedRequests: s.SharedRequests}
-	}
 }
 
 func (w *Watched) add(kind string, stats func() rlock.Stats) {
@@ -86,7 +52,7 @@ func (w *Watched) AddHub(h *pubsub.Hub) {
 func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, kind := range []string{Lock, Semaphore, RedPacket, CounterOf, Limiter} {
+	for _, kind := range []string{Lock, Semaphore} {
 		var all rlock.Stats
 		for _, stats := range w.stats[kind] {
 			s := stats()
@@ -94,20 +60,12 @@ func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 			all.Waiting += s.Waiting
 			all.PendingReleases += s.PendingReleases
 			all.HandOvers += s.HandOvers
-			all.SharedCalls += s.SharedCalls
-			all.SharedRequests += s.SharedRequests
 		}
-		if kind == Lock || kind == Semaphore {
-			f(Held, int64(all.Held), kind)
-			f(Waiting, int64(all.Waiting), kind)
-			f(PendingReleases, int64(all.PendingReleases), kind)
-			f(HandOvers, all.HandOvers, kind)
-		}
-		f(SharedCalls, all.SharedCalls, kind)
-		f(SharedRequests, all.SharedRequests, kind)
+		f(Held, int64(all.Held), kind)
+		f(Waiting, int64(all.Waiting), kind)
+		f(PendingReleases, int64(all.PendingReleases), kind)
+		f(HandOvers, all.HandOvers, kind)
 	}
-	f(SharedCalls, w.saleCalls.Load(), Stock)
-	f(SharedRequests, w.saleRequests.Load(), Stock)
 	var hubs pubsub.Stats
 	lacks := map[string]int64{}
 	for _, h := range w.hubs {

@@ -25,6 +25,13 @@ func (s *Session) Tell(ctx context.Context, event errs.Event) context.Context {
 	return errs.Tell(ctx, s.Observer, event, s.Logger)
 }
 
+// TellShared returns the function that reports the shared calls for one name; "": for several names.
+func (s *Session) TellShared(name string) func(ctx context.Context, requests int) {
+	return func(ctx context.Context, requests int) {
+		s.Tell(ctx, errs.Event{Kind: errs.EventShared, Name: name, N: int64(requests)})
+	}
+}
+
 func (s *Session) recordError(event errs.Event) {
 	// a renewal that finds the hold lost is followed by EventEnded
 	if event.Kind == errs.EventRenewed && errors.Is(event.Err, errs.ErrLost) {

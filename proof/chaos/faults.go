@@ -32,7 +32,7 @@ type fault struct {
 	once       bool // it takes seconds, or leaves nothing that it could befall again
 	spent      bool // the servers are of no use afterwards
 	wait       bool // clients have MinReplicas
-	safe       bool // clients have Safety: SurviveFailover, on servers that it accepts
+	safe       bool // clients have SurviveFailover, on servers that it accepts
 	clock      bool // it sets clocks
 	wires      bool // the nodes talk to each other over wires
 	atomic     bool // the servers migrate slots by themselves
@@ -139,12 +139,12 @@ var faults = []fault{
 		wait: true, once: true, spent: true, wires: true, inflict: func(s *scene, rnd *rand.Rand) {
 			s.partition(s.victims(rnd)[0])
 		}},
-	{name: "failover under Safety", what: "failover that forgets, clients with Safety: SurviveFailover, servers with " +
+	{name: "failover under SurviveFailover", what: "failover that forgets, clients with SurviveFailover, servers with " +
 		"min-replicas-to-write 1", on: replicatedOnly, keys: older, wait: true, safe: true, once: true, spent: true,
 		inflict: func(s *scene, rnd *rand.Rand) {
 			s.failover(s.victims(rnd)[0], true)
 		}},
-	{name: "split brain under Safety", what: "split brain, clients with Safety: SurviveFailover, servers with " +
+	{name: "split brain under SurviveFailover", what: "split brain, clients with SurviveFailover, servers with " +
 		"min-replicas-to-write 1", on: replicatedOnly, keys: older, wait: true, safe: true, once: true, spent: true,
 		wires: true, inflict: func(s *scene, rnd *rand.Rand) {
 			s.partition(s.victims(rnd)[0])

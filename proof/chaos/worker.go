@@ -50,7 +50,7 @@ type order struct {
 	Each        bool              // Addrs are servers of a Quorum
 	Through     map[string]string // which proxy stands before an address
 	MinReplicas int
-	Safe        bool // it has Safety: SurviveFailover
+	Safe        bool // it has SurviveFailover
 	Seed        uint64
 	Began       int64
 	Soak        bool // say what it uses, and leave no name behind
@@ -120,7 +120,7 @@ func connect(ctx context.Context, o order) (list []*redlatch.Client, err error) 
 func (o order) options(log *slog.Logger) redlatch.Options {
 	opts := redlatch.Options{KeyPrefix: o.Prefix, CallTimeout: callTimeout, MinReplicas: o.MinReplicas, Logger: log}
 	if o.Safe {
-		opts.Safety = redlatch.SurviveFailover
+		opts.SurviveFailover = true
 	}
 	opts.Hub = func(o *pubsub.Options) { o.CallTimeout = time.Second }
 	opts.Locks = func(o *rlock.Options) { o.WatchdogTimeout, o.PollCap = lease, pollCap }

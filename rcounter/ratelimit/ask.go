@@ -136,7 +136,8 @@ func (r *request) decision(replies []reply, down error) Decision {
 // newAsks makes the batcher of requests.
 func (c *Client) newAsks() *batch.Batcher[*request, []reply] {
 	return &batch.Batcher[*request, []reply]{
-		Options: &c.batch, Tally: &c.tally, What: "take", Key: "several limits", Run: c.askAll, Alone: c.askAlone,
+		Options: &c.batch, Shared: c.calls.TellShared(""), What: "take", Key: "several limits",
+		Run: c.askAll, Alone: c.askAlone,
 	}
 }
 

@@ -55,7 +55,6 @@ type Client struct {
 	allows       *script.Runner // its calls last for allowTimeout
 	asks         *batch.Slots[*request, []reply]
 	batch        batch.Options
-	tally        batch.Tally
 	refusals     refusals
 	known        sync.Map // key of a stored limit -> *storedLimit
 	down         outage

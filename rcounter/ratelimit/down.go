@@ -61,12 +61,6 @@ func (o *outage) asks(now int64) bool {
 	return next == 0 || o.pause == 0 || now >= next && o.next.CompareAndSwap(next, now+int64(o.pause))
 }
 
-// These are the Outcome of an event redlatch.EventAdmitted.
-const (
-	OutcomeAllowed = "allowed" // the units may pass
-	OutcomeRefused = "refused"
-)
-
 // decide is judge, reported to the observer for each limit.
 func (c *Client) decide(ctx context.Context, r *request) (Decision, error) {
 	if c.calls.Observer == nil { // without an observer no clock is read
@@ -78,9 +72,9 @@ func (c *Client) decide(ctx context.Context, r *request) (Decision, error) {
 	for i, p := range r.parts {
 		e := errs.Event{Kind: errs.EventAdmitted, Name: p.l.name, Took: time.Since(began), Err: err}
 		if err == nil {
-			e.N, e.Outcome = d.Each[i].N, OutcomeRefused
+			e.N, e.Outcome = d.Each[i].N, "refused"
 			if d.Each[i].Allowed {
-				e.Outcome = OutcomeAllowed
+				e.Outcome = "allowed"
 			}
 		}
 		c.calls.Tell(ctx, e)

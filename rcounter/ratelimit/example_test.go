@@ -255,7 +255,7 @@ func ExampleLimiter_Set() {
 }
 
 // A crowd of a process shares calls, and each caller has an answer of its own.
-func ExampleClient_Stats() {
+func ExampleLimiter_Allow_crowd() {
 	c, end := demoClient()
 	defer end()
 	ctx := context.Background()
@@ -273,9 +273,8 @@ func ExampleClient_Stats() {
 		})
 	}
 	all.Wait()
-	here := c.Stats()
-	fmt.Println(passed.Load(), here.SharedCalls <= here.SharedRequests, here.SharedRequests <= 50)
-	// Output: 20 true true
+	fmt.Println(passed.Load())
+	// Output: 20
 }
 
 // While Redis is down, each of four processes lets a quarter of the rate pass by itself.

@@ -136,7 +136,10 @@ func TestRequests_Crowd_ShareCallsAndTakeNoUnitTwice(t *testing.T) {
 			"twice": twice{Client: srv.Client(t)},
 			"lossy": newLossy(t, srv, func() bool { return rnd.Add(1)%5 == 0 }),
 		} {
-			c := on(t, client, patient)
+			var shares redistest.Shares
+			observed := patient
+			observed.Observer = shares.Observe
+			c := on(t, client, observed)
 			o := ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: burst}
 			var passed atomic.Int64
 			var wg sync.WaitGroup
@@ -160,7 +163,7 @@ func TestRequests_Crowd_ShareCallsAndTakeNoUnitTwice(t *testing.T) {
 			if wire == "calm" {
 				require.EqualValues(t, burst, passed.Load())
 			}
-			calls, requests := c.Stats().SharedCalls, c.Stats().SharedRequests
+			calls, requests := shares.Calls.Load(), shares.Requests.Load()
 			require.Greater(t, requests, 2*calls, wire)
 		}
 	})

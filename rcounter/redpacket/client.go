@@ -15,7 +15,6 @@ import (
 type Client struct {
 	calls   *session.Session
 	batch   batch.Options
-	tally   batch.Tally
 	packets batch.WeakMap[grabs] // by the key of the packet
 }
 

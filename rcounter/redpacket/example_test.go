@@ -200,9 +200,9 @@ func ExampleClient_observer() {
 	}})
 	defer end()
 	wages(packets)
-	fmt.Println(taken, "cents taken,", packets.Stats().SharedCalls, "calls shared")
+	fmt.Println(taken, "cents taken")
 	// Output:
 	// wages grabbed 334 <nil>
 	// wages grabbed 333 <nil>
-	// 667 cents taken, 0 calls shared
+	// 667 cents taken
 }

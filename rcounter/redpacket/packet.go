@@ -45,7 +45,7 @@ func (p *Packet) batcher() *grabs {
 	c := p.c
 	g := c.packets.Of(p.keys[0], func() *grabs {
 		own := &Packet{c: c, name: p.name, keys: p.keys} // not the caller's, which refers to what is made here
-		return &grabs{batch.Batcher[string, Share]{Options: &c.batch, Tally: &c.tally,
+		return &grabs{batch.Batcher[string, Share]{Options: &c.batch, Shared: c.calls.TellShared(own.name),
 			What: "grab", Key: p.keys[0], Run: batch.Each(own.grab, Share.Won)}}
 	})
 	p.known.Store(g)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -17,7 +16,6 @@ type processState struct {
 	acts   batch.Batcher[act, decided]
 	anyone batch.Batcher[units, share]
 	cache  soldOutCache
-	tally  batch.Tally
 }
 
 // processState is what this process keeps of the sale.
@@ -43,15 +41,13 @@ func newProcessState(of *Sale) *processState {
 	c := of.c
 	s := &Sale{c: c, name: of.name, keys: of.keys} // not the caller's, which refers to what is made here
 	p := &processState{cache: soldOutCache{c: c, flags: s.keys[3]}}
-	p.tally.Shared = func(ctx context.Context, requests int) {
-		c.calls.Tell(ctx, errs.Event{Kind: errs.EventShared, Name: s.name, N: int64(requests)})
-	}
+	shared := c.calls.TellShared(s.name)
 	useful := func() int { return 2 + int(c.calls.Runner.Clock.Trip(s.keys[0])/tripPerCall) }
-	p.buys = batch.Batcher[string, decided]{Options: &c.batch, Tally: &p.tally, What: "buy", Key: s.keys[0],
+	p.buys = batch.Batcher[string, decided]{Options: &c.batch, Shared: shared, What: "buy", Key: s.keys[0],
 		Run: s.runBuys, Calls: useful}
-	p.acts = batch.Batcher[act, decided]{Options: &c.acts, Tally: &p.tally, What: "act", Key: s.keys[0], Run: s.runActs,
+	p.acts = batch.Batcher[act, decided]{Options: &c.acts, Shared: shared, What: "act", Key: s.keys[0], Run: s.runActs,
 		Calls: useful}
-	p.anyone = batch.Batcher[units, share]{Options: &c.batch, Tally: &p.tally, What: "buy", Key: s.keys[0],
+	p.anyone = batch.Batcher[units, share]{Options: &c.batch, Shared: shared, What: "buy", Key: s.keys[0],
 		Run: s.runAnyone, Abandoned: s.takeBack, Calls: useful}
 	return p
 }
