@@ -1,6 +1,7 @@
 package redlatchdebug
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"regexp"
@@ -301,17 +302,14 @@ func (p *page) holds(clients []*client, match func(string) bool) (objects []*obj
 		if c.keeper == nil {
 			continue
 		}
-		leases := slices.DeleteFunc(c.keeper.Engine.All(), func(l *lease.Lease) bool { return !match(l.Name) })
-		c.keeper.Engine.Oldest(leases)
-		p.Holds.Total += len(leases)
-		leases = leases[:min(len(leases), p.N)]
-		for i, v := range c.keeper.Engine.View(leases) {
-			if !v.Held { // released meanwhile
-				p.Holds.Total--
-				continue
-			}
-			o := c.object(leases[i].Of, leases[i].Name)
-			all = append(all, row[held]{holdOf(c, leases[i], v, o), v.Since, o})
+		views := slices.DeleteFunc(c.keeper.Engine.Views(), func(v lease.View) bool { return !match(v.Name) })
+		slices.SortFunc(views, func(a, b lease.View) int {
+			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Owner, b.Owner))
+		})
+		p.Holds.Total += len(views)
+		for _, v := range views[:min(len(views), p.N)] {
+			o := c.object(v.Of, v.Name)
+			all = append(all, row[held]{holdOf(c, v, o), v.Since, o})
 		}
 	}
 	return oldest(&p.Holds, p.N, all)
@@ -338,8 +336,8 @@ func (p *page) limits(clients []*client, match func(string) bool) (objects []*ob
 	return objects
 }
 
-func holdOf(c *client, l *lease.Lease, v lease.View, o *object) held {
-	x := held{Client: c.name, Kind: o.Kind, Name: l.Name, Owner: short(l.Of.Shown()), Permits: permits(l.Of),
+func holdOf(c *client, v lease.View, o *object) held {
+	x := held{Client: c.name, Kind: o.Kind, Name: v.Name, Owner: short(v.Of.Shown()), Permits: permits(v.Of),
 		For:  since(v.Since),
 		Safe: max(0, until(v.Until)), Lease: millis(v.Length), Whole: millis(v.Length), Renewed: v.Auto,
 		Confirmed: since(v.Renewed), Failing: v.Failing}
@@ -349,10 +347,10 @@ func holdOf(c *client, l *lease.Lease, v lease.View, o *object) held {
 	if !v.MaxHold.IsZero() {
 		x.MaxHold = some(until(v.MaxHold))
 	}
-	if of, ok := l.Of.(interface{ Label() string }); ok {
+	if of, ok := v.Of.(interface{ Label() string }); ok {
 		x.Label = of.Label()
 	}
-	if of, ok := l.Of.(interface {
+	if of, ok := v.Of.(interface {
 		Count() int
 		InUse() bool
 	}); ok {
@@ -383,7 +381,16 @@ func (c *client) state() clientState {
 	}
 	w := c.keeper.Engine.State()
 	s.Holds = true
-	s.Held, s.Renewed, s.Failing, s.Tracking, s.Missed = w.Leases, w.Auto, w.Failing, w.Tracking, w.Missed
+	s.Tracking, s.Missed = w.Tracking, w.Missed
+	for _, v := range c.keeper.Engine.Views() {
+		s.Held++
+		if v.Auto {
+			s.Renewed++
+		}
+		if v.Failing {
+			s.Failing++
+		}
+	}
 	if c.name == "semaphores" {
 		s.Tracking = "" // no permit is tracked, because other processes write its keys all the time
 	}

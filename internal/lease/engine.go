@@ -118,27 +118,15 @@ func (e *Engine) Stop() {
 	e.timer.Stop()
 	e.mu.Unlock()
 	e.wg.Wait()
-	e.mu.Lock()
-	remaining := slices.Clone(e.leases)
+	remaining := e.all()
 	for _, lease := range remaining {
-		e.remove(lease)
-	}
-	e.mu.Unlock()
-	for _, lease := range remaining {
-		lease.Of.Ended(errs.ErrClosed)
+		e.Lost(lease, errs.ErrClosed)
 	}
 }
 
 // Find returns the registered lease of that owner on that key, or nil.
 func (e *Engine) Find(key, owner string) *Lease {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for lease := e.entries[e.entry(key)]; lease != nil; lease = lease.sibling {
-		if lease.Owner == owner {
-			return lease
-		}
-	}
-	return nil
+	return e.First(key, func(lease *Lease) bool { return lease.Owner == owner })
 }
 
 // First returns the lease of key that was registered last, of those for which match is true; nil: there is none. match
@@ -156,14 +144,12 @@ func (e *Engine) First(key string, match func(*Lease) bool) *Lease {
 
 // Holds reports whether anything is registered for key.
 func (e *Engine) Holds(key string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.entries[e.entry(key)] != nil
+	return e.First(key, func(*Lease) bool { return true }) != nil
 }
 
 // Names returns the names that are held, once for each owner in use.
 func (e *Engine) Names() (names []string) {
-	for _, lease := range e.All() { // InUse has locks of its own
+	for _, lease := range e.all() { // InUse has locks of its own
 		if lease.Of.InUse() {
 			names = append(names, lease.Name)
 		}
@@ -186,8 +172,8 @@ func (e *Engine) Unrenewed() bool {
 	return slices.ContainsFunc(e.leases, func(lease *Lease) bool { return !lease.schedule.isRenewed() })
 }
 
-// All returns the registered leases.
-func (e *Engine) All() []*Lease {
+// all returns the registered leases.
+func (e *Engine) all() []*Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.leases)

@@ -9,6 +9,9 @@ func (e *Engine) Entries() (names, due int) {
 	return len(e.entries), len(e.leases)
 }
 
+// All returns the registered leases.
+func (e *Engine) All() []*Lease { return e.all() }
+
 // SetWall replaces the wall clock, and reads it.
 func (e *Engine) SetWall(wall func() time.Time) {
 	e.mu.Lock()

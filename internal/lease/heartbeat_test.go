@@ -366,7 +366,7 @@ func TestHeartbeat_FixedLease_HasNoPartInIt(t *testing.T) {
 			require.Equal(t, at.Add(x.length-lease.Margin(x.length)), s.Until(h.Lease))
 			time.Sleep(4 * beats.Trust)
 			require.NoError(t, h.why(t))
-			require.Zero(t, s.View([]*lease.Lease{h.Lease})[0].Trust)
+			require.Zero(t, s.Views()[0].Trust)
 			require.NoError(t, s.Remove(h.Lease))
 		}
 		require.False(t, s.server.Embedded.Exists(beats.Key(0)))

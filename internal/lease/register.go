@@ -3,7 +3,6 @@ package lease
 import (
 	"container/heap"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -195,8 +194,8 @@ func (e *Engine) endReason(lease *Lease) error {
 	return nil
 }
 
-// Lost ends the lease with reason, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if
-// the lease was over before.
+// Lost ends the lease with reason: errs.ErrLost or errs.ErrOverwritten, because the server said so, or errs.ErrClosed.
+// It reports false if the lease was over before.
 func (e *Engine) Lost(lease *Lease, reason error) bool {
 	e.mu.Lock()
 	live := lease.state == registered
@@ -242,10 +241,7 @@ func (e *Engine) Longest(lease *Lease, length time.Duration) time.Duration {
 
 // EndAll calls Ended of all registered leases, and goes on renewing each lease until it is removed or the engine stops.
 func (e *Engine) EndAll(reason error) {
-	e.mu.Lock()
-	all := slices.Clone(e.leases)
-	e.mu.Unlock()
-	for _, lease := range all {
+	for _, lease := range e.all() {
 		lease.Of.Ended(reason)
 	}
 }
