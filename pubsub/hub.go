@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -131,37 +132,12 @@ func New(client rueidis.Client, opts Options) (*Hub, error) {
 	if client == nil {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("client", nil, "a rueidis.Client"))
 	}
-	if opts.Strict {
-		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Strict", true, "false: only Dial asks the server"))
+	if err := opts.check(); err != nil {
+		return nil, fmt.Errorf("pubsub: %w", err)
 	}
-	if opts.Durable {
-		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Durable", true, "false: only Dial asks the server"))
-	}
-	if opts.Grace < 0 {
-		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Grace", opts.Grace, "0 or more"))
-	}
-	if opts.CallTimeout < 0 {
-		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("CallTimeout", opts.CallTimeout, "0 or more"))
-	}
-	if opts.Buffer != 0 && (opts.Buffer < minBuffer || opts.Buffer > maxBuffer) {
-		return nil, fmt.Errorf("pubsub: %w",
-			errs.InvalidOption("Buffer", opts.Buffer, fmt.Sprintf("0 (the default), or %d to %d", minBuffer, maxBuffer)))
-	}
-	if opts.Buffer == 0 {
-		opts.Buffer = defaultBuffer
-	}
-	if opts.Grace == 0 {
-		opts.Grace = defaultGrace
-	}
-	if opts.CallTimeout == 0 {
-		opts.CallTimeout = defaultCallTimeout
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
-	if opts.lacks == nil {
-		opts.lacks = errs.NewLacks(opts.Logger)
-	}
+	opts.Buffer, opts.Grace = cmp.Or(opts.Buffer, defaultBuffer), cmp.Or(opts.Grace, defaultGrace)
+	opts.CallTimeout, opts.Logger = cmp.Or(opts.CallTimeout, defaultCallTimeout), cmp.Or(opts.Logger, slog.Default())
+	opts.lacks = cmp.Or(opts.lacks, errs.NewLacks(opts.Logger))
 	hub := &Hub{
 		client: client, runner: script.NewRunner(client, opts.CallTimeout), opts: opts,
 		cluster:    client.Mode() == rueidis.ClientModeCluster,
@@ -175,6 +151,23 @@ func New(client rueidis.Client, opts Options) (*Hub, error) {
 	hub.runner.Lacks = opts.lacks
 	hub.ctx, hub.cancel = context.WithCancelCause(context.Background())
 	return hub, nil
+}
+
+// check refuses options that New cannot keep, and options out of bounds.
+func (o *Options) check() error {
+	switch {
+	case o.Strict:
+		return errs.InvalidOption("Strict", true, "false: only Dial asks the server")
+	case o.Durable:
+		return errs.InvalidOption("Durable", true, "false: only Dial asks the server")
+	case o.Grace < 0:
+		return errs.InvalidOption("Grace", o.Grace, "0 or more")
+	case o.CallTimeout < 0:
+		return errs.InvalidOption("CallTimeout", o.CallTimeout, "0 or more")
+	case o.Buffer != 0 && (o.Buffer < minBuffer || o.Buffer > maxBuffer):
+		return errs.InvalidOption("Buffer", o.Buffer, fmt.Sprintf("0 (the default), or %d to %d", minBuffer, maxBuffer))
+	}
+	return nil
 }
 
 // publishCommand returns the command whose messages reach the hub's subscribers.

@@ -150,8 +150,16 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 		conn.Close() // in the pool, the connection would keep its subscriptions
 		release()
 	}()
-	up := make(chan struct{}, 1)
-	connLost := conn.SetPubSubHooks(l.hooks(up))
+	up := make(chan struct{}, 1) // a subscription was confirmed
+	connLost := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: l.onMessage,
+		OnSubscription: func(event rueidis.PubSubSubscription) {
+			if l.onSubscription(event) {
+				select {
+				case up <- struct{}{}:
+				default:
+				}
+			}
+		}})
 	if ping {
 		if err := l.ping(conn); err != nil {
 			return false, err
@@ -160,18 +168,14 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
 	for {
-		again, done, err := l.reconcile(conn)
+		done, retryIn, err := l.reconcile(conn)
 		if err != nil {
 			return !errors.Is(err, errReplica) && (confirmed || len(up) > 0), err
 		}
-		switch keepFor := l.keepFor(); {
-		case done && keepFor <= 0:
+		if done {
 			return confirmed || len(up) > 0, nil
-		case done:
-			retry.Reset(keepFor)
-		case again:
-			retry.Reset(time.Second)
 		}
+		retry.Reset(retryIn)
 		select {
 		case <-l.wakeup:
 		case <-retry.C:
@@ -198,22 +202,6 @@ func (l *link) ping(conn rueidis.DedicatedClient) error {
 	}
 	l.answersPing = true
 	return nil
-}
-
-// hooks returns the callbacks for messages and confirmations. A confirmed subscription sends a value on up.
-func (l *link) hooks(up chan<- struct{}) rueidis.PubSubHooks {
-	return rueidis.PubSubHooks{
-		OnMessage: l.onMessage,
-		OnSubscription: func(event rueidis.PubSubSubscription) {
-			if !l.onSubscription(event) {
-				return
-			}
-			select {
-			case up <- struct{}{}:
-			default:
-			}
-		},
-	}
 }
 
 // nodeClient returns the client of the link's node in a Cluster, and otherwise the hub's client.
@@ -300,27 +288,27 @@ func (h *Hub) checkNumsub() {
 	}
 }
 
-// keepFor returns how long the connection is still kept with nothing to do.
-func (l *link) keepFor() time.Duration {
-	l.hub.mu.Lock()
-	defer l.hub.unlock()
-	return time.Until(l.keepUntil)
-}
-
-// reconcile subscribes to the wanted topics, and unsubscribes from all others. again reports whether a topic needs
-// another reconcile later, done that no topic is wanted or subscribed, so that the connection may be closed.
-func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err error) {
+// reconcile subscribes to the wanted topics, and unsubscribes from all others. done reports that no topic is wanted or
+// subscribed, so that the connection may be closed. Otherwise reconcile is called again after retryIn at the latest.
+func (l *link) reconcile(conn rueidis.DedicatedClient) (done bool, retryIn time.Duration, err error) {
 	subscribeLater, err := l.subscribe(conn)
 	if err != nil {
-		return false, false, err
+		return false, 0, err
 	}
 	unsubscribeLater, err := l.unsubscribe(conn)
 	if err != nil {
-		return false, false, err
+		return false, 0, err
 	}
 	l.hub.mu.Lock()
 	defer l.hub.unlock()
-	return subscribeLater || unsubscribeLater, len(l.wanted) == 0 && len(l.requested) == 0, nil
+	switch {
+	case len(l.wanted) == 0 && len(l.requested) == 0:
+		retryIn = time.Until(l.keepUntil)
+		return retryIn <= 0, retryIn, nil
+	case subscribeLater || unsubscribeLater:
+		return false, time.Second, nil
+	}
+	return false, time.Hour, nil
 }
 
 // subscribe sends SUBSCRIBE for wanted topics, and reports whether to repeat it later for some of them.

@@ -49,11 +49,7 @@ func newAwaitedReply() *awaitedReply { return &awaitedReply{received: make(chan 
 // mu held.
 func (t *topicState) resolve(err error) {
 	t.nextReply.err = err
-	if hub := t.hub; hub.opts.Observer != nil {
-		hub.notices.queued = append(hub.notices.queued, notice{reply: t.nextReply})
-		return
-	}
-	close(t.nextReply.received)
+	t.hub.notices.queued = append(t.hub.notices.queued, notice{reply: t.nextReply})
 }
 
 // addSubscription adds a subscription. Called with mu held.
@@ -222,6 +218,11 @@ func (s *Subscription) push(message Message) {
 	for range dropped {
 		hub.observe(errs.Event{Kind: errs.EventDropped, Name: s.topic.name})
 	}
+	s.signal()
+}
+
+// signal wakes a waiting call of Next, or the select of Ready.
+func (s *Subscription) signal() {
 	select {
 	case s.ready <- struct{}{}:
 	default:
@@ -233,10 +234,7 @@ func (s *Subscription) end() {
 	s.closed = true
 	s.buffered = nil
 	s.mu.Unlock()
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
+	s.signal()
 }
 
 // Next returns the next message or gap. It waits until a message or gap comes, until ctx ends, and then returns ctx's
@@ -255,10 +253,7 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 			more := len(s.buffered) > 0
 			s.mu.Unlock()
 			if more {
-				select {
-				case s.ready <- struct{}{}:
-				default:
-				}
+				s.signal()
 			}
 			return message, nil
 		}
