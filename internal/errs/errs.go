@@ -42,6 +42,20 @@ var (
 	ErrOverwritten = fmt.Errorf("%w: %w", ErrLost, ErrWrongType)
 )
 
+// Errors of counters, sales and red packets.
+var (
+	// ErrOutOfRange: a value is beyond its bounds; nothing was written.
+	ErrOutOfRange = New("out_of_range", "out of range")
+	// ErrOverflow: a number does not fit; nothing was written.
+	ErrOverflow = New("overflow", "overflow")
+	// ErrMismatch: an id was used before with other arguments; nothing was changed.
+	ErrMismatch = New("mismatch", "id used before with other arguments")
+	// ErrAlreadyOpen: another call has sent the packet; nothing was changed.
+	ErrAlreadyOpen = New("already_open", "already open")
+	// ErrCorrupt: keys do not agree with each other; nothing is granted any more.
+	ErrCorrupt = New("corrupt", "corrupt")
+)
+
 // InvalidOption returns the refusal of one field, with its value and its bounds.
 func InvalidOption(field string, value any, must string) error {
 	return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, field, value, must)
@@ -80,3 +94,19 @@ func IsCut(err error) bool {
 type cut struct{ error }
 
 func (c cut) Unwrap() error { return c.error }
+
+// Edge returns err with the name of the package that returns it in front. An error that has one already stays as it is.
+func Edge(pkg string, err error) error {
+	if _, done := err.(*edged); done || err == nil { //nolint:errorlint // the outermost: what is inside is not in front
+		return err
+	}
+	return &edged{pkg, err}
+}
+
+type edged struct {
+	pkg string
+	error
+}
+
+func (e *edged) Error() string { return e.pkg + ": " + e.error.Error() }
+func (e *edged) Unwrap() error { return e.error }

@@ -3,6 +3,9 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -24,7 +27,7 @@ func (e *Engine) renewBatch(ctx context.Context, conn script.Conn, batch []lease
 		e.recordLateReply(batch, verdicts, sent)
 	})
 	var redisErr *rueidis.RedisError
-	tryAgain := errors.As(err, &redisErr) && redisErr.IsTryAgain() // their slot is being migrated: see keys.go
+	tryAgain := errors.As(err, &redisErr) && redisErr.IsTryAgain() // their slot is being migrated: see renewByKey
 	switch {
 	case tryAgain && len(batch) > 1:
 		e.renewEach(ctx, conn, batch)
@@ -46,6 +49,12 @@ const (
 	notKnown    = -1
 	overwritten = -2
 	denied      = -3
+)
+
+var (
+	errBadReply = errors.New("renewal: reply of unexpected length")
+	errKey      = errors.New("renewal: the server reports an error on this key")
+	errDenied   = fmt.Errorf("%w: renewal: the user may not read this key", errs.ErrDenied)
 )
 
 // lossOf returns the error of a lease that a script did not find.
@@ -206,4 +215,85 @@ func (e *Engine) recordHeld(request leaseRequest, verdict int64, sent time.Time,
 // enough not to flood a server that refuses at once.
 func retryPause(length time.Duration) time.Duration {
 	return min(max(length/60, time.Millisecond), 250*time.Millisecond)
+}
+
+// Extend requests a lease of at least extension at once, until it is answered or ctx or the lease ends. errs.ErrLost or
+// errs.ErrOverwritten: the server says that the lease is not held, which ends it. Neither confirmed nor an error: the
+// lease was over before the reply could be recorded; Ended has been or is being called.
+func (e *Engine) Extend(ctx context.Context, lease *Lease, extension time.Duration) (confirmed bool, err error) {
+	ctx, cancel := context.WithDeadline(ctx, e.Until(lease)) // a later reply has no use
+	defer cancel()
+	e.Longest(lease, extension)
+	sent := time.Now()
+	message, err := e.runner.Do(ctx, script.Call{
+		Script: lease.Renew, Keys: lease.keys(), Args: []string{lease.Owner, script.Millis(extension)},
+		Replicas: e.replicas, ReplicasWait: e.replicasWait,
+	})
+	if err != nil {
+		return false, err
+	}
+	verdicts, err := message.AsIntSlice()
+	switch {
+	case err != nil || len(verdicts) != 1:
+		return false, script.Unexpected(fmt.Sprintf("renew on %q", lease.Key), verdicts, err)
+	case verdicts[0] == notKnown:
+		return false, fmt.Errorf("%w: renew on %q: the server could not (memory is full)", errs.ErrUnavailable, lease.Key)
+	case verdicts[0] == denied:
+		return false, fmt.Errorf("%w: renew on %q: the user may not read it", errs.ErrDenied, lease.Key)
+	case verdicts[0] < 1:
+		loss := lossOf(verdicts[0])
+		e.Lost(lease, loss)
+		return false, loss
+	}
+	return e.Confirmed(lease, sent, extension), nil
+}
+
+// keys returns all keys of the lease.
+func (l *Lease) keys() []string {
+	if l.More == nil {
+		return []string{l.Key}
+	}
+	return append([]string{l.Key}, *l.More...)
+}
+
+// renewEach renews each lease of a batch alone, because the server refused the batch as a whole (TRYAGAIN). If the
+// batch were only postponed, it would be the same batch again: of two holds in a slot that is being migrated, on two
+// nodes, neither would be renewed until both were lost (TestRenewals_LeasesApart_AreMadeOneByOne).
+func (e *Engine) renewEach(ctx context.Context, conn script.Conn, batch []leaseRequest) {
+	// All at the same time, because one may be at a node that does not answer. batchSize bounds their number.
+	var wg sync.WaitGroup
+	for i := range batch {
+		wg.Go(func() { e.renewBatch(ctx, conn, batch[i:i+1]) })
+	}
+	wg.Wait()
+}
+
+// renewByKey renews a lease whose keys are on two nodes: each key alone, and all of them twice. The server refuses
+// several keys also if one of them does not exist, as the ends of most writers and the notes of a semaphore. So this
+// goes on from the first moment of a migration to the last.
+//
+// One pass would not do, because between two calls other processes may change a key that the first call has not reached
+// yet. For example, a write hold has an end of its own, in the second key, that has just passed:
+//
+//	ours      raises the first key: it is held
+//	another   finds the end passed, and removes the hold from both keys
+//	ours      finds no end in the second key, as most write holds have none
+//
+// In the second pass the first key shows that nothing is held. Its verdict is true from the first pass on, and a hold
+// that the keys show since then lasts as long as they were raised to (TestRenewal_KeysApart_IsMadeKeyByKey).
+func (e *Engine) renewByKey(ctx context.Context, conn script.Conn, request leaseRequest,
+	keys []string) (verdicts []int64, err error) {
+	shortest := int64(1)
+	for i := range 2 * len(keys) {
+		number := i % len(keys)
+		args := []string{request.Owner, script.Millis(request.length), strconv.Itoa(number + 1)}
+		verdicts, err = e.callRenewal(ctx, conn, request.Renew, keys[number:number+1], args, 1, nil)
+		if err != nil || verdicts[0] < 1 {
+			return verdicts, err
+		}
+		if left := verdicts[0]; left > 1 && (left < shortest || shortest == 1) {
+			shortest = left
+		}
+	}
+	return []int64{shortest}, nil
 }

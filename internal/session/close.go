@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -70,4 +72,154 @@ func (s *Session) closeOnce(ctx context.Context) error {
 		return fmt.Errorf("close: %d tasks in the background still under way: %w", left, errs.Ended(ctx))
 	}
 	return nil
+}
+
+// Inflight counts the calls under way, and the holds that are neither released nor lost. A client's Close waits for
+// them. The zero value is open and empty.
+type Inflight struct {
+	hub context.Context // the context of the client's hub: after its end Enter fails. Set before use; may be nil
+
+	mu      sync.Mutex
+	closed  atomic.Bool // written under mu
+	count   int
+	drained chan struct{} // made by close, closed when n reaches 0
+}
+
+// Enter counts a call or hold, or returns errs.ErrClosed. Leave counts it out.
+func (f *Inflight) Enter() error {
+	if !f.IfOpen(func() { f.count++ }) {
+		return errs.ErrClosed
+	}
+	return nil
+}
+
+// Leave counts a call or hold out.
+func (f *Inflight) Leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count--; f.count == 0 && f.drained != nil {
+		close(f.drained)
+		f.drained = nil
+	}
+}
+
+// IfOpen runs do and reports true. If Close has begun or the hub is closed, it reports false and does not run do. Close
+// does not begin while do runs, so do must not block.
+func (f *Inflight) IfOpen(do func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed.Load() || f.hub != nil && f.hub.Err() != nil {
+		return false
+	}
+	do()
+	return true
+}
+
+// Closed reports whether Close has begun, or the hub is closed. It takes no mutex, because every claim calls it, also
+// the claims that the process answers by itself.
+func (f *Inflight) Closed() bool { return f.closed.Load() || f.hub != nil && f.hub.Err() != nil }
+
+// Join counts a call or hold, also after Close or the hub's end, because a release is still sent then. Leave counts it
+// out.
+func (f *Inflight) Join() {
+	f.mu.Lock()
+	f.count++
+	f.mu.Unlock()
+}
+
+// Count returns the number of calls and holds.
+func (f *Inflight) Count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count
+}
+
+// close refuses Enter from now on, and returns a channel that is closed when all have left. It is called once.
+func (f *Inflight) close() (drained <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed.Store(true)
+	channel := make(chan struct{})
+	if f.count == 0 {
+		close(channel)
+	} else {
+		f.drained = channel
+	}
+	return channel
+}
+
+// Once is a task that is done once and has one result for all callers. In the zero value the task has not begun.
+type Once struct {
+	mu              sync.Mutex
+	result          error
+	done            chan struct{} // closed when there is a result; made when a caller waits for it
+	begun, finished bool
+}
+
+// Unless runs the given function unless the task has begun. The function must not block.
+func (o *Once) Unless(run func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.begun {
+		run()
+	}
+}
+
+// Begin reports whether this call is the first. Then its caller does the task, and passes the result to Finish.
+func (o *Once) Begin() (first bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	first, o.begun = !o.begun, true
+	return first
+}
+
+// Finish sets the result. It is called once, after a Begin that reported true.
+func (o *Once) Finish(result error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.result, o.finished = result, true
+	if o.done != nil {
+		close(o.done)
+	}
+}
+
+// Await waits for the result until ctx ends. ok is false if ctx ended first; err is then its cause.
+func (o *Once) Await(ctx context.Context) (ok bool, err error) {
+	o.mu.Lock()
+	finished, result := o.finished, o.result
+	if o.done == nil && !finished {
+		o.done = make(chan struct{})
+	}
+	done := o.done
+	o.mu.Unlock()
+	if finished {
+		return true, result
+	}
+	select {
+	case <-done:
+		return true, o.result
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// Do runs the given function if it is the first call. Otherwise it waits for the result of the first call until ctx
+// ends. ok is false if ctx ended first; err is then its cause.
+func (o *Once) Do(ctx context.Context, run func(context.Context) error) (ok bool, err error) {
+	if !o.Begin() {
+		return o.Await(ctx)
+	}
+	err = run(ctx)
+	o.Finish(err)
+	return true, err
+}
+
+// Close is Do for a Close: a later call waits for the first until its own ctx ends, and returns the first call's
+// result.
+func (o *Once) Close(ctx context.Context, run func(context.Context) error) error {
+	ok, err := o.Do(ctx, run)
+	if !ok {
+		return fmt.Errorf("close: an earlier call of Close is still under way: %w", err)
+	}
+	return err
 }
