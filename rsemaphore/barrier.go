@@ -123,7 +123,9 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 
 // Inspect returns the state of the barrier.
 func (b *CyclicBarrier) Inspect(ctx context.Context) (BarrierState, error) {
-	reply, err := ask(ctx, b.c, b.bad, (&barrierParty{barrier: b}).exchange("state", 0), b.c.runner.Do)
+	reply, err := session.Ask(ctx, b.c.session, b.bad, func(ctx context.Context) (barrierReply, error) {
+		return (&barrierParty{barrier: b}).send(ctx, b.c.runner.Do, "state")
+	})
 	if err != nil {
 		return BarrierState{}, err
 	}

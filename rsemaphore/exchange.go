@@ -9,58 +9,18 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/session"
 )
-
-// exchange is one call of a script, with the function that reads its reply. Each script has one function that makes its
-// exchanges. Only that function knows the order of the arguments and replies.
-type exchange[R any] struct {
-	script.Call
-	decode func(m rueidis.RedisMessage) (R, error)
-}
 
 // sender is a way to send a call: once, or until it is answered.
 type sender = func(ctx context.Context, call script.Call) (rueidis.RedisMessage, error)
 
-// by sends the call and reads the reply.
-func (x exchange[R]) by(ctx context.Context, send sender) (reply R, err error) {
-	m, err := send(ctx, x.Call)
+// exchange sends a call, and reads the values of its reply: see read.
+func exchange(ctx context.Context, send sender, what string, call script.Call, values ...any) error {
+	m, err := send(ctx, call)
 	if err != nil {
-		return reply, err
+		return err
 	}
-	return x.decode(m)
-}
-
-// late returns the exchange with then added: then gets a reply that comes after the caller has given up.
-func (x exchange[R]) late(then func(R)) exchange[R] {
-	x.Late = func(res rueidis.RedisResult) {
-		if m, err := res.ToMessage(); err == nil {
-			if r, err := x.decode(m); err == nil {
-				then(r)
-			}
-		}
-	}
-	return x
-}
-
-// timed returns the timed call of exchanges that the server refuses after an instant. next makes an exchange for each
-// try.
-func timed[R script.Reply](key string, send sender,
-	next func(sent time.Time, notAfter int64) exchange[R]) script.Timed[R] {
-	var x exchange[R]
-	return script.Timed[R]{
-		Key: key,
-		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
-			x = next(sent, notAfter)
-			return send(ctx, x.Call)
-		},
-		Decode: func(m rueidis.RedisMessage) (R, error) { return x.decode(m) },
-	}
-}
-
-// ask runs an exchange for a caller whose ctx may have no deadline; bad: of an object that cannot be used.
-func ask[R any](ctx context.Context, c *Client, bad error, x exchange[R], send sender) (R, error) {
-	return session.Ask(ctx, c.session, bad, func(ctx context.Context) (R, error) { return x.by(ctx, send) })
+	return read(m, what, call.Keys[0], values...)
 }
 
 // malformed returns the error for a reply that no script of ours sends.

@@ -127,9 +127,12 @@ func (s *Semaphore) ExtendIDs(ctx context.Context, extension time.Duration, ids 
 	if err := session.CheckRange("d", extension, session.MinLease); err != nil {
 		return s.c.session.Error(err)
 	}
-	call := s.extendExchange(list, extension)
-	call.Replicas, call.ReplicasWait = s.c.opts.MinReplicas, s.c.opts.ReplicaTimeout
-	held, err := ask(ctx, s.c, s.bad, call, s.c.runner.Do)
+	call := s.c.session.Confirmed(script.Call{Script: s.store.extend, Keys: s.keys(),
+		Args: append([]string{script.Millis(extension)}, list...)})
+	held, err := session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (held bool, err error) {
+		err = exchange(ctx, s.c.runner.Do, "extend", call, &held)
+		return held, err
+	})
 	if err == nil && !held {
 		err = s.c.session.Error(fmt.Errorf("extend on %q: %w", s.name, errs.ErrLost))
 	}
@@ -144,6 +147,6 @@ func (s *Semaphore) InspectIDs(ctx context.Context, ids ...string) ([]Holder, er
 	if err != nil {
 		return nil, err
 	}
-	state, err := ask(ctx, s.c, s.bad, s.inspectExchange(0, list...), s.c.runner.Do)
+	state, err := s.inspect(ctx, 0, list...)
 	return state.Permits, err
 }

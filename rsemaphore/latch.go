@@ -8,8 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
@@ -96,7 +94,7 @@ func (l *CountDownLatch) recordTime() time.Duration {
 
 // publishCommand returns the command with which a script publishes. It is "" if the script cannot: a sharded channel of
 // another slot than the keys', as a name with braces of its own has. A Java process may wait on that channel all the
-// same, so publishDirectly publishes there.
+// same, so wakeWaiters publishes there.
 func (l *CountDownLatch) publishCommand() string {
 	cmd := l.c.session.Inner.PublishCommand()
 	if cmd != "PUBLISH" && keyname.Slot(l.channel) != keyname.Slot(l.key) {
@@ -105,11 +103,12 @@ func (l *CountDownLatch) publishCommand() string {
 	return cmd
 }
 
-// publishDirectly publishes payload if the script could not.
-func (l *CountDownLatch) publishDirectly(ctx context.Context, payload string) {
+// wakeWaiters wakes the waiters after a call that changed the latch, and publishes payload if the script could not.
+func (l *CountDownLatch) wakeWaiters(ctx context.Context, payload string) {
 	if l.publishCommand() == "" {
 		_, _ = l.c.session.Hub.Publish(ctx, l.channel, payload) // after a failure waiters poll
 	}
+	l.c.waiters.Wake(l.queueKey())
 }
 
 // queueKey names the queue of this process's waiters for the latch.
@@ -124,26 +123,18 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.
 	if err := cmp.Or(l.bad, session.CheckNumber("count", count, 1, maxCount), session.CheckTTL(ttl)); err != nil {
 		return false, l.c.session.Error(err)
 	}
-	return l.runChange(ctx, l.setExchange(count, ttl), "1")
-}
-
-func (l *CountDownLatch) setExchange(count int64, ttl time.Duration) exchange[bool] {
-	return exchange[bool]{script.Call{Script: latchSetScript, Keys: l.keys(), Args: []string{
+	return l.change(ctx, "set count", script.Call{Script: latchSetScript, Keys: l.keys(), Args: []string{
 		decimal(count), script.Millis(ttl), rand.Text(), script.Millis(l.recordTime()), l.channel, l.publishCommand(),
 		newOpeningMessage(),
-	}}, func(message rueidis.RedisMessage) (set bool, err error) {
-		err = read(message, "set count", l.key, &set)
-		return set, err
-	}}
+	}})
 }
 
-// runChange runs a call that sets or removes the latch, and wakes its waiters if it did.
-func (l *CountDownLatch) runChange(ctx context.Context, call exchange[bool], payload string) (bool, error) {
+// change runs a call that sets or removes the latch, wakes its waiters if it did, and reports whether it did.
+func (l *CountDownLatch) change(ctx context.Context, what string, call script.Call) (done bool, err error) {
 	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (bool, error) {
-		done, err := call.by(ctx, l.c.runner.Do)
+		err := exchange(ctx, l.c.runner.Do, what, call, &done)
 		if done {
-			l.publishDirectly(ctx, payload)
-			l.c.waiters.Wake(l.queueKey())
+			l.wakeWaiters(ctx, "1")
 		}
 		return done, err
 	})
@@ -173,32 +164,24 @@ func (l *CountDownLatch) CountDownBy(ctx context.Context, participant string) (l
 }
 
 func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, error) {
-	call, send := l.downExchange(participant), l.c.runner.Do
+	call, send := script.Call{Script: latchDownScript, Keys: l.keys(), Args: []string{
+		participant, rand.Text(), script.Millis(participantMemory), script.Millis(l.recordTime()), l.channel,
+		l.publishCommand(),
+	}}, l.c.runner.Do
 	if participant == "" {
 		call.Once, send = true, l.c.session.DoOnce
 	}
 	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (int64, error) {
-		reply, err := call.by(ctx, send)
-		if err == nil && reply.status == latchCounted && reply.left == 0 {
-			l.publishDirectly(ctx, "0")
-			l.c.waiters.Wake(l.queueKey())
+		var status, left int64
+		err := exchange(ctx, send, "count down", call, &status, &left)
+		if err == nil {
+			err = l.statusError(status)
 		}
-		return reply.left, err
+		if err == nil && status == latchCounted && left == 0 {
+			l.wakeWaiters(ctx, "0")
+		}
+		return left, err
 	})
-}
-
-type downReply struct{ status, left int64 }
-
-func (l *CountDownLatch) downExchange(participant string) exchange[downReply] {
-	return exchange[downReply]{script.Call{Script: latchDownScript, Keys: l.keys(), Args: []string{
-		participant, rand.Text(), script.Millis(participantMemory), script.Millis(l.recordTime()), l.channel,
-		l.publishCommand(),
-	}}, func(message rueidis.RedisMessage) (reply downReply, err error) {
-		if err = read(message, "count down", l.key, &reply.status, &reply.left); err == nil {
-			err = l.statusError(reply.status)
-		}
-		return reply, err
-	}}
 }
 
 // statusError returns the error of a status, or nil.
@@ -228,7 +211,7 @@ type LatchState struct {
 // Inspect returns the state of the latch, or ErrLatchExpired if it expired.
 func (l *CountDownLatch) Inspect(ctx context.Context) (LatchState, error) {
 	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (LatchState, error) {
-		reply, err := l.readExchange(firstRead).by(ctx, l.c.runner.Do)
+		reply, err := l.read(ctx, l.c.runner.Do, firstRead)
 		if err == nil {
 			err = l.statusError(reply.status)
 		}
@@ -242,16 +225,9 @@ func (l *CountDownLatch) Inspect(ctx context.Context) (LatchState, error) {
 // Delete removes the latch and reports whether it was there. Waiters of this package get ErrLatchDeleted; Java's go on
 // waiting, as in Redisson. Later calls of Await find a latch that was never set. Delete may be repeated.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
-	return l.runChange(ctx, l.deleteExchange(), "1")
-}
-
-func (l *CountDownLatch) deleteExchange() exchange[bool] {
-	return exchange[bool]{script.Call{Script: latchDeleteScript, Keys: l.keys(), Args: []string{
+	return l.change(ctx, "delete latch", script.Call{Script: latchDeleteScript, Keys: l.keys(), Args: []string{
 		rand.Text(), script.Millis(l.recordTime()), l.channel, l.publishCommand(),
-	}}, func(message rueidis.RedisMessage) (removed bool, err error) {
-		err = read(message, "delete latch", l.key, &removed)
-		return removed, err
-	}}
+	}})
 }
 
 // permitsKey returns the key of the permits of a Semaphore of that name. None of our Semaphores has a name that is one
@@ -307,7 +283,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 					since = closed.mark
 				}
 				sent := time.Now()
-				reply, err := l.readExchange(since).by(ctx, l.c.runner.Attempt)
+				reply, err := l.read(ctx, l.c.runner.Attempt, since)
 				if err != nil {
 					return wait.Answer{}, err
 				}
@@ -408,15 +384,12 @@ type latchReply struct {
 	openingMessage string        // see closedLatch
 }
 
-func (l *CountDownLatch) readExchange(since string) exchange[latchReply] {
-	return exchange[latchReply]{script.Call{Script: latchLookScript, Keys: l.keys(), Args: []string{
+func (l *CountDownLatch) read(ctx context.Context, send sender, since string) (reply latchReply, err error) {
+	err = exchange(ctx, send, "look at latch", script.Call{Script: latchLookScript, Keys: l.keys(), Args: []string{
 		since, script.Millis(l.recordTime()),
-	}}, func(message rueidis.RedisMessage) (reply latchReply, err error) {
-		err = read(message, "look at latch", l.key,
-			&reply.status, &reply.count, &reply.ttlLeft, &reply.mark, &reply.openingMessage)
-		if err == nil && reply.status == latchNoInteger {
-			err = notInteger(l.key)
-		}
-		return reply, err
-	}}
+	}}, &reply.status, &reply.count, &reply.ttlLeft, &reply.mark, &reply.openingMessage)
+	if err == nil && reply.status == latchNoInteger {
+		err = notInteger(l.key)
+	}
+	return reply, err
 }

@@ -7,8 +7,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -87,7 +85,7 @@ func (w watchedPermits) Holds(ctx context.Context) ([]lease.Hold, error) {
 	for from, skip := "", int64(0); ; {
 		var more holdersReply
 		var err error
-		if more, err = semaphore.holdersExchange(from, skip).by(ctx, semaphore.c.runner.Attempt); err != nil {
+		if more, err = semaphore.lookAtHolders(ctx, from, skip); err != nil {
 			return nil, err
 		}
 		for base, released := range more.numbers {
@@ -144,21 +142,22 @@ type holdersReply struct {
 	numbers  map[string]int64 // by base
 }
 
-func (s *Semaphore) holdersExchange(from string, skip int64) exchange[holdersReply] {
-	return exchange[holdersReply]{script.Call{Script: holdersScript, Keys: []string{s.permits},
-		Args: []string{from, decimal(skip)}},
-		func(message rueidis.RedisMessage) (reply holdersReply, err error) {
-			rest, err := readHead(message, "look at holders", s.key, &reply.nextBase, &reply.skip)
-			reply.numbers = make(map[string]int64, len(rest)/2)
-			for ; err == nil && len(rest) > 0; rest = rest[2:] {
-				var base string
-				var number int64
-				if len(rest) == 1 || readValue(&rest[0], &base) != nil || readValue(&rest[1], &number) != nil ||
-					len(base) != baseSize {
-					return reply, malformed("look at holders", s.key, &message)
-				}
-				reply.numbers[base] = number
-			}
-			return reply, err
-		}}
+func (s *Semaphore) lookAtHolders(ctx context.Context, from string, skip int64) (reply holdersReply, err error) {
+	message, err := s.c.runner.Attempt(ctx, script.Call{Script: holdersScript, Keys: []string{s.permits},
+		Args: []string{from, decimal(skip)}})
+	if err != nil {
+		return reply, err
+	}
+	rest, err := readHead(message, "look at holders", s.key, &reply.nextBase, &reply.skip)
+	reply.numbers = make(map[string]int64, len(rest)/2)
+	for ; err == nil && len(rest) > 0; rest = rest[2:] {
+		var base string
+		var number int64
+		if len(rest) == 1 || readValue(&rest[0], &base) != nil || readValue(&rest[1], &number) != nil ||
+			len(base) != baseSize {
+			return reply, malformed("look at holders", s.key, &message)
+		}
+		reply.numbers[base] = number
+	}
+	return reply, err
 }

@@ -72,21 +72,32 @@ func (*barrierParty) InUse() bool          { return true }
 func (p *barrierParty) Shown() string      { return p.id }
 func (*barrierParty) Records() int         { return 0 }
 
-// exchange returns the call for one verb of barrier.lua.
-func (p *barrierParty) exchange(verb string, notAfter int64) exchange[barrierReply] {
+// call returns the call for one verb of barrier.lua.
+func (p *barrierParty) call(verb string, notAfter int64) script.Call {
 	barrier, verbScript := p.barrier, barrierScript
 	if verb == "state" {
 		verbScript = barrierState
 	}
-	return exchange[barrierReply]{script.Call{Script: verbScript, Keys: []string{barrier.key}, Args: []string{
+	return script.Call{Script: verbScript, Keys: []string{barrier.key}, Args: []string{
 		verb, p.id, p.arrival.id, decimal(p.arrival.generation), strconv.Itoa(barrier.parties), script.Millis(p.leaseTime),
 		decimal(notAfter), script.Millis(barrierMemory), barrier.channel, barrier.c.session.Inner.PublishCommand(),
 		p.mayStillArrive(),
-	}}, func(message rueidis.RedisMessage) (reply barrierReply, err error) {
-		err = read(message, verb, barrier.key, &reply.status, &reply.id, &reply.generation, &reply.arrived,
-			&reply.leaseLeft, &reply.serverTime, &reply.parties)
-		return reply, err
 	}}
+}
+
+// send sends one verb.
+func (p *barrierParty) send(ctx context.Context, send sender, verb string) (barrierReply, error) {
+	message, err := send(ctx, p.call(verb, 0))
+	if err != nil {
+		return barrierReply{}, err
+	}
+	return p.decode(message)
+}
+
+func (p *barrierParty) decode(message rueidis.RedisMessage) (reply barrierReply, err error) {
+	err = read(message, "barrier", p.barrier.key, &reply.status, &reply.id, &reply.generation, &reply.arrived,
+		&reply.leaseLeft, &reply.serverTime, &reply.parties)
+	return reply, err
 }
 
 // mayStillArrive returns "1" while a request to arrive may still run, and would then be an arrival in a later
@@ -140,8 +151,12 @@ func (p *barrierParty) finish() {
 
 // onLateArrival removes the party again if a request to arrive got its reply after the party's end. Its caller had
 // given up on the request.
-func (p *barrierParty) onLateArrival(reply barrierReply) {
-	if p.finished.Load() && (reply.status == barrierWaiting || reply.status == barrierLast) {
+func (p *barrierParty) onLateArrival(result rueidis.RedisResult) {
+	message, err := result.ToMessage()
+	if err != nil || !p.finished.Load() {
+		return
+	}
+	if reply, err := p.decode(message); err == nil && (reply.status == barrierWaiting || reply.status == barrierLast) {
 		p.leaveLater(time.Time{})
 	}
 }
@@ -180,14 +195,8 @@ func (p *barrierParty) tryArrive(ctx context.Context) (wait.Answer, error) {
 	if err := p.learnServerTime(ctx); err != nil {
 		return wait.Answer{}, err
 	}
-	var sent time.Time
-	arrival := timed(barrier.key, func(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
-		return p.sendArrival(ctx, sent, call)
-	}, func(now time.Time, notAfter int64) exchange[barrierReply] {
-		sent = now
-		return p.exchange("arrive", notAfter).late(p.onLateArrival)
-	})
-	arrival.Beyond = session.ReplyGrace
+	arrival := script.Timed[barrierReply]{Key: barrier.key, Beyond: session.ReplyGrace, Send: p.sendArrival,
+		Decode: p.decode}
 	reply, err := arrival.Run(ctx, client.runner)
 	if err != nil {
 		return wait.Answer{}, err
@@ -213,7 +222,7 @@ func (p *barrierParty) learnServerTime(ctx context.Context) error {
 		return nil
 	}
 	sent := time.Now()
-	reply, err := p.exchange("state", 0).by(ctx, client.runner.Attempt)
+	reply, err := p.send(ctx, client.runner.Attempt, "state")
 	if err == nil {
 		client.runner.Clock.Learn(key, reply.serverTime, sent, time.Now())
 	}
@@ -221,8 +230,7 @@ func (p *barrierParty) learnServerTime(ctx context.Context) error {
 }
 
 // sendArrival sends one request to arrive, and records a request without a reply.
-func (p *barrierParty) sendArrival(ctx context.Context, sent time.Time,
-	call script.Call) (rueidis.RedisMessage, error) {
+func (p *barrierParty) sendArrival(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 	client := p.barrier.c
 	if !p.unansweredUntil.IsZero() && !sent.Before(p.firstSentAt.Add(p.leaseTime-lease.Margin(p.leaseTime))) {
 		// A request without a reply may have arrived, and from now on the server may forget that arrival. Another request
@@ -233,6 +241,8 @@ func (p *barrierParty) sendArrival(ctx context.Context, sent time.Time,
 	if p.unansweredUntil.IsZero() {
 		p.firstSentAt = sent
 	}
+	call := p.call("arrive", notAfter)
+	call.Late = p.onLateArrival
 	message, err := client.session.AttemptOnce(ctx, call)
 	if errors.Is(err, errs.ErrUnknownOutcome) {
 		p.unansweredUntil = script.LastRun(sent.Add(client.opts.CallTimeout))
@@ -253,7 +263,7 @@ func (p *barrierParty) awaitGeneration(ctx context.Context) (result barrierReply
 	key, answered := p.queueKey(), false
 	look := func(ctx context.Context) (wait.Answer, error) {
 		sent := time.Now()
-		if result, err = p.exchange("look", 0).by(ctx, client.runner.Attempt); err != nil {
+		if result, err = p.send(ctx, client.runner.Attempt, "look"); err != nil {
 			return wait.Answer{}, err
 		}
 		answered = true
@@ -399,7 +409,7 @@ func (p *barrierParty) endGeneration(ctx context.Context, verb string) (barrierR
 	if client.session.Inner.Context().Err() != nil { // the hub is closed, and perhaps its client, which refuses every try
 		send = client.runner.Attempt
 	}
-	reply, err := p.exchange(verb, 0).by(ctx, send)
+	reply, err := p.send(ctx, send, verb)
 	if err == nil {
 		client.waiters.Wake(p.queueKey())
 	}
@@ -484,7 +494,7 @@ func (p *barrierParty) leaveLater(finalFrom time.Time) {
 	_ = client.engine.Remove(&p.lease) // lost or not, the party is removed
 	anywhere := &barrierParty{barrier: p.barrier, id: p.id, leaseTime: p.leaseTime, unansweredUntil: p.unansweredUntil}
 	client.keeper.ReleaseLater(p.barrier.name, finalFrom, p.leaseTime, func(ctx context.Context) error {
-		_, err := anywhere.exchange("leave", 0).by(ctx, client.runner.Attempt)
+		_, err := anywhere.send(ctx, client.runner.Attempt, "leave")
 		return err
 	})
 }

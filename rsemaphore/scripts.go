@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -36,11 +37,6 @@ var (
 func (s *Semaphore) keys() []string {
 	released := s.releaseKeys
 	return released[: len(released)-1 : len(released)-1]
-}
-
-// self returns the arguments by which a script recognizes the waiters of this process.
-func (s *Semaphore) self() []string {
-	return []string{s.grants, s.c.keeper.ID}
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
@@ -250,13 +246,12 @@ type resizeReply struct {
 // Clock implements script.Reply.
 func (r resizeReply) Clock() (server int64, late bool) { return r.server, r.status == resizeLate }
 
-// resizeExchange returns the call that sets the capacity to n, or with relative adds n to the capacity.
-func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id string) exchange[resizeReply] {
-	args := append([]string{
+// resizeCall returns the call that sets the capacity to n, or with relative adds n to the capacity.
+func (s *Semaphore) resizeCall(n int, relative bool, notAfter int64, id string) script.Call {
+	return script.Call{Script: s.store.resize, Keys: s.allKeys, Args: []string{
 		strconv.Itoa(n), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
-		s.channel, s.c.session.Inner.PublishCommand(), flag(s.interop), id, flag(relative),
-	}, s.self()...)
-	return exchange[resizeReply]{script.Call{Script: s.store.resize, Keys: s.allKeys, Args: args}, s.decodeResize}
+		s.channel, s.c.session.Inner.PublishCommand(), flag(s.interop), id, flag(relative), s.grants, s.c.keeper.ID,
+	}}
 }
 
 func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err error) {
@@ -267,21 +262,17 @@ func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err err
 	return r, err
 }
 
-// extendExchange returns the call that raises the leases of all ids, or of none.
-func (s *Semaphore) extendExchange(raw []string, d time.Duration) exchange[bool] {
-	return exchange[bool]{script.Call{Script: s.store.extend, Keys: s.keys(),
-		Args: append([]string{script.Millis(d)}, raw...)},
-		func(m rueidis.RedisMessage) (held bool, err error) {
-			err = read(m, "extend", s.key, &held)
-			return held, err
-		}}
-}
-
-// inspectExchange returns the call that reads a semaphore, at most so many of its held acquisitions (0: none; -1: all),
-// and ids, whether or not they are held.
-func (s *Semaphore) inspectExchange(most int, ids ...string) exchange[SemaphoreState] {
-	args := append([]string{strconv.Itoa(most)}, ids...)
-	return exchange[SemaphoreState]{script.Call{Script: s.store.inspect, Keys: s.keys(), Args: args}, s.decodeState}
+// inspect reads the semaphore, at most so many of its held acquisitions (0: none; -1: all), and ids, whether or not they
+// are held.
+func (s *Semaphore) inspect(ctx context.Context, most int, ids ...string) (SemaphoreState, error) {
+	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (SemaphoreState, error) {
+		m, err := s.c.runner.Do(ctx, script.Call{Script: s.store.inspect, Keys: s.keys(),
+			Args: append([]string{strconv.Itoa(most)}, ids...)})
+		if err != nil {
+			return SemaphoreState{}, err
+		}
+		return s.decodeState(m)
+	})
 }
 
 func (s *Semaphore) decodeState(m rueidis.RedisMessage) (state SemaphoreState, err error) {
@@ -332,7 +323,7 @@ const forever = 922337203685477
 // holders returns holders of permits for a call that gives up after a wait; see hold.Holders.
 func (s *Semaphore) holders(ctx context.Context, waited time.Duration) []Holder {
 	return slices.Clone(s.c.named.Of(ctx, s.permits, waited, func(ctx context.Context) []Holder {
-		state, err := s.inspectExchange(hold.MostNamed).by(ctx, s.c.runner.Do)
+		state, err := s.inspect(ctx, hold.MostNamed)
 		if err != nil {
 			return nil
 		}

@@ -9,9 +9,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -300,11 +303,11 @@ func (s *Semaphore) resize(ctx context.Context, permits int, relative bool) (res
 	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (resizeReply, error) {
 		id := rand.Text()
 		var lastSent time.Time
-		call := timed(s.key, s.c.runner.Do, func(sent time.Time, notAfter int64) exchange[resizeReply] {
-			lastSent = sent
-			return s.resizeExchange(permits, relative, notAfter, id)
-		})
-		call.GiveUp = s.c.session.Bound() // at the end of ctx
+		call := script.Timed[resizeReply]{Key: s.key, GiveUp: s.c.session.Bound(), Decode: s.decodeResize,
+			Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+				lastSent = sent
+				return s.c.runner.Do(ctx, s.resizeCall(permits, relative, notAfter, id))
+			}}
 		reply, err := call.Run(ctx, s.c.runner)
 		s.served(reply.served, lastSent)
 		// An earlier request may have run without a reply, and served waiters of this process: Do repeats it without a
@@ -317,7 +320,7 @@ func (s *Semaphore) resize(ctx context.Context, permits int, relative bool) (res
 // Available returns the number of permits that can be acquired now. It is negative if a Resize left fewer than are
 // held, and the whole capacity if the semaphore is not in use.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
-	state, err := ask(ctx, s.c, s.bad, s.inspectExchange(0), s.c.runner.Do)
+	state, err := s.inspect(ctx, 0)
 	return state.Available, err
 }
 
@@ -338,7 +341,7 @@ type Holder = errs.Holder
 // people: the result may be out of date when it is read. Its cost to the server grows with the number of permits held,
 // and it takes one more call for each client that holds some, 100 at most and 16 at a time. Available is cheaper.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
-	state, err := ask(ctx, s.c, s.bad, s.inspectExchange(-1), s.c.runner.Do)
+	state, err := s.inspect(ctx, -1)
 	if err != nil {
 		return state, err
 	}
