@@ -262,8 +262,8 @@ func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err err
 	return r, err
 }
 
-// inspect reads the semaphore, at most so many of its held acquisitions (0: none; -1: all), and ids, whether or not they
-// are held.
+// inspect reads the semaphore, at most so many of its held acquisitions (0: none; -1: all), and ids, whether or not
+// they are held.
 func (s *Semaphore) inspect(ctx context.Context, most int, ids ...string) (SemaphoreState, error) {
 	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (SemaphoreState, error) {
 		m, err := s.c.runner.Do(ctx, script.Call{Script: s.store.inspect, Keys: s.keys(),

@@ -39,7 +39,6 @@ const (
 type Engine struct {
 	connectionID unique.Handle[string] // the connection id
 	log          *slog.Logger
-	heartbeats   *heartbeatState // nil: no heartbeats
 
 	// The server.
 	runner       *script.Runner
@@ -55,13 +54,14 @@ type Engine struct {
 	slowCallPlaces chan struct{} // in a Cluster: places of calls that have been under way for long
 
 	// The leases. mu guards the fields below.
-	mu        sync.Mutex
-	entries   map[entry]*Lease // the watchdog map: the leases of each key, linked by sibling
-	leases    Heap[*Lease]     // all registered leases, the next event first
-	callQueue Heap[*leaseList] // leases that wait for a call
-	clock     clock
-	wakeAt    instant     // when check runs next; forever: nothing was registered yet
-	timer     *time.Timer // runs check
+	mu         sync.Mutex
+	entries    map[entry]*Lease // the watchdog map: the leases of each key, linked by sibling
+	leases     Heap[*Lease]     // all registered leases, the next event first
+	callQueue  Heap[*leaseList] // leases that wait for a call
+	clock      clock
+	heartbeats heartbeatState
+	wakeAt     instant     // when check runs next; forever: nothing was registered yet
+	timer      *time.Timer // runs check
 }
 
 // entry is the key of the watchdog map: connectionID:key. There is one entry for each process and name, with the leases
@@ -96,11 +96,8 @@ func New(config Config) *Engine {
 		connectionID: unique.Make(config.ConnectionID),
 		log:          config.Log, entries: map[entry]*Lease{}, clock: newClock(), wakeAt: forever,
 		runner: config.Runner, replicas: config.Replicas, replicasWait: config.ReplicasWait,
+		heartbeats: heartbeatState{Heartbeats: config.Heartbeats, grouped: config.Client.Mode() == rueidis.ClientModeCluster},
 		callPlaces: make(chan struct{}, maxCalls), slowCallPlaces: make(chan struct{}, maxSlowCalls),
-	}
-	if config.Heartbeats.Interval > 0 {
-		cluster := config.Client.Mode() == rueidis.ClientModeCluster
-		engine.heartbeats = &heartbeatState{Heartbeats: config.Heartbeats, grouped: cluster}
 	}
 	engine.ctx, engine.cancel = context.WithCancel(context.Background())
 	engine.timer = time.AfterFunc(time.Hour, engine.check)
@@ -187,9 +184,9 @@ func (e *Engine) rescheduled(lease *Lease) {
 
 // wakeBy makes check run at latest then. Called with mu held.
 //
-// The wake-up outlives the lease for which it was set, even if the lease is removed before. Otherwise lock and unlock in
-// a loop would set the timer every time: without the lease check would be due in an hour, and the next lease would need
-// it earlier again (TestWatchdog_AddAndRemoveInALoop_StaysAsleep).
+// The wake-up outlives the lease for which it was set, even if the lease is removed before. Otherwise lock and unlock
+// in a loop would set the timer every time: without the lease check would be due in an hour, and the next lease would
+// need it earlier again (TestWatchdog_AddAndRemoveInALoop_StaysAsleep).
 func (e *Engine) wakeBy(latest instant) {
 	if latest.Before(e.wakeAt) {
 		e.wakeAt = latest
@@ -211,12 +208,7 @@ func (e *Engine) check() {
 		e.clockJump(now, slept)
 	}
 	ended := e.takeDue(now)
-	var untrusted []*Lease
-	var beatGroups []int
-	next := now.Add(time.Hour)
-	if e.heartbeats != nil {
-		untrusted, beatGroups, next = e.checkHeartbeats(now)
-	}
+	untrusted, beatGroups, next := e.checkHeartbeats(now)
 	if len(e.leases) > 0 {
 		next = min(next, e.leases[0].nextEvent(), now.Add(clockCheckInterval))
 	}
@@ -234,9 +226,7 @@ func (e *Engine) check() {
 // clockJump makes every lease due for a renewal or a look, because the machine may have slept for that long: see the
 // package comment. Called with mu held.
 func (e *Engine) clockJump(now instant, slept time.Duration) {
-	if e.heartbeats != nil {
-		e.heartbeats.wakeUp(now, slept)
-	}
+	e.heartbeats.wakeUp(now, slept)
 	e.log.Warn("redlatch: the wall clock ran ahead of the monotonic clock; renewing every hold now",
 		"holds", len(e.leases))
 	for _, lease := range e.leases {

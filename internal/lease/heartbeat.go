@@ -23,7 +23,6 @@ var (
 
 	beatScript = script.Load("heartbeat", lua, "heartbeat_beat")
 	lookScript = script.Load("look at a heartbeat", lua, "heartbeat_look").Reads()
-	setScript  = script.Plain("set")
 )
 
 // Heartbeats let other processes take over from a dead process before its leases are over, and protect the holds of a
@@ -60,11 +59,16 @@ func TrustFor(interval time.Duration) time.Duration {
 }
 
 // keyLifetime returns how long a beat's key lasts.
-func (h *heartbeatState) keyLifetime() time.Duration { return 2 * (h.Trust + h.Renewed) }
+func (h *heartbeatState) keyLifetime() time.Duration {
+	if h.Trust == 0 {
+		return announceFor
+	}
+	return 2 * (h.Trust + h.Renewed)
+}
 
 // appliesTo reports whether a lease of that length depends on the beats.
 func (h *Heartbeats) appliesTo(length time.Duration, auto bool) bool {
-	return h.Renewed == 0 || auto && length >= h.Renewed
+	return h.Interval > 0 && (h.Renewed == 0 || auto && length >= h.Renewed)
 }
 
 // BeatKey returns the key of a client's beats for the keys of a slot group. All groups share one key, unless the client
@@ -205,7 +209,7 @@ func (p *beatGroup) recordConfirmed(sent, now instant, trust time.Duration) {
 
 // isOver reports whether the lease is over, by its deadline or for want of beats.
 func (e *Engine) isOver(lease *Lease, now instant) bool {
-	return !now.Before(lease.trust.deadline) || e.heartbeats != nil && !now.Before(e.heartbeats.trustedUntil(lease))
+	return !now.Before(lease.trust.deadline) || !now.Before(e.heartbeats.trustedUntil(lease))
 }
 
 // wakeUp makes beats due at once after a sleep, because other processes have counted the sleep as time without a beat.
@@ -229,7 +233,7 @@ func (h *heartbeatState) isBeatDue(state *beatGroup, now instant) bool {
 // requested. If no other process can know of a beat yet, answered is closed when that beat was answered or given up;
 // otherwise it is nil.
 func (e *Engine) Announce(key string) (answered <-chan struct{}) {
-	if e.heartbeats == nil || e.heartbeats.Renewed == 0 {
+	if e.heartbeats.Renewed == 0 {
 		return nil
 	}
 	now, group := e.clock.now(), e.heartbeats.groupOf(key)
@@ -272,10 +276,9 @@ func (h *heartbeatState) addLease(lease *Lease, now instant) instant {
 // checkHeartbeats ends the leases that were without a beat for too long. It returns them, the groups that are to send
 // beats, and when to check again. Called with mu held.
 func (e *Engine) checkHeartbeats(now instant) (ended []*Lease, beatGroups []int, next instant) {
-	heartbeats := e.heartbeats
 	next = now.Add(time.Hour)
-	for group := range heartbeats.groups {
-		state := &heartbeats.groups[group]
+	for group := range e.heartbeats.groups {
+		state := &e.heartbeats.groups[group]
 		if state.leases == 0 && !state.dueWithoutLeases {
 			continue
 		}
@@ -323,25 +326,16 @@ func (e *Engine) sendHeartbeat(group int) {
 	e.wg.Add(1)
 	go func() {
 		defer e.wg.Done()
-		heartbeats := e.heartbeats
-		key := heartbeats.Key(group)
+		heartbeats := &e.heartbeats
 		ctx, cancel := context.WithTimeout(e.ctx, heartbeats.Interval)
 		defer cancel()
 		sent := e.clock.now()
-		call := script.Call{
-			Script: beatScript, Keys: []string{key},
-			Args: []string{script.Millis(heartbeats.keyLifetime()), heartbeats.Value}, Patient: true,
-			Late: func(res rueidis.RedisResult) {
-				if res.Error() == nil {
-					e.onLateHeartbeat(group, sent)
-				}
-			},
-		}
-		if heartbeats.Trust == 0 { // other processes only read the value
-			call = script.Call{Script: setScript, Keys: call.Keys, Patient: true,
-				Command: func(builder rueidis.Builder) rueidis.Completed {
-					return builder.Set().Key(key).Value(heartbeats.Value).Px(announceFor).Build()
-				}}
+		call := script.Call{Script: beatScript, Keys: []string{heartbeats.Key(group)},
+			Args: []string{script.Millis(heartbeats.keyLifetime()), heartbeats.Value}, Patient: true}
+		call.Late = func(res rueidis.RedisResult) {
+			if res.Error() == nil {
+				e.onLateHeartbeat(group, sent)
+			}
 		}
 		_, err := e.runner.Attempt(ctx, call)
 		now := e.clock.now()

@@ -39,11 +39,9 @@ func (e *Engine) add(lease *Lease, sent time.Time, written, length time.Duration
 	maxHold time.Duration) bool {
 	now := e.clock.now()
 	lease.schedule.begin(now, length, auto)
-	if e.heartbeats != nil {
-		lease.group = noGroup
-		if e.heartbeats.appliesTo(length, auto) {
-			lease.group = uint8(e.heartbeats.groupOf(lease.Key))
-		}
+	lease.group = noGroup
+	if e.heartbeats.appliesTo(length, auto) {
+		lease.group = uint8(e.heartbeats.groupOf(lease.Key))
 	}
 	if maxHold > 0 {
 		lease.maxAt = lease.schedule.start.Add(maxHold)
@@ -65,11 +63,7 @@ func (e *Engine) add(lease *Lease, sent time.Time, written, length time.Duration
 	lease.sibling = e.entries[at]
 	e.entries[at] = lease
 	heap.Push(&e.leases, lease)
-	next := min(lease.nextEvent(), now.Add(clockCheckInterval))
-	if e.heartbeats != nil {
-		next = min(next, e.heartbeats.addLease(lease, now))
-	}
-	e.wakeBy(next)
+	e.wakeBy(min(lease.nextEvent(), now.Add(clockCheckInterval), e.heartbeats.addLease(lease, now)))
 	return true
 }
 
@@ -127,7 +121,7 @@ func (e *Engine) canRetake(lease *Lease, now instant, left, length time.Duration
 	case !auto && (length < minRaisedLease || left < lease.schedule.serverLength()/2):
 		return false
 	}
-	return e.heartbeats == nil || e.heartbeats.appliesTo(length, auto) == (lease.group != noGroup)
+	return e.heartbeats.appliesTo(length, auto) == (lease.group != noGroup)
 }
 
 // Auto adds a handle that needs renewals, of at least the given length. It reports false if the lease is over.
@@ -212,7 +206,7 @@ func (e *Engine) Lost(lease *Lease, reason error) bool {
 func (e *Engine) remove(lease *Lease) {
 	lease.state = ended
 	heap.Remove(&e.leases, int(lease.index))
-	if e.heartbeats != nil && lease.group != noGroup {
+	if lease.group != noGroup {
 		e.heartbeats.groups[lease.group].leases--
 	}
 	at := e.entry(lease.Key)

@@ -99,7 +99,7 @@ func (l *Lease) applyServerLease(sent instant, left time.Duration, now instant) 
 
 // Trusted reports whether heartbeats allow to add a lease that may exist since possibleSince.
 func (e *Engine) Trusted(key string, possibleSince time.Time) bool {
-	if e.heartbeats == nil {
+	if e.heartbeats.Trust == 0 {
 		return true
 	}
 	e.mu.Lock()
@@ -135,10 +135,7 @@ func (e *Engine) until(lease *Lease) time.Time {
 
 // safeUntil is until without MaxHold.
 func (e *Engine) safeUntil(lease *Lease) instant {
-	safe := lease.trust.certainUntil
-	if e.heartbeats != nil {
-		safe = min(safe, e.heartbeats.safeUntil(lease))
-	}
+	safe := min(lease.trust.certainUntil, e.heartbeats.safeUntil(lease))
 	_, _, ahead := e.clock.compare()
 	return safe.Add(-ahead)
 }

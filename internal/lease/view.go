@@ -33,7 +33,7 @@ func (e *Engine) Views() (views []View) {
 			view := View{Lease: lease, Since: e.clock.time(lease.schedule.start), Until: e.until(lease),
 				Renewed: e.clock.time(lease.trust.confirmedAt), Length: lease.schedule.length,
 				Auto: lease.schedule.isRenewed(), Failing: lease.schedule.retrying}
-			if e.heartbeats != nil && lease.group != noGroup {
+			if lease.group != noGroup {
 				view.Trust = e.heartbeats.trustPeriod()
 			}
 			if !lease.maxAt.IsZero() {
@@ -67,7 +67,7 @@ func (e *Engine) State() State {
 	if wokeAt := e.clock.wokeAt; !wokeAt.IsZero() {
 		state.Slept = e.clock.time(wokeAt)
 	}
-	if e.heartbeats == nil || e.heartbeats.Trust == 0 {
+	if e.heartbeats.Trust == 0 {
 		return state
 	}
 	state.Heartbeat = e.heartbeats.Interval
