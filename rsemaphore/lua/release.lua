@@ -13,15 +13,15 @@
 --   run served find their permits when they poll.
 -- uses: ids, queue, verbs
 local count, permits, notes, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
--- The common case: one permit, no expired lease, and an empty queue. It makes no function, so it repeats the code of
--- clock, elapsed, wake, remove_permits and stored_count. A second run finds no permit, and continues with the code
--- below.
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- The common case: one permit, and an empty queue. It makes no function, so it repeats the code of wake,
+-- remove_permits and stored_count. A second run finds no permit, and continues with the code below.
+--
+-- It asks neither for the time nor for expired leases: these are given back by the next script that acquires, and while
+-- the queue is empty no waiter misses them. So a permit whose lease is over counts as held if no script has given it
+-- back: no other caller was granted it.
 local existing = redis.call('EXISTS', count, count, count, count, notes, notes, queue)
 if #ARGV[1] == 14 and ARGV[2] == '0' and ARGV[7] == '' and #ARGV == 7 and string.sub(ARGV[1], 14) == '1' and
     existing % 2 == 0 and existing >= 4 and -- the count exists, and the queue does not
-    not redis.call('ZRANGE', permits, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', 0, 1)[1] and
     redis.call('ZREM', permits, string.sub(ARGV[1], 1, 13) .. '\0\0\0') == 1 then
   if existing == 6 then
     redis.pcall('HDEL', notes, string.sub(ARGV[1], 1, 13) .. '\0\0\0')
@@ -33,7 +33,7 @@ if #ARGV[1] == 14 and ARGV[2] == '0' and ARGV[7] == '' and #ARGV == 7 and string
     end
     -- No right to the count: the permit is put back with an expired lease. The next script of a user with the right
     -- gives it back.
-    redis.call('ZADD', permits, string.format('%.0f', now), string.sub(ARGV[1], 1, 13) .. '\0\0\0')
+    redis.call('ZADD', permits, redis.call('TIME')[1] .. '000', string.sub(ARGV[1], 1, 13) .. '\0\0\0')
     return available
   end
   if available > 0 and ARGV[4] ~= '' then
@@ -47,5 +47,7 @@ if #ARGV[1] == 14 and ARGV[2] == '0' and ARGV[7] == '' and #ARGV == 7 and string
 end
 -- libraries
 
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local store = ids_store(now, count, permits, notes)
 return release(store, queue_of(queue, ARGV[4], ARGV[5], now, time[1] * 1000000 + time[2], ARGV[6]), existing % 2 == 1)
