@@ -18,7 +18,7 @@ func (t *tool) acl() *cobra.Command {
 	var only []string
 	var user, server string
 	c := &cobra.Command{
-		Use: "acl", Short: "write the ACL line of a user's rights",
+		Use: "acl", Short: "print the ACL line of a user",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, f := range only {
@@ -36,11 +36,11 @@ func (t *tool) acl() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringSliceVar(&only, "only", nil, "the rights for these `packages`, with commas between them; see above")
+	c.Flags().StringSliceVar(&only, "only", nil, "`packages` that the user needs, separated by commas; see above")
 	_ = c.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(acl.Features(), noFiles))
 	c.Flags().Var(choice[string]{&server, acl.Servers}, "server",
-		"what the line is for: a `kind` of "+strings.Join(acl.Servers, ", ")+" (default: single and cluster)")
-	c.Flags().StringVar(&user, "user", "redlatch", "the `name` of the user")
+		"`kind` of server: "+strings.Join(acl.Servers, ", ")+" (default: single and cluster)")
+	c.Flags().StringVar(&user, "user", "redlatch", "`name` of the user")
 	return c
 }
 

@@ -63,7 +63,7 @@ type choice[T ~string] struct {
 func (c choice[T]) Set(text string) error {
 	i := slices.IndexFunc(c.words, func(w string) bool { return strings.EqualFold(w, text) })
 	if i < 0 {
-		return fmt.Errorf("%q is none of %s", text, strings.Join(c.words, ", "))
+		return fmt.Errorf("%q must be one of %s", text, strings.Join(c.words, ", "))
 	}
 	*c.to = T(c.words[i])
 	return nil

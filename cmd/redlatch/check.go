@@ -30,10 +30,10 @@ type finding struct {
 
 // unknown is f where nothing is known but that no answer came in time.
 func (f finding) unknown() finding {
-	f.Do = "if the line is always that slow: a greater --call-timeout here, and CallTimeout in programs"
+	f.Do = "if the line is always that slow, raise --call-timeout here, and CallTimeout in programs"
 	if f.Level != "problem" {
 		f.Level, f.Says = "note", "not known: "+strings.TrimPrefix(f.Says, "not known: ")
-		f.Means = "it may be missing: some proxies keep silent at a command that they do not know"
+		f.Means = "it may be missing: some proxies do not answer a command that they do not know"
 	}
 	return f
 }
@@ -95,7 +95,7 @@ func (t *tool) check() *cobra.Command {
 	var asJSON, strict, safe bool
 	c := &cobra.Command{
 		Use:   "check",
-		Short: "say what a server is, what redlatch does without there, and what to set",
+		Short: "examine a server: what it lacks, and what to set",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -122,10 +122,10 @@ func (t *tool) check() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false,
-		"write JSON: an array with an object for each line, with level, what, says, means and do")
-	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 for a warning, too")
+		"print JSON: an array of objects with level, what, says, means and do")
+	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 also for a warning")
 	c.Flags().BoolVar(&safe, "survive-failover", false,
-		"what SurviveFailover needs is a problem where it is missing")
+		"report what SurviveFailover lacks as a problem")
 	return c
 }
 
@@ -151,7 +151,7 @@ func (x *checkup) run(ctx context.Context) (err error) {
 	x.red, err = x.server.open(x.option, func(o *redlatch.Options) { o.RetryTimeout = x.server.timeout })
 	if err != nil {
 		x.add(finding{"problem", "connection", "%v", "",
-			"see docs/operations.md for the rights of a user"}, err)
+			"docs/access.md has the rights of a user"}, err)
 		return nil
 	}
 	defer x.red.Close(context.WithoutCancel(ctx))

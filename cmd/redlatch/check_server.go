@@ -130,8 +130,7 @@ func product(hello, info map[string]string) (name, version string) {
 
 // identity says what the server is.
 func (x *checkup) identity(context.Context) {
-	const page = "see docs/kubernetes-and-managed.md for what was seen there; the tests can be run on it " +
-		"(docs/versions.md)"
+	const page = "read docs/kubernetes-and-managed.md, or run the tests on it (docs/versions.md)"
 	n := x.nodes[0]
 	name, version := product(n.hello, n.info)
 	major, rest, _ := strings.Cut(version, ".")
@@ -140,18 +139,18 @@ func (x *checkup) identity(context.Context) {
 	switch {
 	case name == "":
 		f = finding{"warning", "server",
-			"it says neither by INFO nor by HELLO what it is: a proxy stands in between, or the user may not ask",
-			"nothing below is known that only INFO tells", "give the user +info; " + page}
+			"neither INFO nor HELLO says what it is: there is a proxy in between, or the user lacks +info",
+			"settings that only INFO has are not known", "give the user +info; " + page}
 		if unanswered(n.noInfo) {
 			f.Says = fmt.Sprintf("it answered neither INFO nor HELLO within %v", x.bound)
 		}
 	case !slices.Contains(tested[name], major+"."+minor):
-		known := "no version of it"
+		known := "nor any other version of it"
 		if len(tested[name]) > 0 {
 			known = "only " + name + " " + strings.Join(tested[name], ", ")
 		}
-		f.Level, f.Means, f.Do = "warning", "it may work all the same", page
-		f.Says += ": the tests were not run on it, " + known
+		f.Level, f.Means, f.Do = "warning", "it may work nevertheless", page
+		f.Says += ": not tested, " + known
 	}
 	x.add(f)
 }
@@ -168,7 +167,7 @@ func (x *checkup) topology(context.Context) {
 	}
 	with := fmt.Sprintf(" with %d replicas", replicas)
 	if n.noInfo != nil {
-		with = " with replicas that only INFO shows"
+		with = ", and an unknown number of replicas"
 	}
 	if x.option.SelectDB != 0 {
 		with += fmt.Sprintf(", database %d", x.option.SelectDB)
@@ -184,11 +183,11 @@ func (x *checkup) topology(context.Context) {
 			"connect to the primary, or through Sentinel (master_set)"}
 	case n.info["cluster_enabled"] == "1":
 		f = finding{"note", "topology", "a Cluster behind one address",
-			"what stands in between decides which commands work",
-			"give --redis a second address (?addr=) to be a client of the Cluster itself"}
+			"the proxy decides which commands work",
+			"give --redis a second address (?addr=) to connect to the Cluster itself"}
 	case replicas > 0:
 		f.Level, f.Means = "note", "programs follow a failover only if this address does"
-		f.Do = "name the sentinels (?master_set=) if there are any"
+		f.Do = "connect through the sentinels (?master_set=), if there are any"
 	}
 	x.add(f)
 }
@@ -237,9 +236,9 @@ func (x *checkup) oneServer(ctx context.Context) {
 			return
 		case replicas > 0 || n < connections:
 			x.apart = true
-			x.add(finding{"problem", "one server", "of %d connections, some end at other servers",
-				"two processes hold one lock at the same time", "connect to the primary itself, by Sentinel or as a client of " +
-					"the Cluster: not through a load balancer or a Kubernetes Service over several servers"}, connections)
+			x.add(finding{"problem", "one server", "%d connections reach different servers",
+				"two processes hold one lock at the same time", "connect to the primary itself, through Sentinel or as a " +
+					"Cluster client: not through a load balancer or a Kubernetes Service over several servers"}, connections)
 			return
 		}
 	}
@@ -340,11 +339,11 @@ func (x *checkup) clock(ctx context.Context) {
 		longest, ahead, behind = max(longest, took), max(ahead, off), min(behind, off)
 	}
 	if apart := ahead - behind; apart > time.Second+longest {
-		x.add(finding{"warning", "clock", "the servers' and this machine's are %v apart",
-			"leases do not depend on this machine's, but a failover, or a step of a server's clock, ends them early or late",
-			"have one source slew the clocks of all servers"}, apart)
+		x.add(finding{"warning", "clock", "the clocks of the servers and of this machine are %v apart",
+			"a failover, or a step of a server's clock, ends leases early or late",
+			"slew the clocks of all servers from one source"}, apart)
 	} else {
-		x.ok("clock", "the servers' and this machine's are %v apart (within %v)", apart,
+		x.ok("clock", "the clocks of the servers and of this machine are %v apart (within %v)", apart,
 			longest.Round(10*time.Microsecond))
 	}
 }

@@ -235,7 +235,7 @@ func TestCheck_SurviveFailover_TriesTheSafeProfile(t *testing.T) {
 func TestCheck_TooFewReplicas_IsAProblem(t *testing.T) {
 	t.Parallel()
 	found := checked(t, redistest.Start(t, "--min-replicas-to-write", "1"), 1, "--call-timeout=4s")
-	require.Equal(t, finding{"problem", "min-replicas-to-write", "0 good replicas, and 1 are demanded",
+	require.Equal(t, finding{"problem", "min-replicas-to-write", "0 good replicas, and 1 are required",
 		"nothing is granted (NOREPLICAS)", "repair replication"}, found["min-replicas-to-write"])
 	for _, what := range tried {
 		require.Equal(t, "problem", found[what].Level, what)
@@ -325,16 +325,16 @@ func TestCheck_EachServerVersion_HasItsLevel(t *testing.T) {
 		{"ok", "Redis 8.0.99", "server:redis version:8.0.99", ""},
 		{"ok", "Valkey 9.1.2", "", "redis_version:7.2.4 valkey_version:9.1.2"},
 		{"ok", "Valkey 8.1.1", "server:valkey version:8.1.1", ""},
-		{"warning", "Redis 99.0.1: the tests were not run on it, only Redis 7.0", "", "redis_version:99.0.1"},
+		{"warning", "Redis 99.0.1: not tested, only Redis 7.0", "", "redis_version:99.0.1"},
 		{"warning", "Valkey 99.1.0", "", "redis_version:7.2.4 valkey_version:99.1.0"},
-		{"warning", "Dragonfly 1.40.1: the tests were not run on it, no version", "",
+		{"warning", "Dragonfly 1.40.1: not tested, nor any other version", "",
 			"redis_version:7.4.0 dragonfly_version:df-v1.40.1"},
 		{"warning", "KeyDB 6.3.4", "", "redis_version:6.3.4 mvcc_depth:0"},
 		{"warning", "Garnet 1.0.8", "server:redis version:7.4.3 garnet_version:1.0.8", ""},
 		{"warning", "Kvrocks 2.17.0", "", "redis_version:4.0.0 kvrocks_version:2.17.0"},
 		{"warning", "Upstash 1.10.5", "", "upstash_version:1.10.5 redis_version:6.2.6"},
 		{"warning", "Redis Enterprise 7.4.2-22", "", "redis_version:7.4.0 rlec_version:7.4.2-22"},
-		{"warning", "neither by INFO nor by HELLO", "", ""},
+		{"warning", "neither INFO nor HELLO says", "", ""},
 	} {
 		parsed := func(text string) map[string]string { return fields(strings.Join(strings.Fields(text), "\n")) }
 		n := &node{addr: "127.0.0.1:6379", hello: parsed(c.hello), info: parsed(c.info)}

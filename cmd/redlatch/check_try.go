@@ -41,7 +41,7 @@ func lacking(k errs.Lack, level, do string) finding {
 
 // probes are the commands that a program may have to do without. The others are tried with what needs them.
 func (x *checkup) probes() []probe {
-	const without = "nothing; clients do without"
+	const without = "nothing; clients work without it"
 	resp3 := lacking(errs.LackTracking, "warning", without)
 	resp3.What = "RESP3"
 	all := []probe{
@@ -51,20 +51,20 @@ func (x *checkup) probes() []probe {
 		{finding{Level: "note", What: "MULTI", Means: "counters with a TTL and sold-out sales are not cached",
 			Do: "nothing, if that is fast enough"}, on("MULTI", "EXEC"), "+multi +exec +pttl", false},
 		{lacking(errs.LackEvalsha, "warning", without), evalsha, "+evalsha", false},
-		{lacking(errs.LackNumsub, "warning", "nothing; keep WatchdogTimeout short if waiters often die"), numsub,
+		{lacking(errs.LackNumsub, "warning", "nothing; set a short WatchdogTimeout if waiters often die"), numsub,
 			"+pubsub|numsub +pubsub|shardnumsub", false},
 		{lacking(errs.LackWait, "note", "leave MinReplicas at 0, and have resources check tokens (Fenced)"),
 			on("WAIT 0 1"), "+wait", true},
-		{lacking(errs.LackInfo, "warning", "see in the provider's console that maxmemory-policy is noeviction"),
+		{lacking(errs.LackInfo, "warning", "check in the provider's console that maxmemory-policy is noeviction"),
 			func(context.Context, *checkup) error { return x.nodes[0].noInfo }, "+info", true},
-		{finding{Level: "note", What: "CONFIG GET", Do: "look for them in the provider's console",
-			Means: "check does not see appendfsync and the other settings that INFO leaves out"},
+		{finding{Level: "note", What: "CONFIG GET", Do: "read them in the provider's console",
+			Means: "appendfsync, and other settings that INFO does not have, are not known"},
 			func(context.Context, *checkup) error { return x.nodes[0].noConfig },
 			"+config|get, which programs do not need", false},
 	}
 	if x.client.Mode() != rueidis.ClientModeCluster { // whose clients know that they may not
-		all = append(all, probe{lacking(errs.LackSlots, "note", "nothing, if that is fast enough; or be a client of the "+
-			"Cluster itself, by a second address (?addr=)"), slots, "", false})
+		all = append(all, probe{lacking(errs.LackSlots, "note", "nothing, if that is fast enough; otherwise connect to "+
+			"the Cluster itself, by a second address (?addr=)"), slots, "", false})
 	}
 	return all
 }
@@ -175,9 +175,9 @@ func (x *checkup) rights(ctx context.Context) {
 	}
 	all.Wait()
 	for _, t := range tries {
-		f := finding{Level: "problem", What: t.what, Says: "%v", Do: "see docs/operations.md for what the error means"}
+		f := finding{Level: "problem", What: t.what, Says: "%v", Do: "docs/troubleshooting.md says what the error means"}
 		if errors.Is(t.err, redlatch.ErrDenied) {
-			f.Do = "give the user the rights of redlatch acl --only " + t.feature + "; nothing, if programs do not use them"
+			f.Do = "give the user the rights of redlatch acl --only " + t.feature + ", if programs use them"
 		}
 		if t.err == nil {
 			x.ok(t.what, "work")
@@ -255,8 +255,8 @@ func (x *checkup) messages(ctx context.Context) {
 // What would have to be set is what the looks before have found.
 func (x *checkup) profile(ctx context.Context) {
 	f := finding{"note", "safe profile", "Open refuses: %v",
-		"programs with SurviveFailover do not run here; others may lose what they hold in a failover",
-		"see docs/safety.md, A safe profile in one word"}
+		"programs with SurviveFailover do not run here; others may lose locks in a failover",
+		"docs/guarantees.md, A safe profile in one word"}
 	if x.safe {
 		f.Level = "problem"
 	}

@@ -57,7 +57,7 @@ func (j *job) acquire(ctx context.Context, red *redlatch.Client) (c claim, err e
 	case join:
 		// Joining is for Reentrant locks; to all others a Fenced lock is one.
 		if j.fenced && ancestor.Token == 0 {
-			return c, usage("--fenced: the hold of lock %q that this joins was acquired without it, and has no token", j.name)
+			return c, usage("--fenced: run joins a hold of lock %q that was acquired without --fenced, and has no token", j.name)
 		}
 		ctx = lock.WithOwner(ctx, ancestor.Owner)
 	case j.fenced:
@@ -69,8 +69,8 @@ func (j *job) acquire(ctx context.Context, red *redlatch.Client) (c claim, err e
 	}
 	h, err := lock.Lock(ctx)
 	if join && errors.Is(err, redlatch.ErrLost) {
-		return c, fmt.Errorf("%w: the hold that %s names, which this would join, is over; --no-join acquires the lock "+
-			"instead", err, heldEnv)
+		return c, fmt.Errorf("%w: the hold in %s is over, and cannot be joined; --no-join acquires the lock instead",
+			err, heldEnv)
 	}
 	if err != nil {
 		return c, err

@@ -44,14 +44,14 @@ func (s *server) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.url, "redis", "",
 		"`URL` of the server (default $REDLATCH_REDIS, or redis://127.0.0.1:6379); see redlatch help connection")
 	f.StringVar(&s.prefix, "prefix", "",
-		"put this `text` before every name to make its key, as your programs do (KeyPrefix)")
+		"`text` before every key, as in your programs (KeyPrefix)")
 	s.timeout = 500 * time.Millisecond
 	f.Var(within(&s.timeout, time.Millisecond, time.Hour), "call-timeout",
-		"how long one request to the server may take; it is repeated\nfor five times that, the retry timeout")
-	f.StringVar(&s.ca, "tls-ca", "", "`file` with the certificates (PEM) that sign the server's; needs rediss://")
+		"longest `time` for one request to the server; requests are\nretried for five times that")
+	f.StringVar(&s.ca, "tls-ca", "", "`file` with the certificates (PEM) of the server's authority; needs rediss://")
 	f.StringVar(&s.cert, "tls-cert", "", "`file` with the client's certificate (PEM); needs rediss:// and --tls-key")
 	f.StringVar(&s.key, "tls-key", "", "`file` with the key of --tls-cert")
-	f.BoolVarP(&s.verbose, "verbose", "v", false, "say on stderr what happens")
+	f.BoolVarP(&s.verbose, "verbose", "v", false, "report on stderr what happens")
 }
 
 // redacted is a URL without what may be secret, also if it is none.
@@ -103,7 +103,7 @@ func (s *server) option() (rueidis.ClientOption, error) {
 
 func (s *server) tls(o *rueidis.ClientOption, from, u string) error {
 	if s.ca+s.cert != "" && o.TLSConfig == nil {
-		return usage("--tls-ca, --tls-cert: %s %q speaks no TLS; its scheme must be rediss", from, u)
+		return usage("--tls-ca, --tls-cert: %s %q is without TLS; its scheme must be rediss", from, u)
 	}
 	if s.ca != "" {
 		pem, err := os.ReadFile(s.ca)

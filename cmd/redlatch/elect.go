@@ -52,13 +52,13 @@ func (t *tool) elect() *cobra.Command {
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault)
 	f := c.Flags()
 	f.SetInterspersed(true)
-	f.StringVar(&j.label, "value", defaultLabel(), "what is shown of this candidate while it leads")
+	f.StringVar(&j.label, "value", defaultLabel(), "value that observers see while this machine leads")
 	f.Var(within(&j.ttl, 2*time.Second, century), "ttl",
-		"the lease: how long the leader's place is kept by those without heartbeats at most")
-	f.Var(within(&j.grace, 0, century), "grace", "the `time` between SIGTERM and SIGKILL when the command is stopped")
-	f.BoolVar(&once, "once", false, "exit with 125 when the leadership is lost, and do not campaign again")
-	f.BoolVar(&observe, "observe", false, "write who leads whenever it changes, until ctrl-c")
-	f.BoolVar(&asJSON, "json", false, "write JSON: an object with elected, value, token and owner, one a line")
+		"lease of the leader: the longest `time` for which a crashed leader stays elected")
+	f.Var(within(&j.grace, 0, century), "grace", "`time` between SIGTERM and SIGKILL when the command is stopped")
+	f.BoolVar(&once, "once", false, "exit with 125 when the leadership is lost, instead of campaigning again")
+	f.BoolVar(&observe, "observe", false, "print each change of leader, until ctrl-c")
+	f.BoolVar(&asJSON, "json", false, "print JSON: an object with elected, value, token and owner, one a line")
 	return c
 }
 

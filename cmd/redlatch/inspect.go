@@ -110,7 +110,7 @@ func (t *tool) inspect() *cobra.Command {
 		Args:  names(cobra.ArbitraryArgs, t.lockName), ValidArgsFunction: t.offer(1000, noFiles),
 		RunE: func(c *cobra.Command, names []string) error {
 			if len(names) > 0 && c.Flags().Changed("match") {
-				return usage("--match %q is for a search, which takes no names", s.match)
+				return usage("--match %q works only without names", s.match)
 			}
 			return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
 				if every > 0 {
@@ -128,10 +128,10 @@ func (t *tool) inspect() *cobra.Command {
 		},
 	}
 	s.flags(c.Flags())
-	c.Flags().BoolVar(&asJSON, "json", false, "write JSON: an array with an object for each name")
-	c.Flags().BoolVar(&wide, "wide", false, "show the owners on the server, too")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON: an array with an object for each name")
+	c.Flags().BoolVar(&wide, "wide", false, "also show the owners on the server")
 	c.Flags().Var(within(&every, 100*time.Millisecond, century), "watch",
-		"show it again after this `time`, until ctrl-c")
+		"repeat after this `time`, until ctrl-c")
 	c.Flags().Lookup("watch").NoOptDefVal = "1s"
 	c.MarkFlagsMutuallyExclusive("watch", "json")
 	return c

@@ -36,7 +36,7 @@ func (t *tool) limit() *cobra.Command {
 	l := limitOrders{o: ratelimit.LimiterOptions{Algorithm: ratelimit.GCRA}}
 	c := &cobra.Command{
 		Use:   "limit NAME {--peek | --reset | --set WHO | --unset} [--rate N [--per TIME]]",
-		Short: "show, restart, set or unset a rate limit",
+		Short: "show, restart, store or remove a rate limit",
 		Args:  names(cobra.ExactArgs(1), t.stockName),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := l.check(c.Flags().Changed); err != nil {
@@ -57,27 +57,27 @@ func (t *tool) limit() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.Int64Var(&l.o.Rate, "rate", 0, "so many units pass in every --per")
-	f.DurationVar(&l.o.Per, "per", 0, "the period of --rate (default 1s)")
-	f.Int64Var(&l.o.Burst, "burst", 0, "so many units may pass at once after a pause; without it as many as --rate")
+	f.Int64Var(&l.o.Rate, "rate", 0, "`units` per period (see --per)")
+	f.DurationVar(&l.o.Per, "per", 0, "`period` of --rate (default 1s)")
+	f.Int64Var(&l.o.Burst, "burst", 0, "burst size: `units` that may pass at once after a pause (default --rate)")
 	f.Var(choice[ratelimit.Algorithm]{&l.o.Algorithm, algorithms}, "algorithm",
-		"count by `GCRA`, SlidingWindow or FixedWindow; --set needs it")
+		"`algorithm`: GCRA, SlidingWindow or FixedWindow; required by --set")
 	f.Var(choice[ratelimit.Unit]{&l.o.Unit, units}, "unit",
-		"a FixedWindow ends with this `unit` of the calendar: Minute, Hour, Day, Week, Month or Year")
-	f.Func("zone", "the time `zone` of --unit, such as Europe/Berlin (default UTC)", func(name string) (err error) {
+		"calendar `unit` of a FixedWindow: Minute, Hour, Day, Week, Month or Year")
+	f.Func("zone", "time `zone` of --unit, such as Europe/Berlin (default UTC)", func(name string) (err error) {
 		if l.o.Zone, err = time.LoadLocation(name); err == nil && l.o.Zone == time.Local {
-			err = errors.New("each machine has one of its own")
+			err = errors.New("differs from machine to machine")
 		}
 		return err
 	})
-	f.StringVar(&l.key, "key", "", "each `key`, such as a user, has a limit of its own")
-	f.BoolVar(&l.json, "json", false, "write JSON: an object")
-	f.BoolVar(&l.peek, "peek", false, "take nothing, and show where the limit stands")
+	f.StringVar(&l.key, "key", "", "`key` to limit, such as a user; each key has a limit of its own")
+	f.BoolVar(&l.json, "json", false, "print JSON: an object")
+	f.BoolVar(&l.peek, "peek", false, "show the remaining units, and take none")
 	f.BoolVar(&l.o.Stored, "stored", false,
-		"go by the limit that is kept on the server, if one is; --rate counts otherwise")
-	f.StringVar(&l.by, "set", "", "keep this limit on the server; `who` sets it, or why")
-	f.BoolVar(&l.unset, "unset", false, "remove the limit that is kept on the server")
-	f.BoolVar(&l.reset, "reset", false, "let the limit start again")
+		"use the limit that is stored on the server, if any; otherwise --rate applies")
+	f.StringVar(&l.by, "set", "", "store this limit on the server; `who` sets it, or why")
+	f.BoolVar(&l.unset, "unset", false, "remove the limit that is stored on the server")
+	f.BoolVar(&l.reset, "reset", false, "restart the limit, as if no unit had been taken")
 	_ = c.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(algorithms, noFiles))
 	_ = c.RegisterFlagCompletionFunc("unit", cobra.FixedCompletions(units, noFiles))
 	c.MarkFlagsOneRequired("peek", "reset", "set", "unset")
@@ -89,7 +89,7 @@ func (t *tool) limit() *cobra.Command {
 func (l *limitOrders) check(given func(flag string) bool) error {
 	l.sets = given("set")
 	if l.sets && !(given("rate") && given("algorithm")) { // another way to count would start all keys anew
-		return usage("--set needs --rate and --algorithm, the one that programs use")
+		return usage("--set needs --rate and --algorithm, the same as in the programs")
 	}
 	if !given("rate") { // no verb needs it, or it is on the server
 		l.kept = l.peek
@@ -109,7 +109,7 @@ func (t *tool) peek(ctx context.Context, l *ratelimit.Limiter, o *limitOrders) e
 	}
 	if o.kept && !s.Stored {
 		return coded{exitConflict,
-			fmt.Errorf("no limit is kept on the server for %q: --rate says which programs use", l.Name())}
+			fmt.Errorf("no limit is stored on the server for %q: give the programs' limit by --rate", l.Name())}
 	}
 	a, err := l.Peek(ctx, o.key)
 	if err != nil {
@@ -120,14 +120,14 @@ func (t *tool) peek(ctx context.Context, l *ratelimit.Limiter, o *limitOrders) e
 			"stored": s.Stored, "stored_rate": s.Rate, "stored_by": s.By, "stored_algorithm": s.Algorithm,
 			"stored_per_ms": s.Per.Milliseconds(), "stored_unit": s.Unit, "stored_zone": s.Zone})
 	}
-	fmt.Fprintf(t.out, "%d could pass now; all of them in %.3f s\n", a.Remaining, a.ResetAfter.Seconds())
+	fmt.Fprintf(t.out, "%d remaining; full again in %.3f s\n", a.Remaining, a.ResetAfter.Seconds())
 	if s.Stored {
 		per := s.Per.String()
 		if s.Algorithm == ratelimit.FixedWindow {
-			per = fmt.Sprintf("each %s of %s", s.Unit, s.Zone)
+			per = fmt.Sprintf("%s (%s)", s.Unit, s.Zone)
 		}
-		fmt.Fprintf(t.out, "on the server: %d in %s, set by %q %v ago%s\n", s.Rate, per, s.By, s.Age.Round(time.Second),
-			map[bool]string{false: "; --stored goes by it"}[o.o.Stored])
+		fmt.Fprintf(t.out, "stored on the server: %d per %s, set by %q %v ago%s\n", s.Rate, per, s.By,
+			s.Age.Round(time.Second), map[bool]string{false: "; use it by --stored"}[o.o.Stored])
 	}
 	return nil
 }

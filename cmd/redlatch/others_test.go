@@ -125,9 +125,9 @@ func TestLimit_SetUnsetReset_ArePeeked(t *testing.T) {
 		return r.out
 	}
 	programs := []string{"--rate", "1", "--per", "24h", "--peek"}
-	require.Contains(t, mails(programs...), "0 could pass now; all of them in 86")
-	require.Contains(t, mails(append(programs, "--key", "other")...), "1 could pass now")
-	require.Contains(t, here(s, "", "limit", "mails", "--peek").err, "no limit is kept")
+	require.Contains(t, mails(programs...), "0 remaining; full again in 86")
+	require.Contains(t, mails(append(programs, "--key", "other")...), "1 remaining")
+	require.Contains(t, here(s, "", "limit", "mails", "--peek").err, "no limit is stored")
 	for flags, says := range map[string]string{"--rate 0": "Rate is 0",
 		"--rate 5 --algorithm FixedWindow": "Unit is", "--rate 5 --unit day": "Unit is",
 		"--rate 5 --algorithm FixedWindow --unit day --per 1h": "Per is 1h0m0s, must be 0",
@@ -138,17 +138,17 @@ func TestLimit_SetUnsetReset_ArePeeked(t *testing.T) {
 	}
 	mails("--rate", "3", "--per", "24h", "--algorithm", "gcra", "--set", "ann: incident 7")
 	stored := mails(append(programs, "--stored")...)
-	require.Contains(t, stored, "2 could pass now")
-	require.Contains(t, stored, `on the server: 3 in 24h0m0s, set by "ann: incident 7"`)
-	require.Contains(t, mails("--peek"), "2 could pass now")
+	require.Contains(t, stored, "2 remaining")
+	require.Contains(t, stored, `on the server: 3 per 24h0m0s, set by "ann: incident 7"`)
+	require.Contains(t, mails("--peek"), "2 remaining")
 	require.Contains(t, mails("--peek", "--json"), `"stored_by": "ann: incident 7"`)
 	r := here(s, "", "inspect", "mails").out
 	require.Contains(t, r, "mails  limit")
 	require.NotContains(t, r, "lock")
 	mails("--unset")
-	require.Contains(t, mails(append(programs, "--stored")...), "0 could pass now")
+	require.Contains(t, mails(append(programs, "--stored")...), "0 remaining")
 	mails("--reset")
-	require.Contains(t, mails(programs...), "1 could pass now")
+	require.Contains(t, mails(programs...), "1 remaining")
 }
 
 // An operator changes a calendar limit of running programs: what was taken still counts.
@@ -162,11 +162,11 @@ func TestLimitSet_SameKind_KeepsWhatWasTaken(t *testing.T) {
 	}{
 		"day": {
 			ratelimit.LimiterOptions{Rate: 20, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, Zone: zone, Stored: true},
-			"--algorithm fixedwindow --unit day --zone Europe/Berlin", `100 in each Day of Europe/Berlin, set by "more"`,
+			"--algorithm fixedwindow --unit day --zone Europe/Berlin", `100 per Day (Europe/Berlin), set by "more"`,
 		},
 		"slides": {
 			ratelimit.LimiterOptions{Rate: 20, Algorithm: ratelimit.SlidingWindow, Per: time.Hour, Stored: true},
-			"--algorithm SlidingWindow --per 1h", `100 in 1h0m0s, set by "more"`,
+			"--algorithm SlidingWindow --per 1h", `100 per 1h0m0s, set by "more"`,
 		},
 	} {
 		for _, key := range []string{"", "ann"} {
@@ -184,7 +184,7 @@ func TestLimitSet_SameKind_KeepsWhatWasTaken(t *testing.T) {
 				})
 				r = here(s, "", "limit", name, "--peek", "--key", key)
 				require.Zero(t, r.code, r.err)
-				require.Contains(t, r.out, "86 could pass now")
+				require.Contains(t, r.out, "86 remaining")
 				require.Contains(t, r.out, tt.shown)
 			})
 		}

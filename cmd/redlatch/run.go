@@ -64,29 +64,29 @@ func (t *tool) run() *cobra.Command {
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault)
 	f := c.Flags()
 	f.SetInterspersed(false)
-	f.StringVarP(&lock, "lock", "l", "", "hold the lock of this `name`")
-	f.StringVarP(&semaphore, "semaphore", "s", "", "hold a permit of the semaphore of this `name`; needs -c")
+	f.StringVarP(&lock, "lock", "l", "", "`name` of the lock")
+	f.StringVarP(&semaphore, "semaphore", "s", "", "`name` of the semaphore; needs -c")
 	f.VarP(between(&j.capacity, 1, 1<<31-1), "capacity", "c",
-		"the semaphore has this `number` of permits in all; the same in all runs")
-	f.Var(between(&j.permits, 1, 1000), "permits", "take this `number` of permits")
-	f.BoolVarP(&j.atOnce, "nonblock", "n", false, "do not wait: --wait 0")
-	f.VarP(within(&j.wait, 0, century), "wait", "w", "wait for at most this `time`; 0: ask once (default: forever)")
+		"capacity of the semaphore: a `number`, the same in all runs")
+	f.Var(between(&j.permits, 1, 1000), "permits", "`number` of permits to take")
+	f.BoolVarP(&j.atOnce, "nonblock", "n", false, "do not wait, as --wait 0")
+	f.VarP(within(&j.wait, 0, century), "wait", "w", "longest `time` to wait; 0 tries once (default: forever)")
 	f.Var(within(&j.lease, time.Second, century), "lease",
-		"hold for this `time` and do not renew: it stays taken for that long even if this machine dies")
-	f.Var(within(&j.maxHold, 10*time.Millisecond, century), "max-hold", "stop the command after this `time`")
+		"fixed lease: hold for this `time` without renewal, even if this machine dies")
+	f.Var(within(&j.maxHold, 10*time.Millisecond, century), "max-hold", "longest `time` to hold: then stop the command")
 	f.Var(within(&j.atLeast, time.Millisecond, century), "at-least",
-		"keep the lock taken until this `time` after it was acquired, however early the command ends")
+		"shortest `time` to hold, even if the command ends early")
 	f.Var(within(&j.ttl, 2*time.Second, century), "ttl",
-		"the lease that is renewed: for this `time` the lock stays taken after a crash")
+		"lease that is renewed: the `time` for which a crashed machine keeps the lock")
 	f.BoolVar(&j.live, "liveness", false,
-		"take a crashed holder's lock over after about 3 s; holder and waiter both need it, and a server "+
-			"that is away for 3 s ends the hold")
-	f.BoolVar(&j.fenced, "fenced", false, "give the command a fencing token")
-	f.StringVar(&j.label, "label", defaultLabel(), "what inspect shows of the holder, to everybody")
-	f.Var(within(&j.grace, 0, century), "grace", "the `time` between SIGTERM and SIGKILL when the command is stopped")
+		"take over a crashed holder's lock after 3 to 4 s; both the holder and the waiter need it, and an "+
+			"outage of 3 s ends the hold")
+	f.BoolVar(&j.fenced, "fenced", false, "set REDLATCH_TOKEN to a fencing token")
+	f.StringVar(&j.label, "label", defaultLabel(), "label of the holder, which inspect shows to everyone")
+	f.Var(within(&j.grace, 0, century), "grace", "`time` between SIGTERM and SIGKILL when the command is stopped")
 	f.VarP(between(&j.conflict, 0, 255), "conflict-exit-code", "E",
-		"exit with this `code` if it was not acquired within --wait")
-	f.BoolVar(&j.apart, "no-join", false, "do not join a hold of an ancestor")
+		"exit `code` if the lock or permit was not acquired within --wait")
+	f.BoolVar(&j.apart, "no-join", false, "wait instead of joining a hold of an ancestor process")
 	c.MarkFlagsOneRequired("lock", "semaphore")
 	c.MarkFlagsMutuallyExclusive("lock", "semaphore")
 	c.MarkFlagsMutuallyExclusive("lease", "max-hold")
@@ -111,7 +111,7 @@ func defaultLabel() string {
 // check refuses what cannot be used, before anything is sent.
 func (j *job) check() error {
 	if len(j.command) == 0 {
-		return usage("no command: write it after --, as in redlatch run --lock NAME -- command args")
+		return usage("no command: put it after --, as in redlatch run --lock NAME -- command args")
 	}
 	if err := keyname.Check(j.server.prefix + j.name); err != nil {
 		return usage("--%s %q: %w", j.kind, j.name, err)

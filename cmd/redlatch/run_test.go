@@ -63,7 +63,7 @@ func TestFlags_BadValues_AreRefusedBeforeAnyRequest(t *testing.T) {
 		{[]string{"limit", "a", "--peek", "--reset"}, 64, "[peek reset] were all set"},
 		{[]string{"limit", "a", "--set", "me"}, 64, "--set needs --rate and --algorithm"},
 		{strings.Fields("limit a --set me --rate 5 --per 24h"), 64, "--set needs --rate and --algorithm"},
-		{strings.Fields("limit a --peek --rate 5 --algorithm bucket"), 64, "none of GCRA, SlidingWindow, FixedWindow"},
+		{strings.Fields("limit a --peek --rate 5 --algorithm bucket"), 64, "must be one of GCRA, SlidingWindow, FixedWindow"},
 		{strings.Fields("limit a --peek --rate 5 --algorithm FixedWindow --unit aeon"), 64, `"aeon" for "--unit"`},
 		{strings.Fields("limit a --peek --rate 5 --algorithm FixedWindow --unit day --zone Mars"), 64, `"Mars" for "--zone"`},
 		{strings.Fields("limit a --peek --algorithm FixedWindow --unit day --zone Local"), 64, `"Local" for "--zone"`},

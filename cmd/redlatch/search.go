@@ -30,9 +30,9 @@ type search struct {
 
 func (s *search) flags(f *pflag.FlagSet) {
 	s.rate, s.max = 20_000, 1000
-	f.StringVar(&s.match, "match", "*", "without names: only names that match this glob `pattern`, as in SCAN")
-	f.Var(between(&s.rate, 1, 10_000_000), "rate", "without names: go over so many keys a second at most, on each node")
-	f.Var(between(&s.max, 1, 1_000_000), "max", "without names: stop after so many")
+	f.StringVar(&s.match, "match", "*", "without names: glob `pattern` of names, as in SCAN")
+	f.Var(between(&s.rate, 1, 10_000_000), "rate", "without names: most `keys` to scan a second, on each node")
+	f.Var(between(&s.max, 1, 1_000_000), "max", "without names: most `names` to show")
 }
 
 var globChars = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`)
@@ -59,8 +59,7 @@ func (s *search) names(ctx context.Context, c rueidis.Client) ([]string, error) 
 		s.say("stopped after --max %d names; there may be more", s.max)
 	}
 	if errors.Is(err, redlatch.ErrDenied) {
-		err = fmt.Errorf("%w: to search, the user needs +scan besides the rights of programs (redlatch acl --only inspect); "+
-			"with names inspect does not search", err)
+		err = fmt.Errorf("%w: without names, inspect also needs +scan (redlatch acl --only inspect)", err)
 	}
 	return slices.Sorted(maps.Keys(found)), err
 }

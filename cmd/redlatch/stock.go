@@ -26,18 +26,18 @@ func (t *tool) stock() *cobra.Command {
 	paused := func(is bool) func(context.Context, *stock.Sale) error {
 		return func(ctx context.Context, s *stock.Sale) error { return s.Change(ctx, stock.Change{Paused: &is}) }
 	}
-	c := &cobra.Command{Use: "stock", Short: "open, show, change, stop and restore sales"}
+	c := &cobra.Command{Use: "stock", Short: "open, show, change, end and restore sales"}
 	c.AddCommand(t.opening("open NAME", "open a sale, unless it is open already",
 		func(ctx context.Context, s *stock.Sale, spec stock.Spec) error { return s.Open(ctx, spec) }),
 		t.inspectSale(), t.onSale("holders NAME", "show the orders that have units", t.holders),
-		t.changeSale(), t.onSale("pause NAME", "have a sale sell nothing for a while", paused(true)),
-		t.onSale("resume NAME", "end a pause", paused(false)),
+		t.changeSale(), t.onSale("pause NAME", "stop selling for a while", paused(true)),
+		t.onSale("resume NAME", "continue a paused sale", paused(false)),
 		t.stopping("end NAME", "end a sale for good",
 			func(ctx context.Context, s *stock.Sale) error { return s.EndSale(ctx) }),
 		t.stopping("delete NAME", "remove a sale with all its orders",
 			func(ctx context.Context, s *stock.Sale) error { return s.Delete(ctx) }),
-		t.onSale("ledger NAME", "write the entries that no database has", t.ledger),
-		t.opening("restore NAME", "make a sale anew from its ledger", t.restore))
+		t.onSale("ledger NAME", "print the entries that no database has yet", t.ledger),
+		t.opening("restore NAME", "rebuild a sale from its ledger", t.restore))
 	return c
 }
 
@@ -54,8 +54,8 @@ func (t *tool) onSale(use, short string, do func(context.Context, *stock.Sale) e
 // limits are what the flag --limit says of each item.
 func limits(f *pflag.FlagSet) map[string]stock.Item {
 	items := map[string]stock.Item{}
-	f.Func("limit", "how many units there are, as `[ITEM=]UNITS[/USER]`, where USER is how many of them\n"+
-		"a user may have (default 1); once for each item", func(text string) (err error) {
+	f.Func("limit", "number of units, as `[ITEM=]UNITS[/USER]`, where USER is the most units of one user\n"+
+		"(default 1); once for each item", func(text string) (err error) {
 		at := strings.LastIndex(text, "=")
 		units, user, _ := strings.Cut(text[at+1:], "/")
 		var of stock.Item
@@ -77,10 +77,12 @@ func (t *tool) opening(use, short string, do func(context.Context, *stock.Sale, 
 	c := t.onSale(use, short, func(ctx context.Context, s *stock.Sale) error { return do(ctx, s, spec) })
 	spec.Items = limits(c.Flags())
 	f := c.Flags()
-	f.Var(within(&spec.OpenFor, time.Millisecond, century), "open-for", "the time from the start to the end, such as 24h")
-	f.Var(within(&spec.StartIn, 0, century), "start-in", "the time until the start (default now)")
-	f.Var(within(&spec.Retain, time.Millisecond, century), "retain", "orders are kept so long after the end (default 24h)")
-	f.Var(within(&spec.Remember, time.Minute, century), "remember", "closed orders are kept for so long (default 72h)")
+	f.Var(within(&spec.OpenFor, time.Millisecond, century), "open-for", "`time` from the start to the end, such as 24h")
+	f.Var(within(&spec.StartIn, 0, century), "start-in", "`time` until the start (default now)")
+	f.Var(within(&spec.Retain, time.Millisecond, century), "retain",
+		"`time` for which orders are kept after the end (default 24h)")
+	f.Var(within(&spec.Remember, time.Minute, century), "remember",
+		"`time` for which closed orders are kept (default 72h)")
 	f.BoolVar(&spec.Ledger, "ledger", false, "keep a ledger, which restore needs")
 	_, _ = c.MarkFlagRequired("limit"), c.MarkFlagRequired("open-for")
 	return c
@@ -107,7 +109,7 @@ func (t *tool) inspectSale() *cobra.Command {
 			}
 			return table(t.out, rows)
 		})
-	c.Flags().BoolVar(&asJSON, "json", false, "write JSON: an object, with times in nanoseconds")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON: an object, with times in nanoseconds")
 	return c
 }
 
@@ -134,7 +136,7 @@ func (t *tool) changeSale() *cobra.Command {
 		func(ctx context.Context, s *stock.Sale) error { return s.Change(ctx, change) })
 	change.Items = limits(c.Flags())
 	for name, to := range map[string]**time.Duration{"start-in": &change.StartIn, "end-in": &change.EndIn} {
-		c.Flags().Func(name, "move it to so long from now, a `duration`", func(text string) error {
+		c.Flags().Func(name, "new `time` from now", func(text string) error {
 			in, err := time.ParseDuration(text)
 			*to = &in
 			return err
@@ -181,7 +183,7 @@ func (t *tool) writeEntries(entries []stock.Entry) (err error) {
 func (t *tool) restore(ctx context.Context, s *stock.Sale, spec stock.Spec) error {
 	book := &salebook.Book{}
 	if err := book.Read(t.in); err != nil || len(book.All) == 0 { // of nothing it would make a sale that sells all again
-		return coded{exitData, cmp.Or(err, errors.New("stdin has no entry of the ledger"))}
+		return coded{exitData, cmp.Or(err, errors.New("no entry of the ledger on stdin"))}
 	}
 	book.Added = t.writeEntries
 	t.server.book, spec.Ledger = book, true

@@ -46,7 +46,7 @@ func (t *tool) takeAway(ctx context.Context, red *redlatch.Client, name string, 
 		return err
 	}
 	if s.Kind != "lock" {
-		return coded{exitData, fmt.Errorf("%q is a %s", name, s.Kind)}
+		return coded{exitData, fmt.Errorf("%q is a %s, not a lock", name, s.Kind)}
 	}
 	if !s.Held {
 		t.say("lock %q is free", name)
@@ -55,7 +55,7 @@ func (t *tool) takeAway(ctx context.Context, red *redlatch.Client, name string, 
 	for _, h := range s.Holders {
 		t.say("lock %q is held by %s, lease %s", name, printable(h.Who), briefMillis(h.LeaseMS))
 	}
-	if !yes && !t.confirmed("Take it away? Its holder may go on for a while.") {
+	if !yes && !t.confirmed("Take it away? Its holder may continue for a while.") {
 		return silent(exitConflict)
 	}
 	taken, err := red.Locks().Reentrant(name).ForceUnlock(ctx)
