@@ -77,8 +77,8 @@ func TestPage_Browser_ShowsAllAndCutsNothingOff(t *testing.T) {
 	dom := string(browse(t, server.URL+"/measure", "--dump-dom", "--virtual-time-budget=5000"))
 	require.Regexp(t, `cut off: 0 of [5-9]`, dom)
 	dom = string(browse(t, server.URL+"/?n=50", "--dump-dom"))
-	for _, shown := range []string{"order:4711", "payment &lt;3&gt;", "invoices", "month end", "Waits for",
-		"On the server", "this process", "Last errors", "job:17"} {
+	for _, shown := range []string{"order:4711", "payment &lt;3&gt;", "invoices", "month end", "Waiting calls",
+		"On the server", "this process", "Recent errors", "job:17"} {
 		require.Contains(t, dom, shown)
 	}
 	if to := os.Getenv(screenshotEnv); to != "" {

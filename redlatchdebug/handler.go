@@ -58,7 +58,7 @@ var html = sync.OnceValue(func() *template.Template {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		refuse(w, http.StatusMethodNotAllowed, "only GET and HEAD: nothing can be changed here")
+		refuse(w, http.StatusMethodNotAllowed, "only GET and HEAD: this page is read-only")
 		return
 	}
 	header := w.Header()

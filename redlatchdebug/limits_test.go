@@ -67,7 +67,7 @@ func TestPage_LimitRefused_IsShownWithTheServersAnswer(t *testing.T) {
 	require.InDelta(t, 3*quarter, *p.Server.Objects[1].LeaseLeftMs, float64(patience.Milliseconds()),
 		"until all of them may pass")
 	html := get(t, h, "").Body.String()
-	require.Contains(t, html, "1 of 4 may pass now, all in ")
+	require.Contains(t, html, "1 of 4 remaining, full again in ")
 	require.Contains(t, html, "<code>a:{nn}</code>")
 
 	require.Equal(t, 1, read(t, h, "name={nn").Limits.Total, "by its key")
@@ -90,12 +90,12 @@ func TestPage_PolicyAnswers_IsShownUntilTheServerDoes(t *testing.T) {
 	p := read(t, h, "server=no")
 	require.Len(t, p.Policies, 1)
 	require.Equal(t, "api Open", fmt.Sprint(p.Policies[0].Name, " ", p.Policies[0].Policy))
-	require.Contains(t, get(t, h, "server=no").Body.String(), "its policy does: Open, last ")
+	require.Contains(t, get(t, h, "server=no").Body.String(), "Its WhenDown policy decides: Open, last ")
 	require.Empty(t, read(t, h, "server=no&name=other").Policies)
 	silent.Heal()
 	require.Eventually(t, func() bool {
 		redistest.NoError(api.Allow(t.Context(), "", 1))(t)
 		return len(read(t, h, "server=no").Policies) == 0
 	}, patience, 10*time.Millisecond)
-	require.False(t, strings.Contains(get(t, h, "server=no").Body.String(), "its policy does"))
+	require.False(t, strings.Contains(get(t, h, "server=no").Body.String(), "Its WhenDown policy decides"))
 }

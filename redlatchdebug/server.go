@@ -237,13 +237,13 @@ func (o *object) Room() string {
 	case o.Kind == "CyclicBarrier" && o.Free != nil:
 		return fmt.Sprintf("%d of %d have arrived", *o.Capacity-*o.Free, *o.Capacity)
 	case o.of != nil && o.of.limits != nil && o.Free != nil:
-		return fmt.Sprintf("%d of %d may pass now, all in %v", *o.Free, *o.Capacity, *o.Left)
+		return fmt.Sprintf("%d of %d remaining, full again in %v", *o.Free, *o.Capacity, *o.Left)
 	case o.Capacity != nil && o.Free != nil:
 		return fmt.Sprintf("%d of %d free", *o.Free, *o.Capacity)
 	case o.Free != nil:
 		return fmt.Sprintf("%d free", *o.Free)
 	case o.Capacity != nil:
-		return fmt.Sprintf("%d to count down", *o.Capacity)
+		return fmt.Sprintf("%d left to count down", *o.Capacity)
 	}
 	return ""
 }
