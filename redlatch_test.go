@@ -203,7 +203,7 @@ func TestClose_Again_WaitsForTheFirstAndItsResult(t *testing.T) {
 				synctest.Wait()
 				lasted, err := closing(50 * time.Millisecond)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.ErrorContains(t, err, "close: an earlier call of Close is still under way")
+				require.ErrorContains(t, err, "close: an earlier call of Close is still in progress")
 				require.Equal(t, 1, strings.Count(err.Error(), name+": "), "%v", err)
 				require.Equal(t, 50*time.Millisecond, lasted)
 				lasted, err = closing(time.Hour)

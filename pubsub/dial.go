@@ -220,7 +220,7 @@ func withDialTracking(option rueidis.ClientOption, dials *errs.Dials, dialing *a
 var errIsSentinel = errs.InvalidOption("InitAddress", "a sentinel",
 	"a server, or Sentinel.MasterSet the name of the sentinel's primary")
 
-var errNoHello = errs.InvalidOption("InitAddress", "a proxy, or a server, that does not know HELLO", "one that does")
+var errNoHello = errs.InvalidOption("InitAddress", "a server or proxy without HELLO", "one that supports HELLO")
 
 // checkServer returns an error if the server is unfit:
 //

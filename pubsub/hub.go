@@ -277,7 +277,7 @@ func (h *Hub) Close(ctx context.Context) error {
 			select {
 			case <-h.firstClose.done: // select chooses at random among ready cases, and a result goes first
 			default:
-				return fmt.Errorf("pubsub: close: an earlier call of Close is still under way: %w", context.Cause(ctx))
+				return fmt.Errorf("pubsub: close: an earlier call of Close is still in progress: %w", context.Cause(ctx))
 			}
 		}
 		return h.firstClose.err

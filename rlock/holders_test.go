@@ -46,7 +46,7 @@ func TestNotAcquired_OtherProgram_NamesItsOwner(t *testing.T) {
 		require.Equal(t, "string", migrated.Kind)
 		require.Len(t, migrated.Holders, 1)
 		require.EqualValues(t, "b64==", migrated.Holders[0].ID)
-		require.Regexp(t, `held by owner "b64==", lease ends in .* \(the holder is not of this library\) \(it is held as`,
+		require.Regexp(t, `held by owner "b64==", lease ends in .* \(the holder is not of this library\) \(held as`,
 			migrated.Error())
 
 		refused := named(t, r.locks.Reentrant("java"))

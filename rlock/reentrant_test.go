@@ -255,13 +255,13 @@ func TestNotAcquired_EachHolder_SaysWhatIsKnown(t *testing.T) {
 		endless := refused(other.locks.Reentrant("l"))
 		require.Negative(t, leaseOf(t, r.locks.Reentrant("l")))
 		require.True(t, endless.NoEnd && !endless.Foreign)
-		require.ErrorContains(t, endless, "has no end")
+		require.ErrorContains(t, endless, "has no expiry")
 		require.NoError(t, h.Unlock(within(t)))
 
 		wire.Must(t, r.redis, "HSET", "user", "name", "Ann")
 		foreign := refused(r.locks.Reentrant("user"))
 		require.True(t, foreign.NoEnd && foreign.Foreign)
-		require.ErrorContains(t, foreign, "perhaps not a lock")
+		require.ErrorContains(t, foreign, "perhaps it is not a lock")
 		require.True(t, refused(r.locks.Fair("user")).NoEnd)
 	})
 }

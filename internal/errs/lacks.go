@@ -25,14 +25,14 @@ const (
 // suffers has each lack's command, and the effect of its refusal.
 var suffers = [allLacks]struct{ command, effect string }{
 	LackTracking: {"CLIENT TRACKING",
-		"a hold whose key was deleted is noticed at its next renewal, and neither counters " +
+		"a deleted key is noticed only at the next renewal, and neither counters " +
 			"nor sold-out sales are cached"},
 	LackEvalsha:   {"EVALSHA", "every call sends the whole text of its script"},
 	LackSubscribe: {"SUBSCRIBE", "waiters poll every PollCap, without a place in the queue, and Hub.Subscribe fails"},
 	LackNumsub:    {"PUBSUB NUMSUB", "a release may hand over to a waiter that is gone, and Redisson's waiters come last"},
-	LackWait:      {"WAIT", "MinReplicas cannot be kept: what it is set for returns ErrNotReplicated"},
+	LackWait:      {"WAIT", "MinReplicas cannot be kept: grants return ErrNotReplicated"},
 	LackSlots: {"keys of several slots",
-		"calls that carry several objects, as renewals, are made slot by slot, and Multi and AllowAll are one step only " +
+		"calls for several objects, such as renewals, are sent slot by slot, and Multi and AllowAll are atomic only " +
 			"in one slot"},
 	LackInfo: {"INFO", "version and eviction policy are not checked, and after a failover waiters may poll"},
 }

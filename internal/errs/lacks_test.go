@@ -26,7 +26,7 @@ func TestLacks_Added_AreLoggedOnceUntilDropped(t *testing.T) {
 	require.True(t, l.Has(errs.LackTracking))
 	require.False(t, l.Has(errs.LackEvalsha))
 	require.Equal(t, 1, strings.Count(text.String(), "\n"), text.String())
-	require.Contains(t, text.String(), `command="CLIENT TRACKING" effect="a hold`)
+	require.Contains(t, text.String(), `command="CLIENT TRACKING" effect="a deleted key`)
 
 	require.True(t, l.Note(errs.LackInfo, no), "it is logged otherwise")
 	require.False(t, l.Note(errs.LackInfo, no))

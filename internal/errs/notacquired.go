@@ -84,7 +84,7 @@ func (e *NotAcquiredError) Error() string {
 		}
 	}
 	if e.Unheard {
-		s.WriteString(" (no answer by then)")
+		s.WriteString(" (no reply by then)")
 	}
 	s.WriteString(e.advice())
 	if e.Cause != nil {
@@ -97,14 +97,14 @@ func (e *NotAcquiredError) Error() string {
 func (e *NotAcquiredError) advice() (s string) {
 	switch {
 	case e.Foreign && e.NoEnd:
-		s = " (the key has no end and its holder is not of this library: perhaps not a lock)"
+		s = " (the key has no expiry, and its holder is not of this library: perhaps it is not a lock)"
 	case e.NoEnd:
-		s = " (the lock has no end: only its holder or ForceUnlock ends it)"
+		s = " (the lock has no expiry: only its holder or ForceUnlock can end it)"
 	case e.Foreign:
 		s = " (the holder is not of this library)"
 	}
 	if e.Kind != "" {
-		s += " (it is held as another kind of lock: its key is a " + e.Kind + ")"
+		s += " (held as another kind of lock: its key is a " + e.Kind + ")"
 	}
 	if e.Ours {
 		s += " (this client holds it: to re-enter a hold, acquire under its Context)"

@@ -41,7 +41,7 @@ func (l *Life) toRelease(ctx context.Context) (context.Context, context.CancelFu
 func (k *Keeper) awaitRelease(ctx context.Context, name string, once *session.Once) error {
 	ok, err := once.Await(ctx)
 	if !ok {
-		err = k.releaseError(name, fmt.Errorf("%w: another %s of this %s is still under way: %w",
+		err = k.releaseError(name, fmt.Errorf("%w: another %s of this %s is still in progress: %w",
 			errs.ErrUnknownOutcome, k.Verb, k.Noun, err))
 	}
 	return err
@@ -315,5 +315,5 @@ func (r *releaseAttempt) replyResult(gone bool) error {
 
 // pendingResult returns the result of a release that was not confirmed. It goes on in the background.
 func (r *releaseAttempt) pendingResult(err error) error {
-	return r.keeper.Error(fmt.Errorf("the release goes on in the background: %w", err))
+	return r.keeper.Error(fmt.Errorf("the release continues in the background: %w", err))
 }

@@ -69,7 +69,7 @@ func (s *Session) closeOnce(ctx context.Context) error {
 		return s.holds.Stop(ctx)
 	}
 	if left > 0 {
-		return fmt.Errorf("close: %d tasks in the background still under way: %w", left, errs.Ended(ctx))
+		return fmt.Errorf("close: %d background tasks still in progress: %w", left, errs.Ended(ctx))
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (o *Once) Do(ctx context.Context, run func(context.Context) error) (ok bool
 func (o *Once) Close(ctx context.Context, run func(context.Context) error) error {
 	ok, err := o.Do(ctx, run)
 	if !ok {
-		return fmt.Errorf("close: an earlier call of Close is still under way: %w", err)
+		return fmt.Errorf("close: an earlier call of Close is still in progress: %w", err)
 	}
 	return err
 }

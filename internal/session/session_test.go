@@ -71,7 +71,7 @@ func TestClose_WorkLeftByCalls_IsWaitedFor(t *testing.T) {
 	s.Finish(work)
 	err := s.Close(redistest.Ended())
 	require.ErrorIs(t, err, context.Canceled)
-	require.EqualError(t, err, "shop: close: 1 tasks in the background still under way: context canceled")
+	require.EqualError(t, err, "shop: close: 1 background tasks still in progress: context canceled")
 }
 
 // rueidis heeds no context while it connects, so a question whose connection is being made when the server falls silent

@@ -103,7 +103,7 @@ const (
 // refused is why the key of a limit cannot be used.
 func (r reply) refused(key string) error {
 	if r.taken == somethingElse {
-		return fmt.Errorf("%w: rate limit at %q: it holds something else", errs.ErrWrongType, key)
+		return fmt.Errorf("%w: rate limit at %q: the key is not a rate limit", errs.ErrWrongType, key)
 	}
 	return nil
 }

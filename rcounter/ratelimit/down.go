@@ -117,7 +117,7 @@ func (c *Client) judge(ctx context.Context, r *request) (Decision, error) {
 	return c.insteadOf(err, strictest.o.WhenDown, r), nil
 }
 
-var errSilent = fmt.Errorf("%w: it did not answer a moment ago", errs.ErrUnavailable)
+var errSilent = fmt.Errorf("%w: the server did not answer a moment ago", errs.ErrUnavailable)
 
 // note notes that the server answered a limiter's request, or by err why its policy does, and tells of a change.
 func (c *Client) note(ctx context.Context, l *Limiter, err error) {

@@ -315,5 +315,5 @@ func TestLimiterKeys_AreApart_AndReset(t *testing.T) {
 	}
 	must(t, srv.Client(t), "SET", "rc:{z}:q1", "something else")
 	_, err := c.Limiter("z", ratelimit.LimiterOptions{Rate: 1}).Allow(ctx, "", 1)
-	require.ErrorContains(t, err, "holds something else")
+	require.ErrorContains(t, err, "is not a rate limit")
 }

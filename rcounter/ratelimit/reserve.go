@@ -89,11 +89,11 @@ func (l *Limiter) reserve(ctx context.Context, key string, n int64) (*Reservatio
 	p := want.parts[0]
 	if p.t.algorithm != GCRA {
 		return nil, Admission{},
-			errs.InvalidOption("Algorithm", p.t.algorithm, "GCRA for Wait and Reserve: windows know no turns")
+			errs.InvalidOption("Algorithm", p.t.algorithm, "GCRA for Wait and Reserve: windows have no turns")
 	}
 	if n > p.t.burst {
 		a := reply{taken: tookNone, wait: p.patience(0)}
-		return nil, a.admission(false), fmt.Errorf("%w: %q of %q: n is %d, and the limit that is kept on the server lets %d "+
+		return nil, a.admission(false), fmt.Errorf("%w: %q of %q: n is %d, and the limit stored on the server lets %d "+
 			"pass at once", ErrLimited, key, l.name, n, p.t.burst)
 	}
 	most := l.o.MaxWait

@@ -52,7 +52,8 @@ func (l *Limiter) Set(ctx context.Context, by string) (err error) {
 		return err
 	}
 	if _, err := loadZone(l.terms.zone.String()); err != nil { // nil is UTC
-		return fmt.Errorf("%w: Zone is %q, which has no name that others know: %w", errs.ErrInvalidOption, l.terms.zone, err)
+		return fmt.Errorf("%w: Zone is %q, which has no name for other processes: %w", errs.ErrInvalidOption, l.terms.zone,
+			err)
 	}
 	return l.set(ctx, strings.Join(l.terms.words[:], ","), by)
 }

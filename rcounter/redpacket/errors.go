@@ -14,7 +14,7 @@ var (
 	ErrNoPacket = errs.New("no_packet", "no such red packet")
 	// ErrSending: a Send of that name is running, or was broken off within the last minute. Ask again: a while later the
 	// packet is there, or the name is free. Every verb but Ledger returns it.
-	ErrSending = errs.Passing("sending", "another send is under way")
+	ErrSending = errs.Passing("sending", "another send is in progress")
 	// ErrNotEnded: a packet can be refunded when its time is over. Packet.Inspect says when that is.
 	ErrNotEnded = errs.Passing("not_ended", "not over yet")
 )
@@ -50,7 +50,7 @@ func (p *Packet) verdict(head [3]int64) error {
 	case head[0] == codeCorrupt && head[1] < 0:
 		return fmt.Errorf("%w: %w: %q has impossible numbers", ErrNoPacket, errs.ErrCorrupt, key)
 	case head[0] == codeCorrupt:
-		return fmt.Errorf("%w: %w: %q counts %d records or shares, and %d are there", ErrNoPacket, errs.ErrCorrupt, key,
+		return fmt.Errorf("%w: %w: %q should have %d records or shares, and has %d", ErrNoPacket, errs.ErrCorrupt, key,
 			head[1], head[2])
 	case head[0] == codeLedger:
 		return fmt.Errorf("%w: %w: the ledger %q should have %d entries, and has %d", ErrNoPacket, errs.ErrCorrupt,

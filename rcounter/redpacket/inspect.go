@@ -102,7 +102,7 @@ func (p *Packet) all(ctx context.Context) ([]Share, error) {
 	}
 	after, err := p.Inspect(ctx)
 	if err == nil && after.Epoch != before.Epoch { // what was read may be a part
-		err = fmt.Errorf("%w: %q went away while it was read", ErrNoPacket, p.keys[0])
+		err = fmt.Errorf("%w: %q was removed while it was read", ErrNoPacket, p.keys[0])
 	}
 	byPlace := func(a, b Share) int { return cmp.Compare(a.Ordinal, b.Ordinal) }
 	return slices.SortedFunc(maps.Values(byOrdinal), byPlace), err

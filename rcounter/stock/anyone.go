@@ -44,7 +44,7 @@ func parsePart(id string) (p part, err error) {
 			return p, nil
 		}
 	}
-	return p, fmt.Errorf("%w: the id %.64q is none of Anyone", errs.ErrInvalidName, id)
+	return p, fmt.Errorf("%w: the id %.64q is not an id of Anyone", errs.ErrInvalidName, id)
 }
 
 // units are what an order of Anyone asks for.

@@ -94,7 +94,7 @@ func (s *Sale) verdict(head [3]int64) error {
 		if head[1] < 0 || head[2] < 0 {
 			return fmt.Errorf("%w: %w: %q has numbers or records that are impossible", ErrNoStock, errs.ErrCorrupt, key)
 		}
-		return fmt.Errorf("%w: %w: %q counts %d records, and %d are there", ErrNoStock, errs.ErrCorrupt, key, head[1],
+		return fmt.Errorf("%w: %w: %q should have %d records, and has %d", ErrNoStock, errs.ErrCorrupt, key, head[1],
 			head[2])
 	case codeLedger:
 		return fmt.Errorf("%w: %w: the ledger %q should have %d entries, and has %d", ErrNoStock, errs.ErrCorrupt, s.keys[4],

@@ -64,7 +64,7 @@ func (s *Sale) Restore(ctx context.Context, spec Spec) (lost []Entry, err error)
 	r := &restorer{s: s, book: s.c.book(s.name), round: session.CallID()}
 	switch {
 	case r.book == nil:
-		refused = errs.InvalidOption("Books", "nil", "set, and have a book of the sale, for Restore")
+		refused = errs.InvalidOption("Books", "nil", "set to a function that returns the book of the sale, for Restore")
 	case !spec.Ledger:
 		refused = errs.InvalidOption("Ledger", false, "true for Restore")
 	}
@@ -278,7 +278,7 @@ func (r *restorer) put(ctx context.Context, f *fold) error {
 		return err
 	}
 	if moved := is.number("moved"); moved > r.last {
-		return fmt.Errorf("%w: the book of %q ends with entry %d, and movers were given %d", errs.ErrCorrupt, r.s.name,
+		return fmt.Errorf("%w: the book of %q ends with entry %d, but movers received %d", errs.ErrCorrupt, r.s.name,
 			r.last, moved)
 	}
 	t := f.tables(now, is.number("remember"))
@@ -301,7 +301,7 @@ func (r *restorer) put(ctx context.Context, f *fold) error {
 		flag(t.counted), "revision", decimal(r.epoch), "ledger", "1"}
 	for name, item := range f.items {
 		if is["limit:"+name] == "" {
-			return fmt.Errorf("%w: the book of %q has the item %.64q, and the Spec has not", errs.ErrMismatch, r.s.name, name)
+			return fmt.Errorf("%w: the book of %q has the item %.64q, but the Spec does not", errs.ErrMismatch, r.s.name, name)
 		}
 		args = append(args, "limit:"+name, decimal(max(is.number("limit:"+name), item.Sold+item.Reserved)))
 	}
@@ -331,7 +331,7 @@ func (r *restorer) put(ctx context.Context, f *fold) error {
 func (r *restorer) isOfBook(ctx context.Context) error {
 	epoch, err := r.book.Opened(ctx)
 	if err == nil && epoch != r.epoch {
-		err = fmt.Errorf("%w: another Restore of %q was under way: run it again", ErrLater, r.s.name)
+		err = fmt.Errorf("%w: another Restore of %q was in progress: run it again", ErrLater, r.s.name)
 	}
 	return err
 }

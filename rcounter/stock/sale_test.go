@@ -362,7 +362,7 @@ func TestRestore_BookLacksEntriesThatWereMoved_IsRefused(t *testing.T) {
 	b.All = all[:1:1]
 	_, err := s.Restore(ctx, spec(5))
 	require.ErrorIs(t, err, errs.ErrCorrupt)
-	require.ErrorContains(t, err, `the book of "s" ends with entry 1, and movers were given 2`)
+	require.ErrorContains(t, err, `the book of "s" ends with entry 1, but movers received 2`)
 	b.All = all
 	redistest.NoError(s.Restore(ctx, spec(5)))(t)
 	a := redistest.NoError(s.Status(ctx, "bob"))(t)
@@ -385,7 +385,7 @@ func TestRestore_LostSaleWithAnotherSpec_CanBeRestoredBetter(t *testing.T) {
 	wrong := spec(0)
 	wrong.Items = map[string]stock.Item{"cap": {Limit: 5}}
 	_, err := s.Restore(ctx, wrong)
-	require.ErrorContains(t, err, `has the item "mug", and the Spec has not`)
+	require.ErrorContains(t, err, `has the item "mug", but the Spec does not`)
 	redistest.NoError(s.Restore(ctx, right))(t)
 	stand := redistest.NoError(s.Inspect(ctx))(t)
 	require.Equal(t, "open", stand.Phase)
