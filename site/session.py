@@ -18,8 +18,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PORT = 16379
 ENV = {**os.environ, "REDLATCH_REDIS": f"redis://127.0.0.1:{PORT}"}
-PANES = {"first": (0, 0), "second": (400, 0), "shell": (0, 200)}  # where each begins
-LINE, TOP = 19, 44
+PANES = {"first": (0, 8), "second": (198, 6), "shell": (358, 5)}  # where each begins, and how many lines it shows
+WIDTH, HEIGHT, LINE, TOP = 420, 489, 19, 44  # a telephone is as wide
 began, lines = time.monotonic(), []  # (seconds, pane, text)
 
 
@@ -82,21 +82,19 @@ def draw():
         at.append(now)
     length = now + 5
     style, body = [], []
-    for pane, (x, y) in PANES.items():
-        width, height = (790, 150) if pane == "shell" else (390, 190)
-        body.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" class="pane"/>'
-                    f'<text x="{x + 14}" y="{y + 22}" class="name">{pane if pane == "shell" else "process: " + pane}</text>')
+    for pane, (y, shown) in PANES.items():
+        body.append(f'<rect y="{y}" width="{WIDTH}" height="{TOP + LINE * shown - 8}" rx="6" class="pane"/>'
+                    f'<text x="14" y="{y + 22}" class="name">{pane if pane == "shell" else "process: " + pane}</text>')
     for i, ((_, pane, text), start) in enumerate(zip(lines, at)):
-        x, y = PANES[pane]
+        y = PANES[pane][0] + TOP + LINE * count[pane]
         kind = "typed" if text.startswith(("$", "^C")) else "dead" if text == "Killed" else "said"
         style.append(f"#l{i}{{animation-name:a{i}}}@keyframes a{i}{{0%{{opacity:0}}{100 * start / length:.1f}%{{opacity:0}}"
                      f"{100 * start / length + .1:.1f}%{{opacity:1}}}}")
-        body.append(f'<text id="l{i}" class="line {kind}" x="{x + 14}" y="{y + TOP + LINE * count[pane]}" xml:space="preserve">'
-                    f"{html.escape(text)}</text>")
+        body.append(f'<text id="l{i}" class="line {kind}" x="14" y="{y}" xml:space="preserve">{html.escape(text)}</text>')
         count[pane] += 1
-    return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 790 350" role="img" aria-label="Two processes want one '
-            'lock; the first is killed, and the second gets the lock"><style>text{font:13px ui-monospace,Menlo,Consolas,'
-            '"DejaVu Sans Mono",monospace}.pane{fill:#1b1f27}.name{fill:#8b95a5;font-size:12px}.said{fill:#dfe4ec}'
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
+            'aria-label="Two processes want one lock; the first is killed, and the second gets the lock"><style>'
+            'text{font:12px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace}.pane{fill:#1b1f27}.name{fill:#8b95a5;font-size:12px}.said{fill:#dfe4ec}'
             '.typed{fill:#7ee0a1}.dead{fill:#ff8a80}@media (prefers-reduced-motion:no-preference){.line{animation:'
             f'{length:.1f}s step-end infinite both}}{"".join(style)}}}</style>\n' + "\n".join(body) + "\n</svg>\n")
 
