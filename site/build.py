@@ -19,7 +19,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SITE = ROOT / "site"
 GITHUB = "https://github.com/redlatch/redlatch"
-PAGES = re.compile(r"[A-Z]+\.md|docs/(?!examples/).*\.(md|svg|png)|proof/.*\.md|internal/contract/testdata/promises\.md")
+PAGES = re.compile(r"[A-Z]+\.md|docs/(?!examples/).*\.(md|svg|png)|proof/.*\.md")
 LINK = re.compile(r"(\]\()([^)#\s]+)([^)\s]*\))")
 FENCE = re.compile(r"^ *```.*?^ *```", re.M | re.S)
 
