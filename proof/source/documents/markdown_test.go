@@ -14,6 +14,7 @@ var (
 	fenceLine = regexp.MustCompile("^(```|~~~)[a-z]*$")
 	ruleLine  = regexp.MustCompile(`^\|[\s:|-]+$`)
 	headLine  = regexp.MustCompile(`^(#+) +(.*)$`)
+	itemLine  = regexp.MustCompile(`^([-*]|1\.) `) // another number does not begin a list under text
 	escaped   = regexp.MustCompile(`\\.`)
 )
 
@@ -35,6 +36,7 @@ func damage(page string) (found []string) {
 		return strings.TrimSpace(lines[i])
 	}
 	codeFrom, heading, columns := -1, 0, 0 // the open block's line, the level of a heading without text yet, the table
+	listed := false                        // the lines belong to a list, until a paragraph begins
 	for i := range lines {
 		line := at(i)
 		if strings.Contains(line, "```") || strings.HasPrefix(line, "~~~") {
@@ -60,6 +62,12 @@ func damage(page string) (found []string) {
 		} else if line != "" {
 			heading = 0
 		}
+		inList := listed
+		if itemLine.MatchString(lines[i]) {
+			listed = true
+		} else if line != "" && !strings.HasPrefix(lines[i], " ") && at(i-1) == "" {
+			listed = false
+		}
 		row, rowAbove := strings.HasPrefix(line, "|"), strings.HasPrefix(at(i-1), "|")
 		switch {
 		case row && !rowAbove:
@@ -72,6 +80,8 @@ func damage(page string) (found []string) {
 			}
 		case row && cells(line) != columns:
 			report(i, "%d cells in a table of %d columns", cells(line), columns)
+		case itemLine.MatchString(lines[i]) && at(i-1) != "" && !inList:
+			report(i, "a list right under text, which the site shows as text")
 		case line == "" && at(i-1) == "" && i > 0:
 			report(i, "two empty lines")
 		}
@@ -108,6 +118,8 @@ func TestDamage_PlantedPage_IsFound(t *testing.T) {
 		"HeadingEmpty":          {"# T\n\nText.\n\n## H\n\n## I\n\nText.\n", `line 7: no text under the heading before "I"`},
 		"HeadingEmptyAtTheEnd":  {"# T\n\nText.\n\n## H\n", "line 5: no text under the last heading"},
 		"TitleWithoutText":      {"# T\n\n## H\n\nText.\n", `line 3: no text under the heading before "H"`},
+		"ListUnderText":         {"# T\n\nText:\n- item\n", "line 4: a list right under text"},
+		"ListWithLongItems":     {"# T\n\nText:\n\n- item\n  goes on\n- item\n\n  more\n- item\n", ""},
 		"ParagraphGone":         {"# T\n\nText.\n\n\n- item\n", "line 5: two empty lines"},
 		"HeadingOnlyCodeFollow": {"# T\n\n```\ngo run .\n```\n", ""},
 	} {
