@@ -18,8 +18,8 @@
 //
 // A [Hub] holds one subscription for each channel, shared by any number of [Subscription] values in the process. It has
 // its own connections. After a lost connection, a failover, a slot migration or an unsubscribe that the server sends,
-// it subscribes again. One Hub serves all clients of a process. They treat messages as hints and have a timer for every
-// wake-up, so a hub that cannot subscribe makes them slower, never wrong.
+// it subscribes again. One Hub serves all clients of a process. The clients treat messages as hints and have a timer
+// for every wake-up, so a hub that cannot subscribe makes them slower, never wrong.
 //
 // # What is guaranteed
 //

@@ -16,9 +16,9 @@
 //
 // # What is not guaranteed
 //
-//   - Failover. What the primary acknowledged and had not replicated is gone after a failover.
+//   - Failover. Writes that the primary acknowledged and had not replicated are gone after a failover.
 //   - Eviction, FLUSHALL and DEL. A Counter whose key is gone starts again at Initial.
-//   - Safe repetition of the writing verbs other than AddOnce. They are sent once; a lost reply is ErrUnknownOutcome.
+//   - Safe repetition of the writing verbs other than AddOnce. Each is sent once; a lost reply is ErrUnknownOutcome.
 //
 // # Errors
 //
@@ -32,11 +32,10 @@
 // # Cost
 //
 // Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA otherwise. Where
-// four or more calls of Add, Incr and Decr are under way in a client, those of one counter share a call, in a Cluster
-// those of one slot. Each caller gets its own value, as if the calls had run one after the other, and keeps its own
-// patience: one that leaves a call that was sent gets ErrUnknownOutcome, and so do all after a lost reply. A shared
-// call carries the trace of its first caller. Where calls of a counter carry fewer than two requests on average, the
-// next 256 are sent alone. Cached takes no round trip while the value is cached.
+// four or more calls of Add, Incr and Decr are under way in a client, the calls of one counter share a round trip (in a
+// Cluster the calls of one slot). Each caller gets its own value, as if the calls had run one after the other. A caller that leaves
+// a call that was sent gets ErrUnknownOutcome, as do all callers after a lost reply. Cached takes no round trip while
+// the value is cached.
 //
 // In the repository, docs/design has the keys and the protocol.
 package rcounter

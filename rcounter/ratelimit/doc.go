@@ -39,8 +39,8 @@
 //
 // Every verb is one round trip of one EVALSHA. Where four or more requests are under way in a client they share calls,
 // in a Cluster those of one slot, and are answered as if one came after the other; each caller keeps its own patience.
-// A key that the server has refused is refused in the process for as long as the server said, for Options.RefusalTrust
-// at most.
+// The process refuses a key that the server has refused for as long as the server said, for Options.RefusalTrust at
+// most.
 //
 // In the repository, docs/design has the keys and the protocol.
 package ratelimit

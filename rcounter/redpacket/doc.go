@@ -14,9 +14,9 @@
 //
 // [Split] is the draw alone, without a server.
 //
-// # Contract
+// # What is guaranteed
 //
-// What was taken, what is left and what was refunded always add up to the total. A user who has a share gets the same
+// The shares that were taken, the rest and the refund always add up to the total. A user who has a share gets the same
 // answer to every Grab until the packet's retention is over. A packet fails closed: if users, shares or entries of the
 // ledger are missing on the server, no user gets anything more.
 //
@@ -31,7 +31,7 @@
 //	ended                  ErrAlreadyOpen   Share       Share         as it is         entries
 //	lost in part           ErrNoPacket and redlatch.ErrCorrupt, from every verb; from Ledger if entries are lost
 //
-// # What is not promised
+// # What is not guaranteed
 //
 //   - Failover. A share that the primary acknowledged and had not replicated is gone after a failover, and another user
 //     can get it. Options.MinReplicas has shares confirmed by replicas first, which makes that less likely. Pay by

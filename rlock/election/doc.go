@@ -46,7 +46,7 @@
 //     and its shards move.
 //   - An observer may miss a leader that came and went between two requests.
 //   - A leader whose announcement was deleted, or lost in a failover, leads on but is not shown until it announces
-//     itself again. It does so every third of WatchdogTimeout.
+//     itself again, every third of WatchdogTimeout.
 //
 // # Cost
 //
