@@ -33,9 +33,9 @@
 //
 // Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA otherwise. Where
 // four or more calls of Add, Incr and Decr are under way in a client, the calls of one counter share a round trip (in a
-// Cluster the calls of one slot). Each caller gets its own value, as if the calls had run one after the other. A caller that leaves
-// a call that was sent gets ErrUnknownOutcome, as do all callers after a lost reply. Cached takes no round trip while
-// the value is cached.
+// Cluster the calls of one slot). Each caller gets its own value, as if the calls had run one after the other. A caller
+// that leaves a call that was sent gets ErrUnknownOutcome, as do all callers after a lost reply. Cached takes no round
+// trip while the value is cached.
 //
 // In the repository, docs/design has the keys and the protocol.
 package rcounter
