@@ -162,7 +162,7 @@ func (x *checkup) run(ctx context.Context) (err error) {
 	x.bound = x.patience(ctx)
 	defer x.clean(ctx)
 	for _, look := range []func(context.Context){
-		x.describe, x.identity, x.topology, x.oneServer, x.commands, x.settings, x.rights, x.messages, x.profile,
+		x.describe, x.identity, x.lua, x.topology, x.oneServer, x.commands, x.settings, x.rights, x.messages, x.profile,
 		x.clock,
 	} {
 		if look(ctx); x.apart {

@@ -155,6 +155,35 @@ func (x *checkup) identity(context.Context) {
 	x.add(f)
 }
 
+// luaMended are the patch releases from which on no vulnerability of Lua is known: CVE-2025-49844, and where its fix is
+// known CVE-2026-23631. A branch that is not listed began with the fixes; Redis 7.0 ended without them.
+var luaMended = map[string]int{
+	"Redis 7.2": 14, "Redis 7.4": 9, "Redis 8.0": 4, "Redis 8.2": 6, "Redis 8.4": 3, "Redis 8.6": 3,
+	"Valkey 8.0": 6, "Valkey 8.1": 7, "Valkey 9.0": 4,
+}
+
+// lua says whether users that may call EVAL can do more than that.
+func (x *checkup) lua(context.Context) {
+	const means = "a user who may call EVAL may run code on the server, or as another user"
+	n := x.nodes[0]
+	name, version := product(n.hello, n.info)
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 3 {
+		return
+	}
+	branch := name + " " + parts[0] + "." + parts[1]
+	patch, err := strconv.Atoi(parts[2])
+	mended, listed := luaMended[branch]
+	switch {
+	case branch == "Redis 7.0":
+		x.add(finding{"note", "Lua", branch + " has no release with the fix of CVE-2025-49844", means,
+			"see that your distribution has it, as Debian's 7.0.15 has"})
+	case listed && err == nil && patch < mended:
+		x.add(finding{"warning", "Lua", fmt.Sprintf("%s %s is older than the fixes of CVE-2025-49844 or CVE-2026-23631",
+			name, version), means, fmt.Sprintf("update to %s.%d, or see that your distribution has the fixes", branch, mended)})
+	}
+}
+
 // topology says how the servers stand to each other, and who follows a failover.
 func (x *checkup) topology(context.Context) {
 	n, primaries, replicas := x.nodes[0], 0, 0

@@ -346,6 +346,33 @@ func TestCheck_EachServerVersion_HasItsLevel(t *testing.T) {
 	}
 }
 
+func TestCheck_LuaVulnerable_IsSaidWithTheRelease(t *testing.T) {
+	t.Parallel()
+	for version, says := range map[string]finding{
+		"redis_version:7.0.15":                       {Level: "note", Do: "see that your distribution has it"},
+		"redis_version:7.4.8":                        {Level: "warning", Do: "update to Redis 7.4.9"},
+		"redis_version:8.0.3":                        {Level: "warning", Do: "update to Redis 8.0.4"},
+		"redis_version:7.2.4 valkey_version:8.1.6":   {Level: "warning", Do: "update to Valkey 8.1.7"},
+		"redis_version:7.4.9":                        {},
+		"redis_version:8.8.0":                        {},
+		"redis_version:7.2.4 valkey_version:9.1.2":   {},
+		"redis_version:7.4.0 rlec_version:7.4.2-22":  {},
+		"redis_version:7.2":                          {},
+		"redis_version:7.2.x":                        {},
+		"redis_version:6.3.4 mvcc_depth:0 patch:1.1": {},
+	} {
+		x := &checkup{nodes: []*node{{info: fields(strings.Join(strings.Fields(version), "\n"))}}}
+		x.lua(t.Context())
+		if says.Level == "" {
+			require.Empty(t, x.all, version)
+			continue
+		}
+		require.Len(t, x.all, 1, version)
+		require.Equal(t, says.Level, x.all[0].Level, version)
+		require.Contains(t, x.all[0].Do, says.Do)
+	}
+}
+
 // The table has what a finding means and what to do about it on lines of their own.
 func TestCheck_Table_HasMeaningAndRemedyOnTheirOwnLines(t *testing.T) {
 	t.Parallel()
