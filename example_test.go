@@ -48,8 +48,8 @@ func Example() {
 	// released
 }
 
-// Admit admits a request of a user: ten a second and a thousand a day, in all processes together; all of them while
-// Redis is down.
+// Admit limits each user to 10 requests a second and 1,000 a day, across all processes. While Redis is down, it admits
+// every request.
 func Admit(ctx context.Context, limits *ratelimit.Client,
 	user string) (allowed bool, retryAfter time.Duration, err error) {
 	second := limits.Limiter("second", ratelimit.LimiterOptions{Rate: 10, WhenDown: ratelimit.Open})
