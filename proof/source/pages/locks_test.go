@@ -50,18 +50,6 @@ func Import(ctx context.Context, locks *rlock.Client, load func(context.Context)
 	return publish()
 }
 
-// Settle holds an account, and calls functions that lock the same account themselves.
-func Settle(ctx context.Context, locks *rlock.Client, book func(context.Context) error) error {
-	account := locks.Reentrant("account:7")
-	hold, err := account.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer hold.Unlock(ctx)
-	held := hold.Context(ctx)
-	return account.Do(held, book) // acquires at once: held carries the owner. Under ctx it would wait for itself
-}
-
 // Withdraw changes an account whose table rejects a token smaller than the last:
 //
 //	update account set balance = balance - $1, fence = $2 where id = 7 and fence <= $2
@@ -103,18 +91,6 @@ func TestImport_LockLost_PublishesNothing(t *testing.T) {
 		require.Equal(t, 1, published)
 		srv.HoldElsewhere("import")
 		require.ErrorIs(t, Import(t.Context(), locks, nothing, publish), redlatch.ErrNotAcquired)
-	})
-}
-
-func TestSettle_SameAccountUnderItsHold_DoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		locks := redlatchtest.New(t).Open().Locks()
-		booked := false
-		require.NoError(t, Settle(t.Context(), locks, func(ctx context.Context) error {
-			booked = true
-			return ctx.Err()
-		}))
-		require.True(t, booked)
 	})
 }
 
