@@ -90,6 +90,8 @@ func TestPages_GoCode_IsThatOfTests(t *testing.T) {
 	require.NoError(t, err)
 	sources := map[string][]string{
 		"adapters.md":        examples,
+		"comparison.md":      {"../proof/source/pages/which_promise_test.go"},
+		"faq.md":             {"../proof/source/pages/locks_test.go"},
 		"fencing.md":         {"../contrib/fence/page_test.go"},
 		"getting-started.md": {"examples/start/main.go"},
 		"testing.md":         {"../redlatchtest/recipes_test.go"},
