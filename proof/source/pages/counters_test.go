@@ -26,7 +26,7 @@ func Visit(ctx context.Context, counters *rcounter.Client) (int64, error) {
 	return counters.Counter("visits", rcounter.CounterOptions{}).Incr(ctx)
 }
 
-// points are a user's. Options are not stored: pass the same ones everywhere.
+// points is the counter of a user's points. Options are not stored, so pass the same ones everywhere.
 func points(counters *rcounter.Client, user string) *rcounter.Counter {
 	return counters.Counter("points:"+user, rcounter.CounterOptions{Min: rcounter.Bound(0), Remember: 24 * time.Hour})
 }
@@ -37,7 +37,7 @@ func Credit(ctx context.Context, counters *rcounter.Client, user, order string, 
 	return total, err
 }
 
-// Spend never goes below zero: the error is redlatch.ErrOutOfRange.
+// Spend takes points away. It never goes below zero: then the error is redlatch.ErrOutOfRange.
 func Spend(ctx context.Context, counters *rcounter.Client, user string, n int64) (left int64, err error) {
 	return points(counters, user).Add(ctx, -n)
 }

@@ -16,7 +16,7 @@ import (
 
 var errBusy = errors.New("try again later")
 
-// Charge charges an order. It waits five seconds for another process that does.
+// Charge charges an order. It waits at most five seconds while another process does so.
 func Charge(ctx context.Context, locks *rlock.Client, order string, pay func(context.Context) error) error {
 	err := locks.Reentrant("order:"+order).WithWait(5*time.Second).Do(ctx, pay) // pay's ctx ends if the lock is lost
 	if errors.Is(err, redlatch.ErrNotAcquired) {
