@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -148,6 +149,10 @@ func (s *Semaphore) lookAtHolders(ctx context.Context, from string, skip int64) 
 	if err != nil {
 		return reply, err
 	}
+	return s.decodeHolders(message)
+}
+
+func (s *Semaphore) decodeHolders(message rueidis.RedisMessage) (reply holdersReply, err error) {
 	rest, err := readHead(message, "look at holders", s.key, &reply.nextBase, &reply.skip)
 	reply.numbers = make(map[string]int64, len(rest)/2)
 	for ; err == nil && len(rest) > 0; rest = rest[2:] {
