@@ -1,5 +1,5 @@
 // Package acl knows which rights the user of a program needs on the server, for the command redlatch acl and for
-// docs/operations.md.
+// docs/access.md.
 package acl
 
 import (

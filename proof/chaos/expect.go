@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// What the library promises of a primitive in a cell, in the words of docs/safety.md.
+// What the library promises of a primitive in a cell, in the words of docs/design/failures.md.
 const (
 	survives = "survives" // nothing wrong, and it works again
 	refuses  = "refuses"  // nothing wrong; it may answer errors for good, as what it is made of is gone

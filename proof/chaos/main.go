@@ -1,5 +1,5 @@
 // Command chaos has processes use every primitive on real servers while one thing after the other goes wrong, and holds
-// what each of them was answered against what docs/safety.md promises.
+// what each of them was answered against what docs/design/failures.md promises.
 //
 //	go -C proof/chaos run .                                               # every fault on every deployment: about a quarter of an hour
 //	go -C proof/chaos run . -deployments "one node,Cluster" -faults "client paused,FLUSHALL" -primitives fenced,stock

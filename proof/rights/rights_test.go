@@ -1,4 +1,4 @@
-// Package rights_test uses all of the library with the rights that docs/operations.md asks for, and with each of them
+// Package rights_test uses all of the library with the rights that docs/access.md asks for, and with each of them
 // taken away.
 package rights_test
 
@@ -116,7 +116,7 @@ func enoughFor(t *testing.T, s *redistest.Server, admins []rueidis.Client, line 
 	require.NoError(t, err)
 }
 
-// The line of docs/operations.md is acl.Line (TestLine_Documents_ShowTheSame). That for one prefix is that of all
+// The line of docs/access.md is acl.Line (TestLine_Document_ShowsTheSame). That for one prefix is that of all
 // features together, which TestFeatureRights_OfEachFeature_AreEnough tries one by one.
 func TestACLLine_EveryFeature_IsEnough(t *testing.T) {
 	t.Parallel()

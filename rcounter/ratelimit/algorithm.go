@@ -167,7 +167,7 @@ func readTerms(text string) (*terms, error) {
 func loadZone(name string) (*time.Location, error) {
 	zone, err := time.LoadLocation(name)
 	if err == nil && zone == time.Local {
-		err = errors.New("each process has one of its own")
+		err = errors.New("it differs from process to process")
 	}
 	return zone, err
 }

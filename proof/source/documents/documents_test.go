@@ -118,7 +118,8 @@ func TestPages_GoCode_IsThatOfTests(t *testing.T) {
 	}
 }
 
-// The "after" code of every migration is the body of the Example that is named above it.
+// The "after" code of every migration is the body of the Example that is named above it. A whole function is one of the
+// tests.
 func TestMigrations_AfterCode_IsTheExamples(t *testing.T) {
 	src := read(t, "../proof/source/pages/migration_test.go")
 	after := regexp.MustCompile("(?s)After \\(`(Example_\\w+)`\\):\n\n```go\n(.*?)```")
@@ -133,6 +134,11 @@ func TestMigrations_AfterCode_IsTheExamples(t *testing.T) {
 			want += strings.TrimPrefix(line, "\t")
 		}
 		require.Equal(t, strings.TrimSpace(want), strings.TrimSpace(m[2]), m[1])
+	}
+	for _, block := range goBlocks(t, "migration.md") {
+		if strings.HasPrefix(block, "// ") {
+			require.Contains(t, src, block)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -77,6 +78,26 @@ func Probes(ready *atomic.Bool) http.Handler {
 		}
 	})
 	return mux
+}
+
+// Serve answers requests until stopping ends. Requests in flight keep their locks: the client is closed after them.
+func Serve(stopping context.Context, red *redlatch.Client, server *http.Server, listener net.Listener,
+	ready *atomic.Bool) error {
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	ready.Store(true)
+	var err error
+	select {
+	case err = <-failed:
+	case <-stopping.Done():
+		ready.Store(false)
+		draining, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		err = server.Shutdown(draining) // no more requests; returns when those in flight are answered
+	}
+	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return errors.Join(err, red.Close(closing)) // ends the holds that are left, and waits for their Unlocks
 }
 
 // probe is what Kubernetes sees.
@@ -183,6 +204,46 @@ func TestWorker_RedisAway_LivesOnAndStillStops(t *testing.T) {
 	})
 }
 
+// A request that is in flight when the pod is stopped keeps its lock and is answered; the lock is released after it.
+func TestServe_Stopped_AnswersRequestsInFlight(t *testing.T) {
+	srv := redlatchtest.New(t)
+	red, err := redlatch.Open(t.Context(), srv.Option(), redlatch.Options{})
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var ready atomic.Bool
+	working, finish := make(chan struct{}), make(chan struct{})
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := red.Locks().Reentrant("order:1").Do(r.Context(), func(ctx context.Context) error {
+			close(working)
+			<-finish
+			return ctx.Err()
+		})
+		if err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})}
+	stopping, stop := context.WithCancel(t.Context())
+	served, answered := make(chan error, 1), make(chan int, 1)
+	go func() { served <- Serve(stopping, red, server, listener, &ready) }()
+	go func() {
+		answer, err := http.Get("http://" + listener.Addr().String())
+		if err != nil {
+			answered <- 0
+			return
+		}
+		answer.Body.Close()
+		answered <- answer.StatusCode
+	}()
+	<-working
+	require.True(t, ready.Load())
+	stop()
+	require.Eventually(t, func() bool { return !ready.Load() }, 10*time.Second, time.Millisecond)
+	close(finish)
+	require.Equal(t, http.StatusOK, <-answered)
+	require.NoError(t, <-served)
+}
+
 // The manifest of the page is YAML, and its grace is longer than what it has to cover.
 func TestManifest_GracePeriod_IsLongEnough(t *testing.T) {
 	page := redistest.NoError(os.ReadFile("../../../docs/kubernetes-and-managed.md"))(t)
@@ -196,6 +257,6 @@ func TestManifest_GracePeriod_IsLongEnough(t *testing.T) {
 		n := redistest.NoError(strconv.Atoi(m[1]))(t)
 		return n
 	}
-	const drain, shut = 10, 10 // of Worker
-	require.Greater(t, seconds("terminationGracePeriodSeconds"), seconds("preStop")+drain+shut)
+	const drain, shutdown, closing = 10, 20, 10 // of Worker and Serve, which both close
+	require.Greater(t, seconds("terminationGracePeriodSeconds"), seconds("preStop")+max(drain, shutdown)+closing)
 }
