@@ -165,6 +165,9 @@ func (c *Client) callWithQueue(ctx context.Context, call *script.Call) (rueidis.
 func (a *acquisition) readReply(ctx context.Context, reply acquireReply, err error, received time.Time,
 	stillQueued bool) (wait.Answer, error) {
 	unmet := script.IsUnreplicated(err)
+	if err == nil && reply.status == acquireGranted && reply.token < 1 && a.lock.kind.confirmsGrants && a.joinOwner == "" {
+		err = script.Unexpected("acquire", "without a token", nil)
+	}
 	if err != nil && !unmet {
 		a.requestFailed(err, received)
 		return wait.Answer{}, err

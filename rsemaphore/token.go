@@ -62,7 +62,7 @@ func (a *acquisition) mint(ctx context.Context) error {
 	}
 	values, err := message.AsIntSlice()
 	switch {
-	case err != nil || len(values) != 2:
+	case err != nil || len(values) != 2, values[0] == 1 && values[1] < 1:
 		return script.Unexpected("make a token", values, err)
 	case values[0] == 0:
 		return fmt.Errorf("%w: %q was granted, and lost before it had a token", errs.ErrUnavailable, semaphore.name)
