@@ -40,7 +40,8 @@ func TestFenced_GrantWithoutAToken_IsNoGrant(t *testing.T) {
 	for _, reply := range []string{"return 1700000000000", "return {1, 30000, 1700000000000, 1, 0}",
 		"return {1, 30000, 1700000000000, 1, 0, 0}", "return {1, 30000, 1700000000000, 1, 0, -1}"} {
 		var cut atomic.Bool
-		hub, err := pubsub.New(&wire.Garbled{Client: s.Client(t), Instead: []string{"EVAL", reply, "0"},
+		hub, err := pubsub.New(&wire.Garbled{Client: s.Client(t),
+			Instead: func([]string) []string { return []string{"EVAL", reply, "0"} },
 			Match: func(args []string) bool {
 				return strings.HasPrefix(args[0], "EVAL") && cut.CompareAndSwap(false, true)
 			}}, pubsub.Options{})

@@ -20,8 +20,6 @@ func FuzzReplies(f *testing.F) {
 			require.NoError(t, err)
 			require.Len(t, list, 2)
 		}
-		if _, err := s.number(message); err == nil {
-			require.True(t, message.IsInt64() || message.IsString())
-		}
+		_, _ = s.number(message)
 	})
 }

@@ -10,12 +10,12 @@ import (
 type Garbled struct {
 	rueidis.Client
 	Match   func(args []string) bool
-	Instead []string // nil: ECHO Garbage, a reply of another kind than scripts and commands have
+	Instead func(args []string) []string // nil: ECHO Garbage, a reply of another kind than scripts and commands have
 }
 
-func (c *Garbled) instead() rueidis.Completed {
-	if len(c.Instead) > 0 {
-		return c.B().Arbitrary(c.Instead...).Build()
+func (c *Garbled) instead(args []string) rueidis.Completed {
+	if c.Instead != nil {
+		return c.B().Arbitrary(c.Instead(args)...).Build()
 	}
 	return c.B().Echo().Message(Garbage).Build()
 }
@@ -23,7 +23,7 @@ func (c *Garbled) instead() rueidis.Completed {
 // Do sends cmd, or the other command.
 func (c *Garbled) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	if c.Match(cmd.Commands()) {
-		cmd = c.instead()
+		cmd = c.instead(cmd.Commands())
 	}
 	return c.Client.Do(ctx, cmd)
 }
@@ -32,7 +32,7 @@ func (c *Garbled) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 func (c *Garbled) DoMulti(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
 	for i, cmd := range cmds {
 		if c.Match(cmd.Commands()) {
-			cmds[i] = c.instead()
+			cmds[i] = c.instead(cmd.Commands())
 		}
 	}
 	return c.Client.DoMulti(ctx, cmds...)
