@@ -27,7 +27,7 @@ func FuzzReplies(f *testing.F) {
 	f.Cleanup(conn.Close)
 	c, err := New(rig.Hub(f, conn), Options{})
 	require.NoError(f, err)
-	s := c.Semaphore("semaphore", 4)
+	s, party := c.Semaphore("semaphore", 4), &barrierParty{barrier: c.CyclicBarrier("barrier", 2)}
 	f.Fuzz(func(t *testing.T, text string, requests uint8) {
 		message := redistest.Reply(text)
 		if reply, err := s.decodeAcquire(message, int(requests)); err == nil {
@@ -64,6 +64,9 @@ func FuzzReplies(f *testing.F) {
 				require.Len(t, base, baseSize)
 				require.NotPanics(t, func() { idClient(idOf(base, 0)) })
 			}
+		}
+		if reply, err := party.decode(message); err == nil {
+			require.GreaterOrEqual(t, reply.leaseLeft, time.Duration(-1))
 		}
 	})
 }
