@@ -34,7 +34,7 @@ fuzz:
 	@git grep -n '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:[0-9]+:func (Fuzz[^(]*).*|\1 \2|' | { \
 		failed=; while read -r folder target; do \
 			echo "fuzz $$target in $$folder"; \
-			(cd $$folder && go test -vet=off -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FOR),1m) .) || failed="$$failed $$folder:$$target"; \
+			(cd $$folder && go test -vet=off -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FOR),1m) -fuzzminimizetime 20x .) || failed="$$failed $$folder:$$target"; \
 		done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }; }
 
 # Everything in proof/: the same seeds and faults for every change. See proof/README.md for what runs at night.
