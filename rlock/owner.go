@@ -176,7 +176,7 @@ type batchKey struct {
 	key    string
 }
 
-// BatchKey implements hold.Several. One call can release all owners that leave the queue of a Fair lock, in which
+// BatchKey implements hold.Resource. One call can release all owners that leave the queue of a Fair lock, in which
 // each waiter has an entry.
 func (o *owner) BatchKey() any {
 	if !o.lock.kind.waiting.enqueuesWhenRefused || o.keepUntil.Load() != 0 {
@@ -185,7 +185,7 @@ func (o *owner) BatchKey() any {
 	return batchKey{o.lock.c, o.lock.key}
 }
 
-// SendAll implements hold.Several.
+// SendAll implements hold.Resource.
 func (o *owner) SendAll(ctx context.Context, all []*hold.Holding) error {
 	lock := o.lock
 	request := releaseRequest{owner: o.Lease.Owner}

@@ -67,10 +67,12 @@ func (p *barrierParty) Object() any { return p.barrier }
 
 // The methods below implement lease.Holder.
 func (p *barrierParty) Ended(reason error) { p.end(reason) }
-func (p *barrierParty) Renewed(err error)  { p.barrier.c.keeper.TellRenewed(&p.lease, err) }
-func (*barrierParty) InUse() bool          { return true }
-func (p *barrierParty) Shown() string      { return p.id }
-func (*barrierParty) Records() int         { return 0 }
+func (p *barrierParty) Renewed(err error) {
+	p.barrier.c.keeper.TellOf(&p.lease, errs.EventRenewed, err)
+}
+func (*barrierParty) InUse() bool     { return true }
+func (p *barrierParty) Shown() string { return p.id }
+func (*barrierParty) Records() int    { return 0 }
 
 // call returns the call for one verb of barrier.lua.
 func (p *barrierParty) call(verb string, notAfter int64) script.Call {

@@ -20,18 +20,13 @@ type Resource interface {
 	// repeated attempt: an earlier one may have run, or may still run. gone reports that the server did not have all that
 	// the request releases.
 	Send(ctx context.Context, again bool) (gone bool, err error)
-	// Label is the user's name for the holder, "" without one.
-	Label() string
-}
-
-// Several is a Resource whose holdings can be released together by one call, in the background: the remains of callers
-// that gave up.
-type Several interface {
-	Resource
-	// BatchKey is equal for all holdings that one call can release; nil: this holding is released alone. It is comparable.
+	// BatchKey is equal for all holdings that one call can release in the background: the remains of callers that gave up.
+	// nil: this holding is released alone. It is comparable.
 	BatchKey() any
 	// SendAll sends the releases of all, as Send does with again.
 	SendAll(ctx context.Context, all []*Holding) error
+	// Label is the user's name for the holder, "" without one.
+	Label() string
 }
 
 // Follower is a Resource whose holding may go on after its last handle: another caller of this process takes the next
@@ -194,7 +189,8 @@ func (o *Holding) Keep(added bool, mayRunUntil time.Time, queueEntry string) err
 		// Only a stall of this process since the last check of the grant causes this; the server's lease may have some time
 		// left.
 		o.Abandon(time.Now(), queueEntry)
-		return o.Expired()
+		return fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", errs.ErrUnavailable,
+			o.Lease.Name)
 	} else if o.keeper.Closed() {
 		// Close and the grant have crossed: Close ended all registered leases, and only then this lease was registered. It
 		// would never end. So the check follows the registration ("Close while it is being granted leaves nothing" in
@@ -294,12 +290,6 @@ func (o *Holding) Turn() int32 {
 	return o.turn
 }
 
-// Expired returns the error of a holding that was granted and cannot be used any more.
-func (o *Holding) Expired() error {
-	return fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", errs.ErrUnavailable,
-		o.Lease.Name)
-}
-
 // Enter counts a re-entry in that turn, or returns the reason why there is nothing to re-enter. The caller calls Handle
 // or Retreat next.
 func (o *Holding) Enter(turn int32) error {
@@ -394,12 +384,12 @@ func (o *Holding) Ended(reason error) {
 	o.endReported = true
 	o.mu.Unlock()
 	if first {
-		o.keeper.tellOf(&o.Lease, errs.EventEnded, reason)
+		o.keeper.TellOf(&o.Lease, errs.EventEnded, reason)
 	}
 }
 
 // Renewed implements lease.Holder.
-func (o *Holding) Renewed(err error) { o.keeper.tellOf(&o.Lease, errs.EventRenewed, err) }
+func (o *Holding) Renewed(err error) { o.keeper.TellOf(&o.Lease, errs.EventRenewed, err) }
 
 // Shown implements lease.Holder.
 func (o *Holding) Shown() string { return o.Lease.Owner }

@@ -64,11 +64,8 @@ func (k *Keeper) NewOwner(label string) string {
 	return id
 }
 
-// TellRenewed reports a renewal attempt of a lease to the Observer; err is nil or the reason of its failure.
-func (k *Keeper) TellRenewed(lease *lease.Lease, err error) { k.tellOf(lease, errs.EventRenewed, err) }
-
-// tellOf reports an event of a lease outside of any call.
-func (k *Keeper) tellOf(lease *lease.Lease, kind errs.EventKind, err error) {
+// TellOf reports an event of a lease outside of any call.
+func (k *Keeper) TellOf(lease *lease.Lease, kind errs.EventKind, err error) {
 	k.Tell(k.Engine.Values(lease), errs.Event{Kind: kind, Name: lease.Name, Err: err})
 }
 

@@ -89,7 +89,9 @@ func (r *resource) Send(context.Context, bool) (gone bool, err error) {
 	return false, nil
 }
 
-func (*resource) Label() string { return "" }
+func (*resource) BatchKey() any                                  { return nil }
+func (*resource) SendAll(context.Context, []*hold.Holding) error { return nil }
+func (*resource) Label() string                                  { return "" }
 
 func TestHolding_BeingReleased_IsNotReentered(t *testing.T) {
 	k := newKeeper(t)

@@ -186,18 +186,15 @@ func (o *Holding) finishRelease() (again bool) {
 // releaseLater releases the holding in the background until its lease is over. A reply to a release that was sent
 // before finalFrom is not final, because a request may still be granted.
 func (o *Holding) releaseLater(finalFrom time.Time) {
-	pending := Pending{Name: o.Lease.Name, Owner: cmp.Or(o.Granted, o.Lease.Owner), Of: o,
+	resource := o.Lease.Of.(Resource)
+	pending := Pending{Name: o.Lease.Name, Owner: cmp.Or(o.Granted, o.Lease.Owner), Of: o, BatchKey: resource.BatchKey(),
 		Release: func(ctx context.Context) error {
-			_, err := o.Lease.Of.(Resource).Send(ctx, true)
+			_, err := resource.Send(ctx, true)
 			return resendError(err)
+		},
+		ReleaseAll: func(ctx context.Context, all []*Holding) error {
+			return resendError(resource.SendAll(ctx, all))
 		}}
-	if several, ok := o.Lease.Of.(Several); ok {
-		if pending.BatchKey = several.BatchKey(); pending.BatchKey != nil {
-			pending.ReleaseAll = func(ctx context.Context, all []*Holding) error {
-				return resendError(several.SendAll(ctx, all))
-			}
-		}
-	}
 	o.keeper.releaseLater(pending, finalFrom, o.Longest())
 }
 

@@ -16,6 +16,8 @@ import (
 type tenure struct{ hold.Holding }
 
 func (*tenure) Send(context.Context, bool) (gone bool, err error) { return false, nil }
+func (*tenure) BatchKey() any                                     { return nil }
+func (*tenure) SendAll(context.Context, []*hold.Holding) error    { return nil }
 func (*tenure) Label() string                                     { return "" }
 func (*tenure) Next(bool) bool                                    { return true }
 func (*tenure) Gone()                                             {}

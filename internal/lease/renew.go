@@ -143,6 +143,11 @@ func (e *Engine) recordReply(batch []leaseRequest, verdicts []int64, sent time.T
 		}
 	}
 	e.mu.Unlock()
+	e.notifyReply(lost, events)
+}
+
+// notifyReply calls Ended of leases that are lost, and Renewed after the renewals and the failures. Called without mu.
+func (e *Engine) notifyReply(lost, events []leaseEvent) {
 	e.notifyEnded("redlatch: hold lost: the server no longer knows it", lost)
 	for _, event := range events {
 		event.lease.Of.Renewed(event.err)
@@ -174,8 +179,8 @@ func (e *Engine) recordLateReply(batch []leaseRequest, verdicts []int64, sent ti
 			continue
 		case verdict < 1:
 			e.remove(lease)
-			lost = append(lost, leaseEvent{lease, lossOf(verdict)})
-			events = append(events, leaseEvent{lease, lossOf(verdict)})
+			loss := leaseEvent{lease, lossOf(verdict)}
+			lost, events = append(lost, loss), append(events, loss)
 			continue
 		case lease.schedule.retrying && !lease.schedule.inFlight: // no call was sent since
 			e.recordHeld(request, verdict, sent, now)
@@ -188,10 +193,7 @@ func (e *Engine) recordLateReply(batch []leaseRequest, verdicts []int64, sent ti
 		}
 	}
 	e.mu.Unlock()
-	e.notifyEnded("redlatch: hold lost: the server no longer knows it", lost)
-	for _, event := range events {
-		event.lease.Of.Renewed(event.err)
-	}
+	e.notifyReply(lost, events)
 }
 
 // recordHeld records that the server has renewed the lease, or found it held. Called with mu held.

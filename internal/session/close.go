@@ -203,21 +203,15 @@ func (o *Once) Await(ctx context.Context) (ok bool, err error) {
 	}
 }
 
-// Do runs the given function if it is the first call. Otherwise it waits for the result of the first call until ctx
-// ends. ok is false if ctx ended first; err is then its cause.
-func (o *Once) Do(ctx context.Context, run func(context.Context) error) (ok bool, err error) {
-	if !o.Begin() {
-		return o.Await(ctx)
-	}
-	err = run(ctx)
-	o.Finish(err)
-	return true, err
-}
-
-// Close is Do for a Close: a later call waits for the first until its own ctx ends, and returns the first call's
+// Close runs the first Close. A later call waits for the first until its own ctx ends, and returns the first call's
 // result.
 func (o *Once) Close(ctx context.Context, run func(context.Context) error) error {
-	ok, err := o.Do(ctx, run)
+	if o.Begin() {
+		err := run(ctx)
+		o.Finish(err)
+		return err
+	}
+	ok, err := o.Await(ctx)
 	if !ok {
 		return fmt.Errorf("close: an earlier call of Close is still in progress: %w", err)
 	}
