@@ -32,10 +32,8 @@ type acquisition struct {
 	written time.Duration // the permits were handed over, with this lease; 0: they were not
 	// unanswered is the last instant at which a request without a reply may take permits.
 	unanswered time.Time
-	since      time.Time               // no request sent earlier has taken the permits
-	watched    bool                    // the monitor watches the heartbeats of the permits' holders
-	tried      bool                    // a request was sent
-	room       [acquireArgs + 2]string // for the arguments of the first request, to save an allocation
+	since      time.Time // no request sent earlier has taken the permits
+	watched    bool      // the monitor watches the heartbeats of the permits' holders
 }
 
 // Object returns the semaphore, and Permits how many permits the call waits for. Both are for the debug page.
@@ -232,11 +230,7 @@ func (s *Semaphore) request(ctx context.Context, all []wait.QueueEntry, enqueue 
 		Key: s.key,
 		Send: func(ctx context.Context, at time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 			sent = at
-			var room []string
-			if own != nil && !own.tried { // an earlier request that was given up may still read the room
-				own.tried, room = true, own.room[:0]
-			}
-			call := s.acquireCall(all, enqueue, notAfter, room)
+			call := s.acquireCall(all, enqueue, notAfter)
 			if own != nil {
 				call.Late = own.late(at, enqueue)
 			}

@@ -3,7 +3,6 @@ package rsemaphore
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -23,19 +22,17 @@ type Client struct {
 	session *session.Session
 	keeper  *hold.Keeper // what all permits share
 	// Copies of the session's fields, which nearly every call uses.
-	clustered bool
-	seed      [8]byte       // the first half of every permit id: the first bytes of the connection id
-	lastBase  atomic.Uint64 // the number in the last base of ids, see newOwner
-	opts      session.Options
-	runner    *script.Runner
-	engine    *lease.Engine
-	waiters   *wait.Waiters
-	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
-	live      liveness
-	named     hold.Holders[Holder] // for the errors of calls that gave up
-	// Script arguments of nearly every call.
-	watchdogMillis string
-	grantChannel   string // the channel of this process's grants, if one serves all keys
+	clustered    bool
+	seed         [8]byte       // the first half of every permit id: the first bytes of the connection id
+	lastBase     atomic.Uint64 // the number in the last base of ids, see newOwner
+	opts         session.Options
+	runner       *script.Runner
+	engine       *lease.Engine
+	waiters      *wait.Waiters
+	coalescer    *batch.Coalescer[freeRequest] // nil: calls are not shared
+	live         liveness
+	named        hold.Holders[Holder] // for the errors of calls that gave up
+	grantChannel string               // the channel of this process's grants, if one serves all keys
 }
 
 func init() {
@@ -71,20 +68,11 @@ func New(hub *pubsub.Hub, opts Options) (*Client, error) {
 			lease.NewMonitor(clientSession.Runner, beats.Interval, clientSession.CallTimeout, clientSession.Background)}
 	}
 	client.coalescer = newCoalescer(client)
-	client.watchdogMillis = script.Millis(clientSession.WatchdogTimeout)
 	return client, nil
 }
 
 // grantChannelPrefix is the prefix of the channels of grants where one server serves all keys.
 const grantChannelPrefix = "redlatch_grant:"
-
-// millis returns a lease in ms, as text. The text of WatchdogTimeout is kept.
-func (c *Client) millis(lease time.Duration) string {
-	if lease == c.opts.WatchdogTimeout {
-		return c.watchdogMillis
-	}
-	return script.Millis(lease)
-}
 
 // Close refuses new calls, ends waiting calls (ErrClosed), and ends the contexts of all permits with cause ErrClosed.
 // It waits until the permits that are not lost have been released, and until no release is pending in the background.

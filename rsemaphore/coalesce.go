@@ -103,7 +103,7 @@ func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done b
 		return answer, false, nil
 	}
 	done, err = client.coalescer.Do(ctx, freeRequest{
-		semaphore: semaphore, base: a.p.base(), lease: client.millis(a.lease), notAfterOrChannel: decimal(notAfter),
+		semaphore: semaphore, base: a.p.base(), lease: script.Millis(a.lease), notAfterOrChannel: decimal(notAfter),
 		abandoned: a.p,
 	})
 	switch {

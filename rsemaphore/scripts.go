@@ -108,22 +108,16 @@ func (r *acquireReply) of(i int) int64 {
 // Clock implements script.Reply.
 func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
-// acquireCall returns the call for several acquisitions. room is memory for the arguments, used if it is large enough.
-func (s *Semaphore) acquireCall(all []wait.QueueEntry, enqueue bool, notAfter int64, room []string) script.Call {
-	c, args := s.c, room[:0]
-	if n := acquireArgs + 2*len(all); cap(args) < n {
-		args = make([]string, 0, n)
-	}
-	args = append(args, s.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.interop),
-		s.grants, c.keeper.ID, flag(enqueue))
+// acquireCall returns the call for several acquisitions.
+func (s *Semaphore) acquireCall(all []wait.QueueEntry, enqueue bool, notAfter int64) script.Call {
+	args := make([]string, 0, 8+2*len(all))
+	args = append(args, s.revised, decimal(notAfter), s.channel, s.c.session.Inner.PublishCommand(), flag(s.interop),
+		s.grants, s.c.keeper.ID, flag(enqueue))
 	for i := range all {
-		args = append(args, all[i].Entry, c.millis(all[i].Lease))
+		args = append(args, all[i].Entry, script.Millis(all[i].Lease))
 	}
 	return script.Call{Script: s.store.acquire, Keys: s.allKeys, Args: args}
 }
-
-// acquireArgs is the number of arguments besides those of each acquisition.
-const acquireArgs = 8
 
 // decodeAcquire reads the reply to n requests.
 func (s *Semaphore) decodeAcquire(m rueidis.RedisMessage, n int) (acquireReply, error) {

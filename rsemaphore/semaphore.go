@@ -49,15 +49,9 @@ type site struct {
 	fenced  bool // see Fenced
 }
 
-// semaphore makes a Semaphore with its site in one allocation, because many programs describe a semaphore anew for
-// every use.
+// semaphore makes a Semaphore of a site.
 func (c *Client) semaphore(at site, capacity int, bad error) *Semaphore {
-	memory := &struct {
-		Semaphore
-		site
-	}{site: at}
-	semaphore := &memory.Semaphore
-	*semaphore = Semaphore{site: &memory.site, capacity: capacity, revised: strconv.Itoa(capacity), bad: bad}
+	semaphore := &Semaphore{site: &at, capacity: capacity, revised: strconv.Itoa(capacity), bad: bad}
 	semaphore.queueKey = "permits:" + semaphore.key
 	semaphore.grants, semaphore.ownGrantChannel = grantChannelPrefix, c.grantChannel
 	if c.clustered {

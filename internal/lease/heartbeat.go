@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -81,18 +80,11 @@ func BeatKey(id string, group int) string {
 	if !grouped(id) {
 		return "redlatch_alive:" + id
 	}
-	return "redlatch_alive:{" + slotGroupTags()[group] + "}:" + id
+	return "redlatch_alive:{" + SlotGroupTag(group) + "}:" + id
 }
 
 // BeatKeyFor returns the BeatKey for the group of key.
 func BeatKeyFor(id, key string) string { return BeatKey(id, SlotGroup(grouped(id), key)) }
-
-var slotGroupTags = sync.OnceValue(func() (tags [SlotGroups]string) {
-	for group := range tags {
-		tags[group] = SlotGroupTag(group)
-	}
-	return tags
-})
 
 // Announced returns beats without Trust, which only describe a process.
 func Announced(key func(group int) string, process string) Heartbeats {
