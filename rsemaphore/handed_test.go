@@ -88,10 +88,10 @@ func TestHandOver_OfManyPermits_RaisesThemInOneCall(t *testing.T) {
 					permits <- p
 				}()
 			}
-			time.Sleep(2 * time.Second) // all have their places, and the first process has announced its name
+			time.Sleep(time.Second) // all have their places
 			calls.Store(0)
 			require.NoError(t, all.Release(ctx))
-			time.Sleep(500 * time.Millisecond) // the second process announces its name later
+			time.Sleep(time.Second)
 			require.Len(t, permits, n)
 			require.EqualValues(t, 2, calls.Load(), "the release, and one renewal")
 			for range n {

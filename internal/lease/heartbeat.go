@@ -22,6 +22,7 @@ var (
 
 	beatScript = script.Load("heartbeat", lua, "heartbeat_beat")
 	lookScript = script.Load("look at a heartbeat", lua, "heartbeat_look").Reads()
+	setScript  = script.Plain("set")
 )
 
 // Heartbeats let other processes take over from a dead process before its leases are over, and protect the holds of a
@@ -58,12 +59,7 @@ func TrustFor(interval time.Duration) time.Duration {
 }
 
 // keyLifetime returns how long a beat's key lasts.
-func (h *heartbeatState) keyLifetime() time.Duration {
-	if h.Trust == 0 {
-		return announceFor
-	}
-	return 2 * (h.Trust + h.Renewed)
-}
+func (h *heartbeatState) keyLifetime() time.Duration { return 2 * (h.Trust + h.Renewed) }
 
 // appliesTo reports whether a lease of that length depends on the beats.
 func (h *Heartbeats) appliesTo(length time.Duration, auto bool) bool {
@@ -324,6 +320,9 @@ func (e *Engine) sendHeartbeat(group int) {
 		sent := e.clock.now()
 		call := script.Call{Script: beatScript, Keys: []string{heartbeats.Key(group)},
 			Args: []string{script.Millis(heartbeats.keyLifetime()), heartbeats.Value}, Patient: true}
+		if heartbeats.Trust == 0 { // other processes only read the value
+			call.Script, call.Args = setScript, []string{heartbeats.Value, "PX", script.Millis(announceFor)}
+		}
 		call.Late = func(res rueidis.RedisResult) {
 			if res.Error() == nil {
 				e.onLateHeartbeat(group, sent)
