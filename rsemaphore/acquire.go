@@ -144,7 +144,7 @@ func (a *acquisition) queueEntry() wait.QueueEntry {
 func (a *acquisition) QueueEntry(crowd bool) wait.QueueEntry {
 	if a.text == "" {
 		a.poll = 0
-		if crowd && a.s.c.live.monitor == nil { // with Liveness each heartbeat needs a reply: see answer
+		if crowd && a.s.c.monitor == nil { // with Liveness each heartbeat needs a reply: see answer
 			a.poll = wait.MaxPoll
 		}
 	}

@@ -3,6 +3,7 @@ package rsemaphore
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -30,9 +31,10 @@ type Client struct {
 	engine       *lease.Engine
 	waiters      *wait.Waiters
 	coalescer    *batch.Coalescer[freeRequest] // nil: calls are not shared
-	live         liveness
-	named        hold.Holders[Holder] // for the errors of calls that gave up
-	grantChannel string               // the channel of this process's grants, if one serves all keys
+	monitor      *lease.Monitor                // nil without Liveness: permits last for their leases
+	partyLease   time.Duration                 // the lease of a barrier's party
+	named        hold.Holders[Holder]          // for the errors of calls that gave up
+	grantChannel string                        // the channel of this process's grants, if one serves all keys
 }
 
 func init() {
@@ -63,9 +65,9 @@ func New(hub *pubsub.Hub, opts Options) (*Client, error) {
 	client.seed, client.opts, client.runner = [8]byte(client.keeper.Seed[:8]), clientSession.Options, clientSession.Runner
 	client.engine, client.waiters = client.keeper.Engine, client.keeper.Waiters
 	client.grantChannel = grantChannelPrefix + client.keeper.ID
-	if client.live.partyLease = clientSession.WatchdogTimeout; beats.Trust > 0 {
-		client.live = liveness{beats.Trust,
-			lease.NewMonitor(clientSession.Runner, beats.Interval, clientSession.CallTimeout, clientSession.Background)}
+	if client.partyLease = clientSession.WatchdogTimeout; beats.Trust > 0 {
+		client.partyLease, client.monitor = beats.Trust,
+			lease.NewMonitor(clientSession.Runner, beats.Interval, clientSession.CallTimeout, clientSession.Background)
 	}
 	client.coalescer = newCoalescer(client)
 	return client, nil

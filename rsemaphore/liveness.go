@@ -30,12 +30,6 @@ import (
 // parties wait than permits are held, and the end of one lease breaks the generation for all, so a waiter could take
 // over nothing.
 
-// liveness is the part of a client that depends on Options.Liveness.
-type liveness struct {
-	partyLease time.Duration  // the lease of a barrier's party
-	monitor    *lease.Monitor // nil: permits last for their leases
-}
-
 // fixedLeaseBit marks the base of permits with a leaseTime of their own, in the first byte of its number.
 const fixedLeaseBit = 0x80
 
@@ -52,7 +46,7 @@ func (o *Options) heartbeats(client *Client) lease.Heartbeats {
 
 // watch makes the monitor watch the permits of the semaphore that this acquisition waits for, until unwatch.
 func (a *acquisition) watch() {
-	if monitor := a.s.c.live.monitor; monitor != nil && a.waits && !a.watched {
+	if monitor := a.s.c.monitor; monitor != nil && a.waits && !a.watched {
 		a.watched = true
 		monitor.Watch(a.s.permits, watchedPermits{a.s})
 	}
@@ -60,7 +54,7 @@ func (a *acquisition) watch() {
 
 func (a *acquisition) unwatch() {
 	if a.watched {
-		a.s.c.live.monitor.Unwatch(a.s.permits)
+		a.s.c.monitor.Unwatch(a.s.permits)
 	}
 }
 

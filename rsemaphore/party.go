@@ -59,7 +59,7 @@ type barrierParty struct {
 }
 
 func (b *CyclicBarrier) newParty() *barrierParty {
-	return &barrierParty{barrier: b, began: time.Now(), id: b.c.keeper.NewOwner(""), leaseTime: b.c.live.partyLease}
+	return &barrierParty{barrier: b, began: time.Now(), id: b.c.keeper.NewOwner(""), leaseTime: b.c.partyLease}
 }
 
 // Object is the barrier, for the debug page.

@@ -41,10 +41,9 @@ type Engine struct {
 	log          *slog.Logger
 
 	// The server.
-	runner       *script.Runner
-	replicas     int
-	replicasWait time.Duration
-	tracker      *tracker // nil: keys are not tracked
+	runner  *script.Runner
+	renewal script.Call // what all renewals have in common
+	tracker *tracker    // nil: keys are not tracked
 
 	// The goroutines of check and of calls.
 	ctx            context.Context
@@ -95,7 +94,7 @@ func New(config Config) *Engine {
 	engine := &Engine{
 		connectionID: unique.Make(config.ConnectionID),
 		log:          config.Log, entries: map[entry]*Lease{}, clock: newClock(), wakeAt: forever,
-		runner: config.Runner, replicas: config.Replicas, replicasWait: config.ReplicasWait,
+		runner: config.Runner, renewal: script.Call{Replicas: config.Replicas, ReplicasWait: config.ReplicasWait},
 		heartbeats: heartbeatState{Heartbeats: config.Heartbeats, grouped: config.Client.Mode() == rueidis.ClientModeCluster},
 		callPlaces: make(chan struct{}, maxCalls), slowCallPlaces: make(chan struct{}, maxSlowCalls),
 	}

@@ -71,11 +71,9 @@ func (e *Engine) callRenewal(
 	ctx context.Context, conn script.Conn, renewScript *script.Script, keys, args []string, leases int,
 	onLateReply func([]int64),
 ) (verdicts []int64, err error) {
-	call := script.Call{
-		Script: renewScript, Keys: keys, Args: args, Tracked: conn, Replicas: e.replicas, ReplicasWait: e.replicasWait,
-		Patient: true,
-	}
-	if onLateReply != nil && e.replicas == 0 { // a late reply does not say which replicas have the renewal
+	call := e.renewal
+	call.Script, call.Keys, call.Args, call.Tracked, call.Patient = renewScript, keys, args, conn, true
+	if onLateReply != nil && call.Replicas == 0 { // a late reply does not say which replicas have the renewal
 		call.Late = func(res rueidis.RedisResult) {
 			if verdicts, err := res.AsIntSlice(); err == nil && len(verdicts) == leases {
 				onLateReply(verdicts)
@@ -227,10 +225,9 @@ func (e *Engine) Extend(ctx context.Context, lease *Lease, extension time.Durati
 	defer cancel()
 	e.Longest(lease, extension)
 	sent := time.Now()
-	message, err := e.runner.Do(ctx, script.Call{
-		Script: lease.Renew, Keys: lease.keys(), Args: []string{lease.Owner, script.Millis(extension)},
-		Replicas: e.replicas, ReplicasWait: e.replicasWait,
-	})
+	call := e.renewal
+	call.Script, call.Keys, call.Args = lease.Renew, lease.keys(), []string{lease.Owner, script.Millis(extension)}
+	message, err := e.runner.Do(ctx, call)
 	if err != nil {
 		return false, err
 	}
