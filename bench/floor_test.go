@@ -37,18 +37,18 @@ func with(goroutines []int, floor maker, subjects map[string]maker, order ...str
 	for _, name := range order {
 		for _, n := range goroutines {
 			out = append(out, workload{name + "/" + strconv.Itoa(n), func(b *testing.B) {
-				beside(b, n, start(b), subjects[name], start(b), floor)
+				beside(b, n, start(b), subjects[name], start(b), floor, "x-floor")
 			}})
 		}
 	}
 	return out
 }
 
-// beside measures an operation and its floor in turns, each on a server of its own. Only the operation's turns are on
-// the benchmark's clock. The floor gets at most half as many operations, because its ratio needs no
-// more.
+// beside measures an operation and its floor in turns, each on a server of its own, and reports the ratio of their
+// times. Only the operation's turns are on the benchmark's clock. The floor gets at most half as many operations,
+// because its ratio needs no more.
 func beside(b *testing.B, goroutines int, server *redistest.Server, subject maker, other *redistest.Server,
-	floor maker) {
+	floor maker, ratio string) {
 	const turns = 10
 	do, least := subject(b, server), floor(b, other)
 	var done, floorDone int64
@@ -81,7 +81,7 @@ func beside(b *testing.B, goroutines int, server *redistest.Server, subject make
 	}
 	m.report(b, float64(ops), "op")
 	reportTimes(b, &times)
-	b.ReportMetric(float64(took)/float64(ops)/(float64(floorTook)/float64(floorOps)), "x-floor")
+	b.ReportMetric(float64(took)/float64(ops)/(float64(floorTook)/float64(floorOps)), ratio)
 }
 
 // drive has the goroutines do n operations in all. Operations are numbered on from done.

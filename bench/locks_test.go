@@ -119,7 +119,7 @@ func place(b *testing.B, goroutines int, at func(b *testing.B) (*redistest.Serve
 	server, client := at(b)
 	beside(b, goroutines, server, func(b *testing.B, _ *redistest.Server) op {
 		return lockCycle(openLocks(b, client, rlock.Options{}), ofReentrant)
-	}, start(b), reentrant)
+	}, start(b), reentrant, "x-floor")
 }
 
 func away(b *testing.B) (*redistest.Server, rueidis.ClientOption) {

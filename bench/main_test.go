@@ -80,9 +80,12 @@ func start(b *testing.B) *redistest.Server {
 // stall is how long the machine may stop without an error.
 const stall = 10 * time.Second
 
+// newClient makes the clients of dial; nil: rueidis does.
+var newClient func(rueidis.ClientOption) (rueidis.Client, error)
+
 func dial(b *testing.B, server rueidis.ClientOption) *pubsub.Hub {
 	b.Helper()
-	hub, err := pubsub.Dial(b.Context(), server, pubsub.Options{CallTimeout: stall})
+	hub, err := pubsub.Dial(b.Context(), server, pubsub.Options{CallTimeout: stall, NewClient: newClient})
 	require.NoError(b, err)
 	b.Cleanup(func() { hub.Close(context.Background()) })
 	return hub

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // One benchmark of each kind reports what package bench's comment says. "make bench" runs the others.
@@ -14,12 +16,15 @@ func TestBenchmarks_OneOfEachKind_ReportTheirMetrics(t *testing.T) {
 	require.NoError(t, benchtime.Value.Set("20x"))
 	defer benchtime.Value.Set(old)
 	beside := []string{"p50-us", "p99-us", "x-floor"}
+	raw := []string{"p50-us", "p99-us", "x-raw"}
 	waiting := []string{"p50-us", "p99-us", "jain"}
 	for name, c := range map[string]struct {
 		of   workload
 		want []string
 	}{
-		"uncontended": {uncontended[0], beside}, "permits": {permitCycles[0], beside}, "counters": {counters[1], beside},
+		"cost of a lock": {costs[1], raw}, "of a permit": {costs[3], raw}, "of Incr": {costs[7], raw},
+		"of Allow": {costs[9], raw}, "of Buy": {costs[13], raw}, "uncontended": {uncontended[0], beside},
+		"permits": {permitCycles[0], beside}, "counters": {counters[1], beside},
 		"claims": {claims[1], beside}, "reservations": {reservations[0], beside}, "limits": {limits[1], beside},
 		"contended": {contended[0], waiting}, "queues": {queues[0], waiting}, "handover": {handovers[0], beside[:2]},
 	} {
@@ -35,6 +40,31 @@ func TestBenchmarks_OneOfEachKind_ReportTheirMetrics(t *testing.T) {
 					require.EqualValues(t, 2, r.Extra["scripts/op"])
 				}
 			}
+		})
+	}
+}
+
+// What is recorded is done again, and not refused because it comes too late or was done before.
+func TestSentRaw_EachSubject_RunsTheCommandsOfTheSubject(t *testing.T) {
+	if !haveRedis() {
+		t.Skip("the embedded server does not count commands")
+	}
+	const ops = 10
+	for _, subject := range costSubjects {
+		commands := func(b *testing.B, of maker) int {
+			server := start(b)
+			do := of(b, server)
+			require.NoError(b, do(b.Context(), 0, 1))
+			client := server.Client(b)
+			before := redistest.CommandCalls(b, client)
+			for n := range ops {
+				require.NoError(b, do(b.Context(), 0, int64(2+n)))
+			}
+			return redistest.CommandCalls(b, client).Since(before)
+		}
+		testing.Benchmark(func(b *testing.B) {
+			// The client looks at the server's settings once, in the background.
+			require.InDelta(t, commands(b, subject.of), commands(b, subject.sentRaw(1)), 3, subject.name)
 		})
 	}
 }
