@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -35,6 +36,7 @@ type Call struct {
 	Late func(rueidis.RedisResult)
 
 	byText bool          // the script's text is sent, not its hash
+	solo   bool          // the call is sent on the connection of solo calls
 	start  time.Duration // when the attempt begins, after the runner's base; 0: now
 }
 
@@ -59,11 +61,19 @@ func (c *Call) fitsInPlace() bool {
 // command is the script by its hash, or its text, or the plain command.
 func (c *Call) command(builder rueidis.Builder) rueidis.Completed {
 	if c.Script.plain != "" {
-		return builder.Arbitrary(c.Script.plain).Keys(c.Keys...).Args(c.Args...).Build()
+		plain := builder.Arbitrary(c.Script.plain).Keys(c.Keys...).Args(c.Args...)
+		if c.solo {
+			return plain.Blocking()
+		}
+		return plain.Build()
 	}
 	length, sent := int64(len(c.Keys)), c.Script.sent()
-	if c.byText {
+	switch {
+	case c.byText:
 		return builder.Eval().Script(sent.src).Numkeys(length).Key(c.Keys...).Arg(c.Args...).Build()
+	case c.solo:
+		count := strconv.FormatInt(length, 10)
+		return builder.Arbitrary("EVALSHA", sent.sha, count).Keys(c.Keys...).Args(c.Args...).Blocking()
 	}
 	return builder.Evalsha().Sha1(sent.sha).Numkeys(length).Key(c.Keys...).Arg(c.Args...).Build()
 }

@@ -15,9 +15,15 @@ import (
 // contexts that outlast the call. So each call has a context of its own, which ends with the call
 // (TestInPlace_HookDerivesContexts_TheyEndWithTheCall).
 func (r *Runner) inPlace(ctx context.Context, call Call, limit time.Time) (rueidis.RedisMessage, error) {
+	r.Solo.enter()
+	call.solo = !call.Once && r.Solo.take()
 	bounded := LazyDeadline{parent: ctx, limit: limit}
 	result, _ := r.send(&bounded, call) //nolint:contextcheck // it is ctx, with an end
 	bounded.End()
+	if call.solo {
+		r.Solo.giveBack(result.NonRedisError() == nil)
+	}
+	r.Solo.leave()
 	reply, err := result.ToMessage()
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		if err = errs.Cut(errs.Ended(ctx)); err == nil {

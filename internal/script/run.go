@@ -29,6 +29,7 @@ type Runner struct {
 
 	Clock *Clock
 	Lacks *errs.Lacks // of the server: its own, which are not logged, unless they are set before the first call
+	Solo  *Solo       // the connection of solo calls, set before the first call; nil: none
 
 	evictionAsked atomic.Bool
 }
@@ -116,6 +117,7 @@ func outlasts(ctx context.Context, limit time.Time) bool {
 // (TestAttempt_RingFull_LeavesInTime, TestAttempt_NotPipelining_ObeysCancellation).
 func (r *Runner) inFlight(ctx context.Context, call Call) (rueidis.RedisMessage, error) {
 	current := &flight{r: r, values: ctx, call: call, done: make(chan struct{})}
+	r.Solo.enter()
 	go current.run()
 	timer := r.timers.Get().(*time.Timer)
 	if !call.Patient {
@@ -134,6 +136,7 @@ func (r *Runner) inFlight(ctx context.Context, call Call) (rueidis.RedisMessage,
 	if why != nil {
 		why = r.explained(call, why)
 		if current.state.CompareAndSwap(boarding, abandoned) {
+			r.Solo.leave()
 			return rueidis.RedisMessage{}, gaveUp{why, false}
 		}
 		if current.state.CompareAndSwap(flying, abandoned) {
@@ -199,6 +202,7 @@ func (f *flight) run() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.values), flightLimit)
 	result, unmet := f.r.send(ctx, f.call)
 	cancel()
+	f.r.Solo.leave()
 	if f.state.CompareAndSwap(flying, landed) {
 		f.result, f.unmet = result, unmet
 		close(f.done)
