@@ -104,6 +104,9 @@ func dial(ctx context.Context, option rueidis.ClientOption, opts Options) (*Hub,
 	if err != nil {
 		return nil, fmt.Errorf("pubsub: %w", connectError(option, err))
 	}
+	if canHaveSolo(option) {
+		opts.solo = script.NewSolo(client, opts.dials)
+	}
 	hub, err := New(client, opts)
 	if err != nil {
 		client.Close()
@@ -116,6 +119,13 @@ func dial(ctx context.Context, option rueidis.ClientOption, opts Options) (*Hub,
 	}
 	hub.ownsClient = true
 	return hub, nil
+}
+
+// canHaveSolo reports whether solo calls may have a connection: by the other options calls never share a connection, or
+// all connections pipeline, or the program counts the connections of the pool to which this one would belong.
+func canHaveSolo(option rueidis.ClientOption) bool {
+	return !option.DisableAutoPipelining && !option.AlwaysPipelining && option.OnInvalidations == nil &&
+		option.BlockingPoolSize == 0
 }
 
 // disableRefused removes the option that the server refused with err, and reports whether there was one: client-side

@@ -66,6 +66,7 @@ type Options struct {
 
 	invalidations *invalidations // nil unless Dial has made a client of a Cluster with client-side caching
 	dials         *errs.Dials    // nil: the connections are not counted
+	solo          *script.Solo   // nil: solo calls share the connections of others
 	lacks         *errs.Lacks    // nil: New makes an empty list
 }
 
@@ -139,16 +140,13 @@ func New(client rueidis.Client, opts Options) (*Hub, error) {
 	opts.CallTimeout, opts.Logger = cmp.Or(opts.CallTimeout, defaultCallTimeout), cmp.Or(opts.Logger, slog.Default())
 	opts.lacks = cmp.Or(opts.lacks, errs.NewLacks(opts.Logger))
 	hub := &Hub{
-		client: client, runner: script.NewRunner(client, opts.CallTimeout), opts: opts,
+		client: client, opts: opts,
 		cluster:    client.Mode() == rueidis.ClientModeCluster,
 		firstClose: closeResult{done: make(chan struct{})},
 		topics:     map[string]*topicState{},
 		routes:     routes{links: map[string]*link{}, nodes: map[uint16]string{}},
 	}
-	if opts.dials != nil {
-		hub.runner.HeedDials(opts.dials)
-	}
-	hub.runner.Lacks = opts.lacks
+	hub.runner = hub.newRunner(opts.CallTimeout)
 	hub.ctx, hub.cancel = context.WithCancelCause(context.Background())
 	return hub, nil
 }
@@ -168,6 +166,16 @@ func (o *Options) check() error {
 		return errs.InvalidOption("Buffer", o.Buffer, fmt.Sprintf("0 (the default), or %d to %d", minBuffer, maxBuffer))
 	}
 	return nil
+}
+
+// newRunner makes a runner on the hub's client. The runners of a hub share what is known of the client.
+func (h *Hub) newRunner(callTimeout time.Duration) *script.Runner {
+	runner := script.NewRunner(h.client, callTimeout)
+	if h.opts.dials != nil {
+		runner.HeedDials(h.opts.dials)
+	}
+	runner.Lacks, runner.Solo = h.opts.lacks, h.opts.solo
+	return runner
 }
 
 // publishCommand returns the command whose messages reach the hub's subscribers.

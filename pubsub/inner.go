@@ -2,9 +2,11 @@ package pubsub
 
 import (
 	"context"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // inner is a Hub with the methods that only the other packages of this module use. innerSubscription is the same for a
@@ -21,9 +23,11 @@ func init() {
 
 func (h *inner) Context() context.Context         { return h.ctx }
 func (h *inner) PublishCommand() string           { return (*Hub)(h).publishCommand() }
-func (h *inner) Dials() *errs.Dials               { return h.opts.dials }
 func (h *inner) RecentErrors() *errs.RecentErrors { return &h.recentErrors }
-func (h *inner) Lacks() *errs.Lacks               { return h.opts.lacks }
+
+func (h *inner) NewRunner(callTimeout time.Duration) *script.Runner {
+	return (*Hub)(h).newRunner(callTimeout)
+}
 
 func (h *inner) Watch(fn func(keys []string)) (stop func(), observed bool) {
 	if h.opts.invalidations == nil {

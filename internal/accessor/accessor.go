@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // types are those that an accessor takes and returns.
@@ -44,11 +45,10 @@ type Hub[S any] interface {
 	// TrySubscribe is Subscribe for a channel to which the process is subscribed already. It sends nothing and never
 	// waits. ok is false if the process is not subscribed to the channel now.
 	TrySubscribe(channel string) (s S, ok bool)
-	// Dials counts the connections that the client makes; nil: they are not counted.
-	Dials() *errs.Dials
+	// NewRunner makes a runner whose requests last for callTimeout at most. The runners of a hub share what is known of its
+	// client and server.
+	NewRunner(callTimeout time.Duration) *script.Runner
 	RecentErrors() *errs.RecentErrors
-	// Lacks are what its server is known to lack.
-	Lacks() *errs.Lacks
 }
 
 // Subscription is what they use of a pubsub.Subscription.

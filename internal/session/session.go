@@ -72,12 +72,7 @@ func New(hub *pubsub.Hub, packageName, evictable string, opts Options) (*Session
 // NewRunner makes a runner whose requests last for callTimeout at most. The requests of the session's own Runner last
 // for CallTimeout.
 func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
-	runner := script.NewRunner(s.Hub.Client(), callTimeout)
-	if dials := s.Inner.Dials(); dials != nil {
-		runner.HeedDials(dials)
-	}
-	runner.Lacks = s.Inner.Lacks()
-	return runner
+	return s.Inner.NewRunner(callTimeout)
 }
 
 // Error returns err with the name of the package in front.
