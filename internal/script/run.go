@@ -73,6 +73,7 @@ func (r *Runner) Attempt(ctx context.Context, call Call) (reply rueidis.RedisMes
 	if start == 0 {
 		start = r.elapsed()
 	}
+	call.byText = call.byText || r.Lacks.Has(errs.LackEvalsha)
 	last, dials := r.lastReply(call.Keys[0]), r.dials.Begun()
 	limit := r.base.Add(start + r.timeout)
 	switch {
@@ -92,6 +93,32 @@ func (r *Runner) Attempt(ctx context.Context, call Call) (reply rueidis.RedisMes
 	}
 	if err = r.refusedSlots(call.Keys, err, wrap(call, err)); call.Once {
 		err = errs.Once(err)
+	}
+	return reply, err
+}
+
+// inPlace makes the call on the caller's goroutine. Hooks around the client see the call's context, and may derive
+// contexts that outlast the call. So each call has a context of its own, which ends with the call
+// (TestInPlace_HookDerivesContexts_TheyEndWithTheCall).
+func (r *Runner) inPlace(ctx context.Context, call Call, limit time.Time) (rueidis.RedisMessage, error) {
+	r.Solo.enter()
+	call.solo = !call.Once && r.Solo.take()
+	bounded := LazyDeadline{parent: ctx, limit: limit}
+	result := r.client.Do(&bounded, call.command(r.client.B())) //nolint:contextcheck // it is ctx, with an end
+	if result.Error() != nil {
+		result, _ = r.sendText(&bounded, call, result) //nolint:contextcheck // as above
+	}
+	bounded.End()
+	if call.solo {
+		r.Solo.giveBack(result.NonRedisError() == nil)
+	}
+	r.Solo.leave()
+	reply, err := result.ToMessage()
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		if err = errs.Cut(errs.Ended(ctx)); err == nil {
+			err = r.late
+		}
+		err = gaveUp{err, true}
 	}
 	return reply, err
 }

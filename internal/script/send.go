@@ -12,7 +12,6 @@ import (
 // send sends the call, once unless a refusal proves that nothing has run. unmet is why the replicas have not confirmed
 // a call that was answered.
 func (r *Runner) send(ctx context.Context, call Call) (result rueidis.RedisResult, unmet error) {
-	call.byText = call.byText || r.Lacks.Has(errs.LackEvalsha)
 	switch {
 	case call.CachedFor > 0:
 		return r.client.DoCache(ctx, call.Cached, call.CachedFor), nil
@@ -32,11 +31,16 @@ func (r *Runner) send(ctx context.Context, call Call) (result rueidis.RedisResul
 	default:
 		result, unmet = r.sendOn(ctx, r.client, call)
 	}
-	if result.Error() == nil {
-		return result, unmet
+	if result.Error() != nil {
+		return r.sendText(ctx, call, result)
 	}
-	// EVALSHA, and the text itself only after an error that proves that nothing ran: an EVAL after any other would be a
-	// second run (TestRunner_ScriptFlushed_SendsTheTextOnce).
+	return result, unmet
+}
+
+// sendText sends the text of a script whose hash was refused with result, if the refusal proves that nothing has run:
+// an EVAL after any other error would be a second run (TestRunner_ScriptFlushed_SendsTheTextOnce).
+func (r *Runner) sendText(ctx context.Context, call Call,
+	result rueidis.RedisResult) (again rueidis.RedisResult, unmet error) {
 	refusal, refused := rueidis.IsRedisErr(result.Error())
 	if !refused || call.byText || call.Script.plain != "" {
 		return result, nil
@@ -46,7 +50,7 @@ func (r *Runner) send(ctx context.Context, call Call) (result rueidis.RedisResul
 	case refusal.IsNoScript():
 		return r.send(ctx, call)
 	case noEvalsha(refusal): // and EVAL is perhaps allowed
-		again, unmet := r.send(ctx, call)
+		again, unmet = r.send(ctx, call)
 		if !Unsupported(again.Error()) {
 			r.Lacks.Add(errs.LackEvalsha, refusal)
 			return again, unmet

@@ -2,37 +2,9 @@ package script
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
-
-	"github.com/redis/rueidis"
-
-	"github.com/redlatch/redlatch/internal/errs"
 )
-
-// inPlace makes the call on the caller's goroutine. Hooks around the client see the call's context, and may derive
-// contexts that outlast the call. So each call has a context of its own, which ends with the call
-// (TestInPlace_HookDerivesContexts_TheyEndWithTheCall).
-func (r *Runner) inPlace(ctx context.Context, call Call, limit time.Time) (rueidis.RedisMessage, error) {
-	r.Solo.enter()
-	call.solo = !call.Once && r.Solo.take()
-	bounded := LazyDeadline{parent: ctx, limit: limit}
-	result, _ := r.send(&bounded, call) //nolint:contextcheck // it is ctx, with an end
-	bounded.End()
-	if call.solo {
-		r.Solo.giveBack(result.NonRedisError() == nil)
-	}
-	r.Solo.leave()
-	reply, err := result.ToMessage()
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		if err = errs.Cut(errs.Ended(ctx)); err == nil {
-			err = r.late
-		}
-		err = gaveUp{err, true}
-	}
-	return reply, err
-}
 
 // LazyDeadline is the context of a call that mostly needs none. It behaves as context.WithDeadline(parent, limit), and
 // makes that context when somebody asks for Done.
