@@ -35,7 +35,7 @@ func TestLineOfLocks_TextThatIsNoEntry_IsTakenOut(t *testing.T) {
 	s := redistest.Start(t)
 	rs := newRigs(t, s, 2, rlock.Options{PollCap: 500 * time.Millisecond})
 	holder, waiter := rs[0], rs[1]
-	for _, text := range []string{"", "nan", "PROCESS", "1 x 1 0 2500 0 PROCESS - :1", "2 x 1 8000 2500 0 PROCESS - :1",
+	for _, text := range []string{"", "nan", "PROCESS", "1 x 1 0 2500 0 PROCESS - :1", "v x 1 8000 2500 0 PROCESS - :1",
 		"1 x 1 1000000000000000000 2500 0 PROCESS - :1", "1 x 1 9223372036854775807 2500 0 PROCESS - :1",
 		"1 x 1 8000 1000000000000000000 0 PROCESS - :1", "1 x 1 inf 2500 0 PROCESS - :1", "1 x 1 8000 nan 0 PROCESS - :1"} {
 		h, err := holder.locks.Reentrant("l").Lock(within(t))

@@ -188,7 +188,7 @@ func TestObserver_CountsAndSales_AreToldOnce(t *testing.T) {
 	p.Grab(ctx, "ann")
 	is(`p: , 0, redpacket: no such red packet: "rc:{p}:p"`, "p: grabbed, 70, <nil>", "p: grabbed, 70, <nil>",
 		"p: sold out, 0, <nil>",
-		`p: , 0, redpacket: no such red packet: corrupt: "rc:{p}:p" counts 1 records or shares, and 0 are there`)
+		`p: , 0, redpacket: no such red packet: corrupt: "rc:{p}:p" should have 1 records or shares, and has 0`)
 
 	s, two := red.Sales().Sale("s"), []stock.Line{{N: 2}}
 	require.NoError(t, s.Open(ctx, stock.Spec{Limit: 9, PerUser: 5, OpenFor: time.Hour}))

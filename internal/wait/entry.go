@@ -20,7 +20,7 @@ const (
 	EntryPermits EntryMode = 'n'
 )
 
-// entryVersion is the version of the layout of an entry. A script drops an entry of another version.
+// entryVersion is the version of the layout of an entry. The fields of version 1 keep their meaning in later versions.
 const entryVersion = "1"
 
 // Entry is the content of a waiter's entry in a queue on the server. entry.lua of package script has the layout.
@@ -59,11 +59,14 @@ func (e *Entry) Text() string {
 	return string(append(text, e.Rest...))
 }
 
-// ReadEntry reads an entry. ok is false for any other text, and for an entry of another version.
+// ReadEntry reads an entry of this or a later version. ok is false for any other text.
 func ReadEntry(text string) (entry Entry, ok bool) {
 	const fieldCount = 9
 	fields := strings.SplitN(text, " ", fieldCount)
-	if len(fields) != fieldCount || fields[0] != entryVersion || len(fields[1]) != 1 {
+	if len(fields) != fieldCount || len(fields[1]) != 1 {
+		return Entry{}, false
+	}
+	if _, err := strconv.ParseUint(fields[0], 10, 16); err != nil {
 		return Entry{}, false
 	}
 	var numbers [4]int64

@@ -33,9 +33,19 @@ func TestEntry_Text_IsReadBack(t *testing.T) {
 	}
 }
 
+// Two versions of the library may wait for one lock.
+func TestEntry_OfALaterVersion_HasTheFieldsOfTheFirst(t *testing.T) {
+	t.Parallel()
+	read, ok := wait.ReadEntry("2 x 1 4000 2500 0 " + entryProcess + " holds=a,b :7")
+	require.True(t, ok)
+	first := wait.OwnerEntry(wait.EntryHash, entryProcess+":7", 4*time.Second, 2500*time.Millisecond)
+	first.Amount = 1
+	require.Equal(t, first, read)
+}
+
 func TestEntry_OtherTexts_AreNone(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "owner 4000 2500", "2 x 1 4000 2500 0 p - o", "1 xx 1 4000 2500 0 p - o",
+	for _, text := range []string{"", "owner 4000 2500", "v x 1 4000 2500 0 p - o", " x 1 4000 2500 0 p - o", "1 xx 1 4000 2500 0 p - o",
 		"1 x 1 4000 2500 0 p -", "1 x 1 inf 2500 0 p - o", "1 x 1 4000 -1 0 p - o"} {
 		_, ok := wait.ReadEntry(text)
 		require.False(t, ok, text)
