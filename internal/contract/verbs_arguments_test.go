@@ -207,7 +207,7 @@ func badOfSales(t *testing.T, red *redlatch.Client) map[string]map[error]refusal
 		names.add(fmt.Sprintf("the item \"a%c\"", sign), lines(1, stock.Line{Item: "a" + string(sign), N: 1})...)
 	}
 	names.add(`the id "~x" begins with "~"`, order(stock.Order{ID: "~x"})...)
-	names.add(`the id "~x.1.0" is none of Anyone`, byID("~x.1.0")...)
+	names.add(`the id "~x.1.0" is not an id of Anyone`, byID("~x.1.0")...)
 	names.add("an order of Anyone has an ID or a User", err1(s.Buy(ctx, stock.Order{Anyone: true, User: "ann"})))
 
 	options.add("Lines is 0", order(stock.Order{ID: "id", Lines: []stock.Line{}})...)
