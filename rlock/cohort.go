@@ -256,7 +256,7 @@ func (l *single) maxTenure() time.Duration {
 // does not hold the lock, or if its owner is never given to another caller. Called with mu held.
 //
 // An owner that is being released at this moment is either found or not found:
-//   - If it is found, the cohort is notified at its end, by releaseTenure or Gone.
+//   - If it is found, the cohort is notified at its end, by endTenure or Gone.
 //   - If it is not found, the cohort needs no notification. The session removes an owner from the watchdog before it
 //     sends the release. It also ends a holding before it calls Gone, and Gone waits for mu.
 func (cohorts *lockCohorts) adoptHeldLock(lock *single) *lockCohort {
