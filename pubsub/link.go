@@ -33,9 +33,12 @@ type link struct {
 	hasCountedChannel bool // a channel was confirmed whose subscribers scripts count
 }
 
-func (l *link) wake() {
+func (l *link) wake() { signal(l.wakeup) }
+
+// signal wakes the goroutine that receives from wakeup, or ends its next wait at once.
+func signal(wakeup chan<- struct{}) {
 	select {
-	case l.wakeup <- struct{}{}:
+	case wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -154,10 +157,7 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 	connLost := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: l.onMessage,
 		OnSubscription: func(event rueidis.PubSubSubscription) {
 			if l.onSubscription(event) {
-				select {
-				case up <- struct{}{}:
-				default:
-				}
+				signal(up)
 			}
 		}})
 	if ping {

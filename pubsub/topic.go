@@ -222,12 +222,7 @@ func (s *Subscription) push(message Message) {
 }
 
 // signal wakes a waiting call of Next, or the select of Ready.
-func (s *Subscription) signal() {
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
-}
+func (s *Subscription) signal() { signal(s.ready) }
 
 func (s *Subscription) end() {
 	s.mu.Lock()

@@ -45,8 +45,8 @@ type Hub[S any] interface {
 	// TrySubscribe is Subscribe for a channel to which the process is subscribed already. It sends nothing and never
 	// waits. ok is false if the process is not subscribed to the channel now.
 	TrySubscribe(channel string) (s S, ok bool)
-	// NewRunner makes a runner whose requests last for callTimeout at most. The runners of a hub share what is known of its
-	// client and server.
+	// NewRunner makes a runner whose requests last for callTimeout at most. The runners of a hub share what is known of
+	// its client and server.
 	NewRunner(callTimeout time.Duration) *script.Runner
 	RecentErrors() *errs.RecentErrors
 }

@@ -59,8 +59,8 @@ const (
 	coalesceFrom = 8
 	// coalescedCalls is the maximum number of shared calls under way. With more, the same requests are spread over smaller
 	// calls, and each costs both sides more. If the server is near, one call is best: two calls would split a crowd of 8
-	// to 16 callers in halves, and lose a sixth of its rate. With one alone, a server a millisecond away would be idle most
-	// of the time, so there is one more for each tripPerCall that a call takes.
+	// to 16 callers in halves, and lose a sixth of its rate. With one alone, a server a millisecond away would be idle
+	// most of the time, so there is one more for each tripPerCall that a call takes.
 	coalescedCalls = 4
 	tripPerCall    = 200 * time.Microsecond
 	// windowPerCall is how long a shared call waits for more requests, per request under way, up to defaultWindow. The

@@ -29,8 +29,8 @@ func (o Observer) And(next Observer) Observer {
 	}
 }
 
-// Tell calls an observer with an event, and returns the observer's context. Tell returns ctx if the observer returns nil
-// or panics. A panic is logged. The caller may hold no mutex, because an observer may call the client.
+// Tell calls an observer with an event, and returns the observer's context. Tell returns ctx if the observer returns
+// nil or panics. A panic is logged. The caller may hold no mutex, because an observer may call the client.
 func Tell(ctx context.Context, o Observer, e Event, log *slog.Logger) (next context.Context) {
 	next = ctx // after a panic
 	defer func() {

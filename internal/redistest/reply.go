@@ -9,8 +9,8 @@ import (
 )
 
 // Reply returns the reply that a text describes, for fuzz targets of decoders: any text describes one. A line is one
-// value in RESP3 without lengths: ":12", "$text", "-ERR text", "_" or ",1.5". A line "*" or "%" begins an array or a map,
-// which the line "." ends.
+// value in RESP3 without lengths: ":12", "$text", "-ERR text", "_" or ",1.5". A line "*" or "%" begins an array or a
+// map, which the line "." ends.
 func Reply(text string) (reply rueidis.RedisMessage) {
 	const expiry = 7 // bytes, before the value in rueidis' format for caches
 	packed, _ := pack(make([]byte, expiry), strings.Split(text, "\n"))

@@ -45,8 +45,8 @@ func TestEntry_OfALaterVersion_HasTheFieldsOfTheFirst(t *testing.T) {
 
 func TestEntry_OtherTexts_AreNone(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "owner 4000 2500", "v x 1 4000 2500 0 p - o", " x 1 4000 2500 0 p - o", "1 xx 1 4000 2500 0 p - o",
-		"1 x 1 4000 2500 0 p -", "1 x 1 inf 2500 0 p - o", "1 x 1 4000 -1 0 p - o"} {
+	for _, text := range []string{"", "owner 4000 2500", "v x 1 4000 2500 0 p - o", " x 1 4000 2500 0 p - o",
+		"1 xx 1 4000 2500 0 p - o", "1 x 1 4000 2500 0 p -", "1 x 1 inf 2500 0 p - o", "1 x 1 4000 -1 0 p - o"} {
 		_, ok := wait.ReadEntry(text)
 		require.False(t, ok, text)
 	}

@@ -149,6 +149,7 @@ type Answer struct {
 // Announcement is how a holder's release reaches the waiters.
 type Announcement uint8
 
+// The announcements of a release.
 const (
 	AsGrant   Announcement = iota // as a grant to the next waiter
 	OnChannel                     // on Request.Channel only

@@ -16,7 +16,8 @@ import (
 // What no script replies decides nothing.
 func FuzzReplies(f *testing.F) {
 	for _, reply := range []string{
-		"*\n:0\n:1\n:1700000000000\n:0\n$S;,1,1,7;bob\n:0\n.", "*\n:0\n:1\n:1700000000000\n:0\n$R1700000060000;a,1,1,0|b,2,1,0;bob\n:1\n.",
+		"*\n:0\n:1\n:1700000000000\n:0\n$S;,1,1,7;bob\n:0\n.",
+		"*\n:0\n:1\n:1700000000000\n:0\n$R1700000060000;a,1,1,0|b,2,1,0;bob\n:1\n.",
 		"*\n:0\n:9223372036854775807\n:-9223372036854775808\n:0\n$R9223372036854775807;;\n:0\n.", "*\n:0\n:1\n.", "_",
 	} {
 		f.Add(reply, uint8(1))
@@ -41,8 +42,8 @@ func FuzzReplies(f *testing.F) {
 
 // Of a record that no script writes no order is read.
 func FuzzRecord(f *testing.F) {
-	for _, record := range []string{"17", "S;,1,1,7;bob", "R1700000060000;a,1,1,0|b,2,1,0;bob;with;signs", "F;;", "C;a,1,0,0;u",
-		"R9223372036854775807;;", "S;,,,;", "99999999999999999999", "S;a,1,1,7,8;u", ";;"} {
+	for _, record := range []string{"17", "S;,1,1,7;bob", "R1700000060000;a,1,1,0|b,2,1,0;bob;with;signs", "F;;",
+		"C;a,1,0,0;u", "R9223372036854775807;;", "S;,,,;", "99999999999999999999", "S;a,1,1,7,8;u", ";;"} {
 		f.Add("id", record, int64(1700000000000))
 	}
 	f.Fuzz(func(t *testing.T, id, record string, now int64) {
