@@ -44,7 +44,9 @@ type doubling struct {
 	sharedCalls, sharedRequests atomic.Int64
 }
 
-func (d *doubling) counts() (calls, requests int64) { return d.sharedCalls.Load(), d.sharedRequests.Load() }
+func (d *doubling) counts() (calls, requests int64) {
+	return d.sharedCalls.Load(), d.sharedRequests.Load()
+}
 
 type result struct {
 	answer int
