@@ -7,7 +7,7 @@ CONTRIB  := $(filter-out $(SLOW),$(filter contrib/% cmd/%,$(MODULES)))
 EXAMPLES := $(filter docs/%,$(MODULES))
 LIBRARY   = $$(go list ./... | grep -v -e /redistest -e /oracle/ -e /bench)
 
-.PHONY: all lint test short race fuzz proof contrib docs site bench cross release
+.PHONY: all lint test short race fuzz proof prove contrib docs site bench cross release
 
 all: lint test race proof contrib docs site bench cross release
 
@@ -40,6 +40,10 @@ fuzz:
 # Everything in proof/: the same seeds and faults for every change. See proof/README.md for what runs at night.
 proof:
 	go -C proof test -vet=off -timeout 30m -p 1 $$(go -C proof list ./... | grep -v /proof/release)
+
+# The proofs for FOR, and a page with what they covered and found. The next run of the same commit goes on.
+prove:
+	go -C proof run ./prove -for $(or $(FOR),10m)
 
 contrib:
 	@for m in $(CONTRIB); do (cd $$m && go test -vet=off -timeout 20m ./...) || exit 1; done
