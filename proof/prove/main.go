@@ -63,17 +63,16 @@ func run(ctx context.Context, args []string) error {
 	if *onlyPlan {
 		return nil
 	}
+	var found error
 	err = errors.Join(os.MkdirAll(dir, 0o755), save(dir, "facts", all))
 	for i, began := 0, time.Now(); i < len(parts) && err == nil && ctx.Err() == nil; i++ {
 		left := *total - time.Since(began)
 		fmt.Printf("\n== %d of %d: %s for %v; %v left\n", i+1, len(parts), parts[i].name, share(left, i).Round(time.Second),
 			max(left, 0).Round(time.Second))
-		err = parts[i].run(ctx, share(left, i), dir)
+		if err = parts[i].run(ctx, share(left, i), dir); err == nil {
+			found, err = writePage(dir)
+		}
 	}
-	if err != nil {
-		return err
-	}
-	found, err := writePage(dir)
 	fmt.Printf("\nthe page: %s\n", filepath.Join(dir, "page.html"))
 	return cmp.Or(err, ctx.Err(), found)
 }
@@ -162,7 +161,7 @@ func (p part) lacks(d time.Duration) string {
 		}
 	}
 	if d < p.least {
-		return fmt.Sprintf("its share of the time is %v, and it takes %v", d.Round(time.Second), p.least)
+		return fmt.Sprintf("its share of the time is %v, and it needs %v; choose a longer FOR", d.Round(time.Second), p.least)
 	}
 	return ""
 }

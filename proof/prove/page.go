@@ -31,7 +31,7 @@ type section struct {
 	Bars                 []bar
 	Cells                [][]string // the table of chaos
 	Failures             []failure
-	Tail                 string // of the output of a part that failed
+	Output               string // a piece of it, if the part failed
 }
 
 // bar is a line of a picture.
@@ -87,7 +87,11 @@ func (p part) section(dir string) (section, error) {
 	}
 	if before.Error != "" {
 		const most = 5000
-		s.Tail = before.Error + "\n" + out[max(0, len(out)-most):]
+		from := max(0, len(out)-most)
+		if i := strings.Index(out, "Error Trace:"); i >= 0 {
+			from = min(from, i)
+		}
+		s.Output = before.Error + "\n" + out[from:min(from+most, len(out))]
 		if len(s.Failures) == 0 {
 			s.Failures = []failure{{"the command", before.Command}}
 		}

@@ -11,7 +11,7 @@ type part struct {
 	name   string
 	weight int           // its share of the time
 	needs  []string      // programs
-	least  time.Duration // it is not run for less
+	least  time.Duration // it is not run for less, because it would show nothing
 	// Tests run with -short for less than usual, and with REDLATCH_LONG=1 from full on.
 	usual, full time.Duration
 	program     string // the command, or the module and packages of tests; FOR and DIR stand for the time and the folder
@@ -25,13 +25,13 @@ var parts = []part{
 	{name: "contract", weight: 20, usual: 2 * time.Minute, full: 10 * time.Minute,
 		program: ". test ./internal/contract", figures: testFigures},
 	{name: "models", weight: 5, full: 5 * time.Minute, program: "proof test ./models/...", figures: testFigures},
-	{name: "histories", weight: 10, needs: server, usual: time.Minute, full: 15 * time.Minute,
+	{name: "histories", weight: 10, needs: server, least: 30 * time.Second, full: 15 * time.Minute,
 		program: "proof test ./history", figures: testFigures},
-	{name: "Redisson", weight: 10, needs: append(server, "java", "javac", "mvn"), least: time.Minute,
+	{name: "Redisson", weight: 10, needs: append(server, "java", "javac", "mvn"), least: 30 * time.Second,
 		full: 10 * time.Minute, program: "proof test ./redisson", figures: testFigures},
 	{name: "chaos", weight: 25, needs: server, figures: chaosFigures,
 		program: "proof/chaos run . -for FOR -state DIR/cells.jsonl -failures DIR/chaos-failures"},
-	{name: "planted faults", weight: 10, needs: server, least: time.Minute, figures: faultFigures,
+	{name: "planted faults", weight: 10, needs: server, least: 30 * time.Second, figures: faultFigures,
 		program: "proof run ./faults -steps planted -for FOR -state DIR"},
 	{name: "simulation", weight: 12, figures: seedFigures,
 		program: "proof run ./simulation/simulate -play plans -for FOR -state DIR/plans.jsonl"},

@@ -43,7 +43,8 @@ func TestCommand_LongerShare_RunsMore(t *testing.T) {
 
 func TestLacks_ProgramOrTime_IsNamed(t *testing.T) {
 	require.Equal(t, "no-such-program is missing", part{needs: []string{"sh", "no-such-program"}}.lacks(time.Hour))
-	require.Equal(t, "its share of the time is 1s, and it takes 1m0s", part{least: time.Minute}.lacks(time.Second))
+	require.Equal(t, "its share of the time is 1s, and it needs 1m0s; choose a longer FOR",
+		part{least: time.Minute}.lacks(time.Second))
 	require.Empty(t, part{needs: []string{"sh"}, least: time.Minute}.lacks(time.Hour))
 }
 
