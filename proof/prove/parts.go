@@ -33,10 +33,10 @@ var parts = []part{
 		program: "proof/chaos run . -for FOR -state DIR/cells.jsonl -failures DIR/chaos-failures"},
 	{name: "planted faults", weight: 10, needs: server, least: 30 * time.Second, figures: faultFigures,
 		program: "proof run ./faults -steps planted -for FOR -state DIR"},
-	{name: "simulation", weight: 12, figures: seedFigures,
-		program: "proof run ./simulation/simulate -play plans -for FOR -state DIR/plans.jsonl"},
-	{name: "crowds", weight: 8, figures: seedFigures,
+	{name: "crowds", weight: 10, least: 45 * time.Second, figures: seedFigures,
 		program: "proof run ./simulation/simulate -play crowds -for FOR -state DIR/crowds.jsonl"},
+	{name: "simulation", weight: 10, figures: seedFigures,
+		program: "proof run ./simulation/simulate -play plans -for FOR -state DIR/plans.jsonl"},
 }
 
 // share is the i-th part's share of the time that is left when it begins. The least lets a part begin one item.

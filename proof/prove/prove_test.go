@@ -25,7 +25,7 @@ func TestShare_OfAllParts_IsTheWholeTime(t *testing.T) {
 		require.Zero(t, left)
 	}
 	last := len(parts) - 1
-	require.Equal(t, 36*time.Minute, share(time.Hour, last-1), "it has the time that earlier parts left")
+	require.Equal(t, 30*time.Minute, share(time.Hour, last-1), "it has the time that earlier parts left")
 	require.Equal(t, time.Second, share(-time.Minute, last))
 }
 
@@ -37,7 +37,7 @@ func TestCommand_LongerShare_RunsMore(t *testing.T) {
 	} {
 		require.Equal(t, want, parts[0].command(d, "/to"))
 	}
-	require.Equal(t, "go -C proof run ./simulation/simulate -play crowds -for 1m0s -state '/to'/crowds.jsonl",
+	require.Equal(t, "go -C proof run ./simulation/simulate -play plans -for 1m0s -state '/to'/plans.jsonl",
 		parts[len(parts)-1].command(time.Minute, "/to"))
 }
 
@@ -73,7 +73,7 @@ func TestPage_RecordedResults_ShowsWhatWasCoveredFoundAndMissing(t *testing.T) {
 
 	found, err := writePage(dir)
 	require.NoError(t, err)
-	require.EqualError(t, found, "contract failed\nchaos failed\nplanted faults failed\nsimulation failed\ncrowds failed")
+	require.EqualError(t, found, "contract failed\nchaos failed\nplanted faults failed\ncrowds failed\nsimulation failed")
 	page := text(dir, "page.html")
 	for _, want := range []string{"c0ffee. Redis 8.0.", "FOR=10m0s", "took 1m0s",
 		"1 passed, 2 failed, 0 were skipped", "<pre>go test -v ./contract -count=1 -run &#39;^TestB$&#39;</pre>", "a &lt; b",
