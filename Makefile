@@ -55,9 +55,12 @@ docs:
 	go -C docs/examples run ./flashsale | tail -n 20
 
 # The pages as a site, in site/html. It fails if a link or an anchor leads nowhere. TAGS adds these versions.
-site:
-	@[ -x bin/site/bin/zensical ] || { python3 -m venv bin/site && bin/site/bin/pip install -q -r site/requirements.txt; }
+site: bin/site/bin/zensical
 	PATH="$$PWD/bin/site/bin:$$PATH" site/build.py $(TAGS)
+
+bin/site/bin/zensical: site/requirements.txt
+	python3 -m venv bin/site && bin/site/bin/pip install -q -r site/requirements.txt
+	@touch $@
 
 # Each benchmark once: it runs, and counts right. So does each peer, and other libraries' tests pass on redlatch.
 bench:
