@@ -328,6 +328,7 @@ const closeClientTimeout = 5 * time.Second
 // A call that is no longer awaited may be such a call, so closeClient cannot wait for its end first. The connection
 // itself is closed, after a second.
 func (h *Hub) closeClient() error {
+	h.opts.solo.Close()
 	closed := make(chan struct{})
 	go func() {
 		h.client.Close()

@@ -157,6 +157,16 @@ func (l *Solo) rest() {
 	l.timer.Reset(soloRest)
 }
 
+// Close ends the use of the connection, before its client is closed. The client's Close holds the lock of rueidis' pool
+// while it waits for the connection's last reply, and expire would wait for that lock. In a bubble of testing/synctest
+// no time passes meanwhile, so neither would end.
+func (l *Solo) Close() {
+	if l != nil {
+		l.timer.Stop()
+		l.state.Store(resting)
+	}
+}
+
 // expire ends a rest, and closes the connection if no call has used it since the last run.
 func (l *Solo) expire() {
 	switch {
