@@ -284,7 +284,8 @@ func (s *Semaphore) decodeState(m rueidis.RedisMessage) (state SemaphoreState, e
 	for ; len(rest) > 0; rest = rest[3:] {
 		var id, text string
 		var end int64
-		err = errors.Join(err, readValue(&rest[0], &id), readValue(&rest[1], &end), readValue(&rest[2], &text))
+		_ = readValue(&rest[1], &end) // another program may have written an end that is no integer, which counts as over
+		err = errors.Join(err, readValue(&rest[0], &id), readValue(&rest[2], &text))
 		held, bad := holder(id, text, end, now)
 		err = errors.Join(err, bad)
 		state.Permits = append(state.Permits, held)
