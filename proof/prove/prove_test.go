@@ -52,10 +52,11 @@ func TestPage_RecordedResults_ShowsWhatWasCoveredFoundAndMissing(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, save(dir, "facts", facts{Version: "c0ffee", Machine: "Redis 8.0", For: 10 * time.Minute}))
 	require.NoError(t, save(dir, "contract", step{Command: "go test -v ./contract", Took: time.Minute, Error: "exit 1"}))
-	require.NoError(t, save(dir, "models", step{Command: "go test ./models"}))
+	require.NoError(t, save(dir, "models", step{Command: "go test ./models", Took: 1}))
+	require.NoError(t, save(dir, "planted faults", step{Command: "faults", Took: 1}))
 	require.NoError(t, save(dir, "Redisson", step{Command: "go test ./redisson", NotRun: "java is missing"}))
-	require.NoError(t, save(dir, "chaos", step{Command: "chaos"}))
-	require.NoError(t, save(dir, "simulation", step{Command: "simulate", Error: "exit status 1"}))
+	require.NoError(t, save(dir, "chaos", step{Command: "chaos", Took: 1}))
+	require.NoError(t, save(dir, "simulation", step{Command: "simulate", Took: 1, Error: "exit status 1"}))
 	require.NoError(t, save(dir, "crowds", step{Command: "simulate crowds", Error: "exit status 2"}))
 	for file, lines := range map[string]string{
 		"contract.out":   "--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\n    --- FAIL: TestB/c (0.00s)\n    a < b\n",
@@ -75,7 +76,7 @@ func TestPage_RecordedResults_ShowsWhatWasCoveredFoundAndMissing(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualError(t, found, "contract failed\nchaos failed\nplanted faults failed\ncrowds failed\nsimulation failed")
 	page := text(dir, "page.html")
-	for _, want := range []string{"c0ffee. Redis 8.0.", "FOR=10m0s", "took 1m0s",
+	for _, want := range []string{"c0ffee. Redis 8.0.", "FOR=10m0s", "took 1m0.000000004s",
 		"1 passed, 2 failed, 0 were skipped", "<pre>go test -v ./contract -count=1 -run &#39;^TestB$&#39;</pre>", "a &lt; b",
 		">2, 1</text>", ">345</text>", "histories: not run yet", "Redisson: not run: java is missing",
 		"1 cells of a fault and a deployment ran, 1 failed. Clients got 50 answers under 2 faults.",
