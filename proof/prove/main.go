@@ -72,6 +72,9 @@ func run(ctx context.Context, args []string) error {
 		if err = parts[i].run(ctx, share(left, i), dir); err == nil {
 			found, err = writePage(dir)
 		}
+		if version() != all.Version {
+			err = errors.Join(err, errors.New("the checkout has changed; run it again in one that nobody edits"))
+		}
 	}
 	fmt.Printf("\nthe page: %s\n", filepath.Join(dir, "page.html"))
 	return cmp.Or(err, ctx.Err(), found)
