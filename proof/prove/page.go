@@ -87,6 +87,7 @@ func (p part) section(dir string) (section, error) {
 	}
 	if before.Error != "" {
 		const most = 5000
+		out = noise.ReplaceAllString(out, "")
 		from := max(0, len(out)-most)
 		if i := strings.Index(out, "Error Trace:"); i >= 0 {
 			from = min(from, i)
@@ -126,6 +127,7 @@ func picture(bars []bar) template.HTML {
 
 var (
 	ofAll    = regexp.MustCompile(`(?m)^(?:chaos|planted) \d+ of (\d+), `)
+	noise    = regexp.MustCompile(`(?m)^(\S+ \S+ WARN |=== ).*\n`)
 	outcome  = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): `)
 	broken   = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 	searched = regexp.MustCompile(`(?m): \| ([^|\n]+) \| (\d+) \| \d+ \|$`)

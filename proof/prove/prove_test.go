@@ -59,7 +59,7 @@ func TestPage_RecordedResults_ShowsWhatWasCoveredFoundAndMissing(t *testing.T) {
 	require.NoError(t, save(dir, "simulation", step{Command: "simulate", Took: 1, Error: "exit status 1"}))
 	require.NoError(t, save(dir, "crowds", step{Command: "simulate crowds", Error: "exit status 2"}))
 	for file, lines := range map[string]string{
-		"contract.out":   "--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\n    --- FAIL: TestB/c (0.00s)\n    a < b\n",
+		"contract.out":   "=== RUN   TestB\n--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\n    --- FAIL: TestB/c (0.00s)\n    a < b\n",
 		"models.out":     "    page.go:26: | 2, 1 | 345 | 30 |\n--- PASS: TestA (0.00s)\n",
 		"simulation.out": "1-20: seed 7: two owners\nplan\nagain: the same flags with -seeds 7 -times 10 -keep 3\n",
 		"plans.jsonl":    `{"Item":"1-20","Result":{"Runs":20,"Faults":99}}`,
@@ -86,6 +86,7 @@ func TestPage_RecordedResults_ShowsWhatWasCoveredFoundAndMissing(t *testing.T) {
 		"simulate -play plans -seeds 7 -times 10 -keep 3", "<pre>simulate crowds</pre>"} {
 		require.Contains(t, page, want)
 	}
+	require.NotContains(t, page, "=== RUN")
 	for d := xml.NewDecoder(strings.NewReader(page)); err == nil; {
 		_, err = d.Token()
 	}
