@@ -125,11 +125,15 @@ func (p part) run(ctx context.Context, d time.Duration, dir string) error {
 	if err := load(dir, p.name, &s); err != nil {
 		return err
 	}
-	s.Command, s.Error, s.NotRun = p.command(d, dir), "", p.lacks(d)
-	if s.NotRun != "" {
-		fmt.Println("not run:", s.NotRun)
+	if why := p.lacks(d); why != "" {
+		fmt.Println("not run:", why)
+		if s.Took > 0 {
+			return nil // the results of an earlier run stand
+		}
+		s.NotRun = why
 		return save(dir, p.name, s)
 	}
+	s.Command, s.Error, s.NotRun = p.command(d, dir), "", ""
 	out, err := os.Create(filepath.Join(dir, p.name+".out"))
 	if err != nil {
 		return err

@@ -102,7 +102,7 @@ func (p part) section(dir string) (section, error) {
 		s.State = "failed"
 	case before.NotRun != "":
 		s.State = "not run: " + before.NotRun
-	case before.Command == "":
+	case before.Took == 0:
 		s.State = "not run yet"
 	}
 	return s, err

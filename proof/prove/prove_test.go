@@ -48,6 +48,19 @@ func TestLacks_ProgramOrTime_IsNamed(t *testing.T) {
 	require.Empty(t, part{needs: []string{"sh"}, least: time.Minute}.lacks(time.Hour))
 }
 
+func TestRun_PartLacksAProgram_EarlierResultsStand(t *testing.T) {
+	dir, p := t.TempDir(), part{name: "chaos", needs: []string{"no-such-program"}}
+	for _, before := range []step{{NotRun: "no-such-program is missing"}, {Command: "chaos", Took: time.Minute}} {
+		if before.Took > 0 {
+			require.NoError(t, save(dir, p.name, before))
+		}
+		require.NoError(t, p.run(t.Context(), time.Minute, dir))
+		var after step
+		require.NoError(t, load(dir, p.name, &after))
+		require.Equal(t, before, after)
+	}
+}
+
 func TestPage_RecordedResults_ShowsWhatWasCoveredFoundAndMissing(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, save(dir, "facts", facts{Version: "c0ffee", Machine: "Redis 8.0", For: 10 * time.Minute}))
@@ -59,7 +72,8 @@ func TestPage_RecordedResults_ShowsWhatWasCoveredFoundAndMissing(t *testing.T) {
 	require.NoError(t, save(dir, "simulation", step{Command: "simulate", Took: 1, Error: "exit status 1"}))
 	require.NoError(t, save(dir, "crowds", step{Command: "simulate crowds", Error: "exit status 2"}))
 	for file, lines := range map[string]string{
-		"contract.out":   "=== RUN   TestB\n--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\n    --- FAIL: TestB/c (0.00s)\n    a < b\n",
+		"contract.out": "=== RUN   TestB\n--- PASS: TestA (0.00s)\n" +
+			"--- FAIL: TestB (0.00s)\n    --- FAIL: TestB/c (0.00s)\n    a < b\n",
 		"models.out":     "    page.go:26: | 2, 1 | 345 | 30 |\n--- PASS: TestA (0.00s)\n",
 		"simulation.out": "1-20: seed 7: two owners\nplan\nagain: the same flags with -seeds 7 -times 10 -keep 3\n",
 		"plans.jsonl":    `{"Item":"1-20","Result":{"Runs":20,"Faults":99}}`,
