@@ -4,7 +4,8 @@
 //	go -C proof run ./prove -for 8h -plan  # only show how the time is divided
 //
 // In a second run of the same commit, chaos, planted faults and simulation go on where they stopped, and tests that
-// passed are not run again; the page shows the size that tests had last. If a program is missing, the page says so. The exit code is 1 if the page has a failure.
+// passed are not run again; the page shows the size that tests had last. If a program is missing, the page says so. The
+// exit code is 1 if the page has a failure.
 package main
 
 import (
