@@ -83,7 +83,7 @@ func (p part) section(dir string) (section, error) {
 	s.Name, s.Step, s.State = p.name, before, "held"
 	out := text(dir, p.name+".out")
 	if m := ofAll.FindStringSubmatch(out); m != nil {
-		s.Summary += " There are " + m[1] + " in all."
+		s.Summary = "Of " + m[1] + " in all: " + s.Summary
 	}
 	if before.Error != "" {
 		const most = 5000

@@ -95,7 +95,7 @@ func TestPage_RecordedResults_ShowsWhatWasCoveredFoundAndMissing(t *testing.T) {
 		">2, 1</text>", ">345</text>", "histories: not run yet", "Redisson: not run: java is missing",
 		"1 cells of a fault and a deployment ran, 1 failed. Clients got 50 answers under 2 faults.",
 		"one: DEL: two", "-deployments &#34;one&#34; -faults &#34;DEL&#34; -seed 3", "not run: no C compiler",
-		"There are 157 in all.", "2 faults were planted, and tests noticed 1.", "no test notices x", "20 runs",
+		"Of 157 in all: 1 cells", "2 faults were planted, and tests noticed 1.", "no test notices x", "20 runs",
 		">" + simulation.Kinds()[0] + "</text>", "two owners",
 		"simulate -play plans -seeds 7 -times 10 -keep 3", "<pre>simulate crowds</pre>"} {
 		require.Contains(t, page, want)
