@@ -33,7 +33,7 @@ var parts = []part{
 		program: "proof/chaos run . -for FOR -state DIR/cells.jsonl -failures DIR/chaos-failures"},
 	{name: "planted faults", weight: 10, needs: server, least: 30 * time.Second, figures: faultFigures,
 		program: "proof run ./faults -steps planted -for FOR -state DIR"},
-	{name: "crowds", weight: 10, least: 45 * time.Second, figures: seedFigures,
+	{name: "crowds", weight: 10, least: 30 * time.Second, figures: seedFigures,
 		program: "proof run ./simulation/simulate -play crowds -for FOR -state DIR/crowds.jsonl"},
 	{name: "simulation", weight: 10, figures: seedFigures,
 		program: "proof run ./simulation/simulate -play plans -for FOR -state DIR/plans.jsonl"},
