@@ -82,6 +82,90 @@ func demo() (locks *rlock.Client, end func()) {
 	}
 }
 
+// Lock waits until the holder before has released.
+func ExampleLock_Lock() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	invoice := locks.Reentrant("invoice:42")
+	first, err := invoice.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		fmt.Println("the first worker writes the invoice")
+		first.Unlock(ctx)
+	}()
+
+	second, err := invoice.Lock(ctx) // a deadline of ctx would bound the waiting
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the second worker finds it written:", second.Unlock(ctx))
+	// Output:
+	// the first worker writes the invoice
+	// the second worker finds it written: <nil>
+}
+
+// A lease bounds how long a stuck worker keeps the lock, because nothing renews it.
+func ExampleLock_WithLease() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	hold, err := locks.Reentrant("import:prices").WithLease(10 * time.Minute).Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+
+	fmt.Println("others may import again in", time.Until(hold.Until()).Round(time.Minute))
+	// Output: others may import again in 10m0s
+}
+
+// A label tells an operator which job holds the lock.
+func ExampleLock_WithLabel() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	backup := locks.Reentrant("backup:orders")
+	hold, err := backup.WithLabel("weekly run 31").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+
+	state, err := backup.Inspect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, holder := range state.Holders {
+		fmt.Println(state.Name, "is held by", holder.Label)
+	}
+	// Output: backup:orders is held by weekly run 31
+}
+
+// A status page shows whether a deployment is under way; a program that acts on the answer calls TryLock instead.
+func ExampleLock_IsLocked() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	deploy := locks.Reentrant("deploy:shop")
+
+	err := deploy.Do(ctx, func(ctx context.Context) error {
+		locked, err := deploy.IsLocked(ctx)
+		fmt.Println("deploying:", locked)
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	locked, err := deploy.IsLocked(ctx)
+	fmt.Println("deploying:", locked, err)
+	// Output:
+	// deploying: true
+	// deploying: false <nil>
+}
+
 // Do gives the work's error back as it was, joined with what went wrong with the lock.
 func ExampleLock_Do() {
 	locks, end := demo()
@@ -180,6 +264,119 @@ func ExampleLock_DoOnce() {
 	// true <nil>
 	// false <nil>
 	// false <nil>
+}
+
+// A request that was cancelled still releases its lock.
+func ExampleHold_Unlock() {
+	locks, end := demo()
+	defer end()
+	request, cancel := context.WithCancel(context.Background())
+	cart := locks.Reentrant("cart:7")
+	hold, err := cart.Lock(request)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	cancel() // the client has gone
+	fmt.Println("released:", hold.Unlock(request))
+	locked, err := cart.IsLocked(context.Background())
+	fmt.Println("locked:", locked, err)
+	// Output:
+	// released: <nil>
+	// locked: false <nil>
+}
+
+// The owner in a worker's log finds its hold among the holders that Inspect shows.
+func ExampleHold_Owner() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	stocktake := locks.Reentrant("stocktake")
+	hold, err := stocktake.WithLabel("warehouse 3").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+	logged := string(hold.Owner()) // 5f1c36d2-9d4e-8a10-9c3f-0b7d24e6a1f8:1:warehouse 3
+
+	state, err := stocktake.Inspect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, holder := range state.Holders {
+		fmt.Println(holder.Label, "wrote the log:", holder.ID == logged)
+	}
+	// Output: warehouse 3 wrote the log: true
+}
+
+// Every hold of a Fenced lock has a greater token than the hold before, to send along with each write.
+func ExampleHold_Token() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	var latest int64
+	for _, payment := range []string{"rent", "salaries"} {
+		hold, err := locks.Fenced("account:17").Lock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		token, fenced := hold.Token()
+		fmt.Println(payment, "has a greater token:", fenced && token > latest)
+		latest = token
+		hold.Unlock(ctx)
+	}
+	// Output:
+	// rent has a greater token: true
+	// salaries has a greater token: true
+}
+
+// A worker stops when its hold is over, and Err is the reason.
+func ExampleHold_Done() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	outbox := locks.Reentrant("outbox")
+	hold, err := outbox.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := outbox.ForceUnlock(ctx); err != nil { // an operator takes the lock away
+		log.Fatal(err)
+	}
+
+	mails := make(chan string)
+	select {
+	case mail := <-mails:
+		fmt.Println("sends", mail)
+	case <-hold.Done():
+		fmt.Println("stops, because the lock was lost:", errors.Is(hold.Err(), redlatch.ErrLost))
+	}
+	// Output: stops, because the lock was lost: true
+}
+
+// Readers wait while the writer changes the price list.
+func ExampleReadWriteLock_Write() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	prices := locks.ReadWrite("prices")
+
+	err := prices.Write().Do(ctx, func(context.Context) error {
+		_, err := prices.Read().TryLock(ctx, 0, 0) // ctx is not the writer's, as in another process
+		fmt.Println("a reader has to wait:", errors.Is(err, redlatch.ErrNotAcquired))
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	read, err := prices.Read().TryLock(ctx, 0, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the reader sees the new prices:", read.Unlock(ctx))
+	// Output:
+	// a reader has to wait: true
+	// the reader sees the new prices: <nil>
 }
 
 // Extend asks for more time where a hold is not renewed by itself.
