@@ -186,6 +186,79 @@ func ExampleElection_Leader() {
 	// scheduler true 10.0.0.7:8080 true <nil>
 }
 
+// A client asks for the leader's address only while there is a leader.
+func ExampleLeader_Elected() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	scheduler := elections.Election("scheduler")
+	leader, err := scheduler.Leader(ctx)
+	fmt.Println("elected:", leader.Elected(), err)
+
+	l, err := scheduler.Campaign(ctx, "10.0.0.7:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Resign(ctx)
+	leader, err = scheduler.Leader(ctx)
+	if leader.Elected() {
+		fmt.Println("send work to:", leader.Value, err)
+	}
+	// Output:
+	// elected: false <nil>
+	// send work to: 10.0.0.7:8080 <nil>
+}
+
+// A leader that stops resigns, so that the next candidate leads at once and not after a lease.
+func ExampleLeadership_Resign() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	scheduler := elections.Election("scheduler")
+	ann, err := scheduler.Campaign(ctx, "ann")
+	if err != nil {
+		log.Fatal(err)
+	}
+	elected := make(chan *election.Leadership)
+	go func() {
+		bob, err := scheduler.Campaign(ctx, "bob")
+		if err != nil {
+			log.Fatal(err)
+		}
+		elected <- bob
+	}()
+
+	fmt.Println("ann resigns:", ann.Resign(ctx))
+	bob := <-elected
+	leader, err := scheduler.Leader(ctx)
+	fmt.Println("leader:", leader.Value, err)
+	bob.Resign(ctx)
+	// Output:
+	// ann resigns: <nil>
+	// leader: bob <nil>
+}
+
+// The leader's work runs under Context, so that it stops when the leadership is over.
+func ExampleLeadership_Context() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	l, err := elections.Election("scheduler").Campaign(ctx, "ann")
+	if err != nil {
+		log.Fatal(err)
+	}
+	work := l.Context(ctx)
+	stopped := make(chan error)
+	go func() {
+		<-work.Done() // between two jobs
+		stopped <- context.Cause(work)
+	}()
+
+	l.Resign(ctx)
+	fmt.Println("the work stops:", <-stopped)
+	// Output: the work stops: released
+}
+
 // A leader says when it is ready, with the token of its term.
 func ExampleLeadership_Proclaim() {
 	elections, _, end := demo()
@@ -268,6 +341,35 @@ func ExampleShards_Drain() {
 	// worker-1 [] true <nil>
 }
 
+// Workers shows an operator how the shards are divided.
+func ExampleShards_Workers() {
+	elections, _, end := demoWith(500 * time.Millisecond)
+	defer end()
+	ctx, cancel := context.WithCancel(context.Background())
+	queue := elections.Shards("queue", 4)
+	ran := make(chan error)
+	go func() {
+		ran <- queue.Run(ctx, "worker-1", func(ctx context.Context, _ *election.Shard) error {
+			<-ctx.Done()
+			return nil
+		})
+	}()
+
+	for range queue.Observe(ctx) { // a worker's shards are known from its next heartbeat on
+		workers, err := queue.Workers(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if len(workers) == 1 && len(workers[0].Shards) == 4 {
+			fmt.Println(workers[0].Name, "has", workers[0].Shards)
+			break
+		}
+	}
+	cancel()
+	<-ran
+	// Output: worker-1 has [0 1 2 3]
+}
+
 // No two processes make ids with the same number.
 func ExampleShards_Slot() {
 	elections, _, end := demo()
@@ -283,6 +385,29 @@ func ExampleShards_Slot() {
 	// Output:
 	// true <nil> true
 	// <nil>
+}
+
+// A process that stops releases its number, and the next process has it at once.
+func ExampleShard_Release() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	numbers := elections.Shards("snowflake", 1)
+	slot, err := numbers.Slot(ctx, "10.0.0.7:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("released:", slot.Release(ctx))
+
+	next, err := numbers.Slot(ctx, "10.0.0.8:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("same number:", next.Index() == slot.Index(), "greater token:", next.Token() > slot.Token())
+	next.Release(ctx)
+	// Output:
+	// released: <nil>
+	// same number: true greater token: true
 }
 
 // New makes a client on a hub that other clients may use, too. redlatch.Open does so for all packages.
