@@ -43,6 +43,70 @@ func ExampleSemaphore() {
 	// free: 2
 }
 
+// Every process may set the permits when it starts, because only the first call does.
+func ExampleSemaphore_TrySetPermits() {
+	c, end := onEmbedded()
+	defer end()
+	ctx := context.Background()
+
+	scanner := counting.New(c, "scanner")
+	for _, process := range []string{"web-1", "web-2"} {
+		set, err := scanner.TrySetPermits(ctx, 3, time.Hour)
+		fmt.Println(process, set, err)
+	}
+	free, err := scanner.Available(ctx)
+	fmt.Println("free:", free, err)
+	// Output:
+	// web-1 true <nil>
+	// web-2 false <nil>
+	// free: 3 <nil>
+}
+
+// Acquire waits until another job has released its permit.
+func ExampleSemaphore_Acquire() {
+	c, end := onEmbedded()
+	defer end()
+	ctx := context.Background()
+
+	scanner := counting.New(c, "scanner")
+	if _, err := scanner.TrySetPermits(ctx, 1, time.Hour); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the passport is scanned:", scanner.Acquire(ctx, 1))
+	go func() {
+		fmt.Println("the scanner is free")
+		scanner.Release(ctx, 1)
+	}()
+	fmt.Println("the letter is scanned:", scanner.Acquire(ctx, 1)) // a deadline of ctx would bound the waiting
+	scanner.Release(ctx, 1)
+	// Output:
+	// the passport is scanned: <nil>
+	// the scanner is free
+	// the letter is scanned: <nil>
+}
+
+// A request that was cancelled still releases its permit, which no lease would give back.
+func ExampleSemaphore_Release() {
+	c, end := onEmbedded()
+	defer end()
+	request, cancel := context.WithCancel(context.Background())
+
+	scanner := counting.New(c, "scanner")
+	if _, err := scanner.TrySetPermits(request, 1, time.Hour); err != nil {
+		log.Fatal(err)
+	}
+	if err := scanner.Acquire(request, 1); err != nil {
+		log.Fatal(err)
+	}
+	cancel() // the client has gone
+	fmt.Println("released:", scanner.Release(request, 1))
+	free, err := scanner.Available(context.Background())
+	fmt.Println("free:", free, err)
+	// Output:
+	// released: <nil>
+	// free: 1 <nil>
+}
+
 // All permits are in use: TryAcquire waits for its waitTime and then returns ErrNotAcquired.
 func ExampleSemaphore_TryAcquire() {
 	c, end := onEmbedded()
