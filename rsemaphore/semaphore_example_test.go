@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -218,29 +219,151 @@ func ExampleSemaphore_Acquire_mismatch() {
 	// rsemaphore: capacity mismatch: "calls" has 5, not 50
 }
 
-// onEmbedded is a client on an embedded server. Yours is pubsub.Dial(ctx, rueidis.ClientOption{InitAddress: …},
-// pubsub.Options{}) and rsemaphore.New(hub, rsemaphore.Options{}).
-func onEmbedded() (c *rsemaphore.Client, end func()) {
-	server := miniredis.NewMiniRedis()
-	server.ClockTTL(true)
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	// the embedded server knows neither Cluster nor client-side caching
-	hub, err := pubsub.Dial(context.Background(),
-		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-			DisableCache: true}, pubsub.Options{})
+// Do releases the permit when the search returns, also when it fails.
+func ExampleSemaphore_Do() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+	errNoIndex := errors.New("no index")
+
+	searches := c.Semaphore("searches", 5)
+	err := searches.Do(ctx, 1, func(ctx context.Context) error {
+		return errNoIndex // ctx ends if the permit is lost: search under it
+	})
+	fmt.Println("the search failed:", err)
+	available, err := searches.Available(ctx)
+	fmt.Println("available", available, err)
+	// Output:
+	// the search failed: no index
+	// available 5 <nil>
+}
+
+// A dashboard shows how many licences are free.
+func ExampleSemaphore_Available() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	licences := c.Semaphore("licences", 20)
+	permit, err := licences.Acquire(ctx, 3)
 	if err != nil {
 		log.Fatal(err)
 	}
-	// patient, so that a busy machine changes no output
-	c, err = rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	defer permit.Release(ctx)
+	available, err := licences.Available(ctx)
+	fmt.Println(available, "licences are free", err)
+	// Output: 17 licences are free <nil>
+}
+
+// A label tells an operator which job holds a permit.
+func ExampleSemaphore_WithLabel() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	gpus := c.Semaphore("gpus", 8)
+	permit, err := gpus.WithLabel("training run 12").Acquire(ctx, 1)
 	if err != nil {
 		log.Fatal(err)
 	}
-	return c, func() {
-		c.Close(context.Background())
-		hub.Close(context.Background())
-		server.Close()
+	defer permit.Release(ctx)
+	state, err := gpus.Inspect(ctx)
+	if err != nil {
+		log.Fatal(err)
 	}
+	for _, held := range state.Permits {
+		fmt.Println("a GPU is held by", held.Label)
+	}
+	// Output: a GPU is held by training run 12
+}
+
+// A process that was handed a job looks whether the job's permit is still held.
+func ExampleSemaphore_InspectIDs() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	encoders := c.Semaphore("encoders", 4)
+	permit, err := encoders.WithLabel("video 7").TryAcquire(ctx, 1, 0, time.Hour)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ids := permit.IDs() // handed over with the job
+	seen, err := encoders.InspectIDs(ctx, ids...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(seen[0].Label, "may be encoded for", seen[0].Lease.Round(time.Minute))
+
+	permit.Release(ctx)
+	seen, err = encoders.InspectIDs(ctx, ids...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("held:", seen[0].Lease > 0)
+	// Output:
+	// video 7 may be encoded for 1h0m0s
+	// held: false
+}
+
+// A request that was cancelled still releases its permit.
+func ExamplePermit_Release() {
+	c, end := demo()
+	defer end()
+	request, cancel := context.WithCancel(context.Background())
+
+	exports := c.Semaphore("exports", 2)
+	permit, err := exports.Acquire(request, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	cancel() // the client has gone
+	fmt.Println("released:", permit.Release(request))
+	available, err := exports.Available(context.Background())
+	fmt.Println("available", available, err)
+	// Output:
+	// released: <nil>
+	// available 2 <nil>
+}
+
+// An export that is larger than expected asks for more time before its lease is over.
+func ExamplePermit_Extend() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	permit, err := c.Semaphore("exports", 2).TryAcquire(ctx, 1, 0, 10*time.Minute) // 10 min, and not renewed
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release(ctx)
+	fmt.Println("time left:", time.Until(permit.Until()).Round(time.Minute))
+	if err := permit.Extend(ctx, time.Hour); err != nil {
+		log.Fatal(err) // errors.Is(err, redlatch.ErrLost): another export may run in its place
+	}
+	fmt.Println("time left:", time.Until(permit.Until()).Round(time.Minute))
+	// Output:
+	// time left: 10m0s
+	// time left: 1h0m0s
+}
+
+// Work runs under the permit's context, which ends when an operator takes the permit away.
+func ExamplePermit_Context() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	encoders := c.Semaphore("encoders", 4)
+	permit, err := encoders.Acquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	work := permit.Context(ctx)
+	if err := encoders.ReleaseIDs(ctx, permit.IDs()...); err != nil { // the operator
+		log.Fatal(err)
+	}
+	permit.Extend(ctx, time.Minute) // asks the server and so finds out; otherwise the next renewal does
+	<-work.Done()
+	fmt.Println("stops, because the permit was lost:", errors.Is(context.Cause(work), redlatch.ErrLost))
+	// Output: stops, because the permit was lost: true
 }

@@ -28,10 +28,6 @@ func ExamplePermit() {
 		log.Fatal(err)
 	}
 	fmt.Println(permit.Name(), len(permit.IDs()), permit.Err(), time.Until(permit.Until()) > 20*time.Second)
-	if err := permit.Extend(ctx, time.Hour); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("extended:", time.Until(permit.Until()) > 50*time.Minute)
 	if err := permit.Release(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -39,7 +35,6 @@ func ExamplePermit() {
 	fmt.Println(permit.Err())
 	// Output:
 	// slots 1 <nil> true
-	// extended: true
 	// released
 }
 
@@ -156,69 +151,6 @@ func ExampleSemaphore_Shared() {
 	fmt.Println(available)
 	// Output:
 	// 1
-}
-
-// What is left of a latch, and its end.
-func ExampleLatchState() {
-	c, end := onEmbedded()
-	defer end()
-	ctx := context.Background()
-
-	l := c.CountDownLatch("import")
-	if _, err := l.TrySetCount(ctx, 3, time.Hour); err != nil {
-		log.Fatal(err)
-	}
-	left, err := l.CountDown(ctx)
-	fmt.Println(left, err)
-	left, err = l.Count(ctx)
-	fmt.Println(left, err)
-	state, err := l.Inspect(ctx)
-	fmt.Println(state.Count, state.TTL > 50*time.Minute, err)
-	deleted, err := l.Delete(ctx)
-	fmt.Println(deleted, err)
-	// Output:
-	// 2 <nil>
-	// 2 <nil>
-	// 2 true <nil>
-	// true <nil>
-}
-
-// One party of each generation is told that it was the last: it does what is to be done once.
-func ExampleArrival() {
-	c, end := onEmbedded()
-	defer end()
-
-	b := c.CyclicBarrier("simulation", 2)
-	arrivals := make(chan rsemaphore.Arrival)
-	for range 2 {
-		go func() {
-			arrival, err := b.Await(context.Background())
-			if err != nil {
-				log.Print(err)
-			}
-			arrivals <- arrival
-		}()
-	}
-	one, other := <-arrivals, <-arrivals
-	fmt.Println(one.Generation, other.Generation, one.Last != other.Last)
-	// Output:
-	// 1 1 true
-}
-
-// How many have arrived, and in which generation.
-func ExampleBarrierState() {
-	c, end := onEmbedded()
-	defer end()
-	ctx := context.Background()
-
-	b := c.CyclicBarrier("simulation", 1)
-	if _, err := b.Await(ctx); err != nil {
-		log.Fatal(err)
-	}
-	state, err := b.Inspect(ctx)
-	fmt.Println(state.Generation, state.Waiting, state.Parties, err)
-	// Output:
-	// 2 0 1 <nil>
 }
 
 // Metrics: how many permits of each name this process holds, and of how many acquisitions they are.
