@@ -139,6 +139,44 @@ func ExampleCounter_Add() {
 	// rcounter: out of range: "seats" stands at 0, adding 5 would pass 3
 }
 
+// A counter that was never written has its initial value, and reading it does not create it.
+func ExampleCounter_Get() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	seats := c.Counter("seats", rcounter.CounterOptions{Initial: 250})
+	free, err := seats.Get(ctx)
+	fmt.Println(free, err)
+	if _, err := seats.Add(ctx, -2); err != nil {
+		log.Fatal(err)
+	}
+	free, err = seats.Get(ctx)
+	fmt.Println(free, err)
+	// Output:
+	// 250 <nil>
+	// 248 <nil>
+}
+
+// A stocktaking corrects the number of boxes, and a number below the minimum is refused.
+func ExampleCounter_Set() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	boxes := c.Counter("boxes:tea", rcounter.CounterOptions{Initial: 40, Min: rcounter.Bound(0)})
+	for _, counted := range []int64{37, -1} {
+		err := boxes.Set(ctx, counted)
+		fmt.Println("refused:", errors.Is(err, redlatch.ErrOutOfRange))
+	}
+	n, err := boxes.Get(ctx)
+	fmt.Println(n, err)
+	// Output:
+	// refused: false
+	// refused: true
+	// 37 <nil>
+}
+
 // A version that grows by one with each change: who comes with an old one has to read again.
 func ExampleCounter_CompareAndSet() {
 	c, end := demoClient()
