@@ -164,18 +164,46 @@ func ExampleClient_AllowAll() {
 	}
 	a, err := hour.Peek(ctx, "ann")
 	fmt.Println(a.Remaining, err)
-	n, window := day.Quota()
-	fmt.Println(day.Name(), n, "in", window)
 	// Output:
 	// true
 	// true
 	// false
 	// refused by the limit of a day
 	// 1 <nil>
-	// day 2 in 8760h0m0s
 }
 
-// A batch job takes as many units as there are, and an operator lets it start again.
+// A page shows how many uploads a user has left today, and takes none.
+func ExampleLimiter_Peek() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	uploads := c.Limiter("uploads", ratelimit.LimiterOptions{Rate: 20, Per: 24 * time.Hour})
+	if _, err := uploads.Allow(ctx, "ann", 5); err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		a, err := uploads.Peek(ctx, "ann")
+		fmt.Println(a.Remaining, "left", err)
+	}
+	// Output:
+	// 15 left <nil>
+	// 15 left <nil>
+}
+
+// A handler tells its clients in a header how many requests may pass in how many seconds.
+func ExampleLimiter_Quota() {
+	c, end := demoClient()
+	defer end()
+
+	api := c.Limiter("api", ratelimit.LimiterOptions{Rate: 10, Burst: 50})
+	n, window := api.Quota()
+	fmt.Printf("RateLimit-Policy: %q;q=%d;w=%.0f\n", api.Name(), n, window.Seconds())
+	// Output:
+	// RateLimit-Policy: "api";q=50;w=5
+}
+
+// A batch job takes as many units as there are.
 func ExampleLimiter_AllowAtMost() {
 	c, end := demoClient()
 	defer end()
@@ -186,51 +214,80 @@ func ExampleLimiter_AllowAtMost() {
 		a, err := rows.AllowAtMost(ctx, "", 60)
 		fmt.Println(a.Allowed, a.N, err)
 	}
-	fmt.Println(rows.Reset(ctx, ""))
-	a, err := rows.AllowAtMost(ctx, "", 60)
-	fmt.Println(a.Allowed, a.N, err)
 	// Output:
 	// true 60 <nil>
 	// true 40 <nil>
 	// false 0 <nil>
-	// <nil>
-	// true 60 <nil>
 }
 
-// A turn is taken, looked at, and given back: the next that reserves gets it.
+// After a call with the help desk a user may log in again at once.
+func ExampleLimiter_Reset() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	logins := c.Limiter("logins", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
+	for range 2 {
+		a, err := logins.Allow(ctx, "ann", 1)
+		fmt.Println(a.Allowed, err)
+	}
+	if err := logins.Reset(ctx, "ann"); err != nil {
+		log.Fatal(err)
+	}
+	a, err := logins.Allow(ctx, "ann", 1)
+	fmt.Println(a.Allowed, err)
+	// Output:
+	// true <nil>
+	// false <nil>
+	// true <nil>
+}
+
+// Callers get turns that are an hour apart, and learn how long they have to wait.
 func ExampleLimiter_Reserve() {
 	c, end := demoClient()
 	defer end()
 	ctx := context.Background()
 
 	calls := c.Limiter("supplier", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
-	var r *ratelimit.Reservation
-	var err error
 	for range 3 {
-		r, err = calls.Reserve(ctx, "", 1)
+		r, err := calls.Reserve(ctx, "", 1)
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println(r.N(), "in", r.Delay().Round(time.Hour))
-		if r.Delay() > 90*time.Minute { // too late
-			back, err := r.Cancel(ctx)
-			fmt.Println("given back:", back, err)
-		}
 	}
-	r, err = calls.Reserve(ctx, "", 1)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(r.N(), "in", r.Delay().Round(time.Hour))
 	// Output:
 	// 1 in 0s
 	// 1 in 1h0m0s
 	// 1 in 2h0m0s
-	// given back: true <nil>
-	// 1 in 2h0m0s
 }
 
-// An operator lowers a limit during an incident, in all processes, and says why.
+// A caller whose turn would come too late gives it back, and the next caller gets it.
+func ExampleReservation_Cancel() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	calls := c.Limiter("supplier", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
+	for _, caller := range []string{"ann", "bob", "cid"} {
+		r, err := calls.Reserve(ctx, "", 1)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(caller, "in", r.Delay().Round(time.Hour))
+		if caller == "bob" {
+			back, err := r.Cancel(ctx)
+			fmt.Println("given back:", back, err)
+		}
+	}
+	// Output:
+	// ann in 0s
+	// bob in 1h0m0s
+	// given back: true <nil>
+	// cid in 1h0m0s
+}
+
+// An operator lowers a limit during an incident, in all processes.
 func ExampleLimiter_Set() {
 	c, end := demoClient()
 	defer end()
@@ -243,15 +300,45 @@ func ExampleLimiter_Set() {
 	}
 	a, err := c.Limiter("api", program).Allow(ctx, "bob", 1)
 	fmt.Println(a.Remaining, err)
-
-	var s ratelimit.LimitState
-	s, err = lower.Inspect(ctx)
-	fmt.Println(s.Rate, s.Per, "by", s.By, err)
-	fmt.Println(lower.Unset(ctx))
 	// Output:
 	// 9 <nil>
-	// 10 1s by ann: incident 7 <nil>
-	// <nil>
+}
+
+// A colleague asks which limit applies now, and who has set it.
+func ExampleLimiter_Inspect() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	if err := c.Limiter("api", ratelimit.LimiterOptions{Rate: 10}).Set(ctx, "ann: incident 7"); err != nil {
+		log.Fatal(err)
+	}
+	now, err := c.Limiter("api", ratelimit.LimiterOptions{Rate: 100, Stored: true}).Inspect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(now.Rate, "in", now.Per, "set by", now.By)
+	// Output:
+	// 10 in 1s set by ann: incident 7
+}
+
+// After the incident the limit of the programs applies again.
+func ExampleLimiter_Unset() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	api := c.Limiter("api", ratelimit.LimiterOptions{Rate: 100, Stored: true})
+	if err := c.Limiter("api", ratelimit.LimiterOptions{Rate: 10}).Set(ctx, "ann: incident 7"); err != nil {
+		log.Fatal(err)
+	}
+	if err := api.Unset(ctx); err != nil {
+		log.Fatal(err)
+	}
+	now, err := api.Inspect(ctx)
+	fmt.Println("set by an operator:", now.Stored, "rate:", now.Rate, err)
+	// Output:
+	// set by an operator: false rate: 100 <nil>
 }
 
 // A crowd of a process shares calls, and each caller has an answer of its own.
