@@ -90,6 +90,27 @@ func ExamplePacket_Grab() {
 	// true
 }
 
+// The page shows a user the amount, or why the user has no share.
+func ExampleShare_Won() {
+	packets, end := demo(redpacket.Options{})
+	defer end()
+	ctx, packet := context.Background(), packets.Packet("new-year")
+	_, err := packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 1, OpenFor: time.Hour})
+	check(err)
+	for _, user := range []string{"ann", "bob"} {
+		share, err := packet.Grab(ctx, user)
+		check(err)
+		if share.Won() {
+			fmt.Println(user, "gets", share.Cents, "cents")
+		} else {
+			fmt.Println(user, "gets nothing:", share.Why)
+		}
+	}
+	// Output:
+	// ann gets 1000 cents
+	// bob gets nothing: sold out
+}
+
 // What nobody took goes back once, however often it is asked for.
 func ExamplePacket_Refund() {
 	packets, end := demo(redpacket.Options{})
