@@ -10,29 +10,29 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// demo is a client on an embedded server, with a book in memory. A program would call pubsub.Dial with its server's
-// address, and have its books in a database.
-func demo() (c *stock.Client, orders *book, server *miniredis.Miniredis, end func()) {
+// serve is a hub on an embedded server. A program would call pubsub.Dial with its server's address.
+func serve() (hub *pubsub.Hub, server *miniredis.Miniredis, end func()) {
 	server = miniredis.NewMiniRedis()
 	check(server.Start())
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
 		DisableCache: true})
 	check(err)
-	hub, err := pubsub.New(client, pubsub.Options{})
+	hub, err = pubsub.New(client, pubsub.Options{})
 	check(err)
-	orders = &book{}
-	c, err = stock.New(hub, stock.Options{Books: func(string) stock.Book { return orders }, CallTimeout: 10 * time.Second})
+	return hub, server, func() { hub.Close(context.Background()); client.Close(); server.Close() }
+}
+
+// demo is a client on an embedded server, which may take its time on a busy machine.
+func demo() (c *stock.Client, server *miniredis.Miniredis, end func()) {
+	hub, server, stop := serve()
+	c, err := stock.New(hub, stock.Options{CallTimeout: 10 * time.Second})
 	check(err)
-	return c, orders, server, func() {
-		c.Close(context.Background())
-		hub.Close(context.Background())
-		client.Close()
-		server.Close()
-	}
+	return c, server, func() { c.Close(context.Background()); stop() }
 }
 
 func check(err error) {
@@ -44,6 +44,14 @@ func check(err error) {
 // opens opens a sale of one item or of several.
 func opens(ctx context.Context, s *stock.Sale, items map[string]stock.Item) {
 	check(s.Open(ctx, stock.Spec{Items: items, OpenFor: time.Hour, Ledger: true}))
+}
+
+// phoneSale is an open sale of so many phones, of which a user may have three.
+func phoneSale(ctx context.Context, units int64) (s *stock.Sale, end func()) {
+	c, _, end := demo()
+	s = c.Sale("phones")
+	opens(ctx, s, map[string]stock.Item{"": {Limit: units, PerUser: 3}})
+	return s, end
 }
 
 // printingBank prints what it pays back.
@@ -107,7 +115,7 @@ func buy(ctx context.Context, c *stock.Client, user string) (unit int64, err err
 
 // A hundred phones, and whoever comes first gets one. The answer to a repeated call is the same.
 func ExampleSale_Buy() {
-	c, _, _, end := demo()
+	c, _, end := demo()
 	defer end()
 	ctx := context.Background()
 	check(announce(ctx, c, time.Now()))
@@ -154,7 +162,7 @@ func giveUp(ctx context.Context, s *stock.Sale, order string) (sold bool, err er
 
 // Customers pay in time, twice, late, and after they gave up.
 func ExampleSale_Reserve() {
-	c, _, server, end := demo()
+	c, server, end := demo()
 	defer end()
 	ctx, s, at := context.Background(), c.Sale("phones"), &printingBank{}
 	one := stock.Line{N: 1}
@@ -212,7 +220,7 @@ func cart(ctx context.Context, s *stock.Sale, order, user string, lines []stock.
 
 // All lines of a cart are reserved, or none. If none is, the answer tells what is left of each.
 func ExampleSale_Reserve_cart() {
-	c, _, _, end := demo()
+	c, _, end := demo()
 	defer end()
 	ctx, s := context.Background(), c.Sale("shirts")
 	opens(ctx, s, map[string]stock.Item{"red": {Limit: 1}, "blue": {Limit: 5}})
@@ -240,7 +248,7 @@ func refund(ctx context.Context, s *stock.Sale, bank bank, order string, paid []
 
 // A customer gives two of three tickets back, and then the third. A repeated step pays nothing.
 func ExampleSale_Return() {
-	c, _, _, end := demo()
+	c, _, end := demo()
 	defer end()
 	ctx, s, at := context.Background(), c.Sale("tickets"), &printingBank{}
 	opens(ctx, s, map[string]stock.Item{"": {Limit: 9, PerUser: 3}})
@@ -278,9 +286,14 @@ func repair(ctx context.Context, s *stock.Sale, spec stock.Spec) error {
 
 // The night shift pauses the sale, mends it after the server came back empty, and ends it.
 func ExampleSale_Restore() {
-	c, orders, server, end := demo()
+	hub, server, end := serve()
 	defer end()
+	orders := &book{} // in memory; a program has its books in a database
+	c, err := stock.New(hub,
+		stock.Options{Books: func(string) stock.Book { return orders }, CallTimeout: 10 * time.Second})
+	check(err)
 	ctx, s := context.Background(), c.Sale("phones")
+	defer c.Close(ctx)
 	spec := stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
 	check(s.Open(ctx, spec))
 	unit, err := buy(ctx, c, "ann")
@@ -337,7 +350,7 @@ func (b untilEmpty) Move(ctx context.Context, entries []stock.Entry) error {
 
 // Everything that happens to units comes to the database, in order.
 func ExampleSale_KeepLedger() {
-	c, _, _, end := demo()
+	c, _, end := demo()
 	defer end()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := c.Sale("phones")
@@ -361,4 +374,223 @@ func ExampleSale_KeepLedger() {
 	// 4 returned bob 1
 	// 5 void unknown 0
 	// true
+}
+
+// Every process opens the sale when it starts, and an Open with another limit is refused.
+func ExampleSale_Open() {
+	c, _, end := demo()
+	defer end()
+	ctx, s := context.Background(), c.Sale("phones")
+	for _, limit := range []int64{100, 100, 200} {
+		err := s.Open(ctx, stock.Spec{Limit: limit, OpenFor: time.Hour})
+		fmt.Println("mismatch:", errors.Is(err, redlatch.ErrMismatch))
+	}
+	// Output:
+	// mismatch: false
+	// mismatch: false
+	// mismatch: true
+}
+
+// A page shows the state of an order, which is empty if the sale does not know the order.
+func ExampleSale_Status() {
+	ctx := context.Background()
+	s, end := phoneSale(ctx, 3)
+	defer end()
+	_, err := s.Reserve(ctx, stock.Order{ID: "order-1", User: "ann"}, 10*time.Minute)
+	check(err)
+	for _, id := range []string{"order-1", "order-2"} {
+		a, err := s.Status(ctx, id)
+		check(err)
+		fmt.Printf("%s %q\n", id, a.State)
+	}
+	// Output:
+	// order-1 "reserved"
+	// order-2 ""
+}
+
+// A customer cancels an order that is not paid, and the next customer gets the phone.
+func ExampleSale_Cancel() {
+	ctx := context.Background()
+	s, end := phoneSale(ctx, 1)
+	defer end()
+	_, err := s.Reserve(ctx, stock.Order{ID: "order-1", User: "ann"}, 10*time.Minute)
+	check(err)
+	a, err := s.Cancel(ctx, "order-1")
+	check(err)
+	fmt.Println(a.ID, a.State, a.Why)
+	a, err = s.Reserve(ctx, stock.Order{ID: "order-2", User: "bob"}, 10*time.Minute)
+	check(err)
+	fmt.Println(a.ID, a.State)
+	// Output:
+	// order-1 closed cancelled
+	// order-2 reserved
+}
+
+// The bank reports a payment twice, and gets the same decision.
+func ExampleSale_Pay() {
+	ctx := context.Background()
+	s, end := phoneSale(ctx, 3)
+	defer end()
+	_, err := s.Reserve(ctx, stock.Order{ID: "order-1", User: "ann"}, 10*time.Minute)
+	check(err)
+	for range 2 {
+		a, err := s.Pay(ctx, "order-1")
+		check(err)
+		fmt.Println(a.State, "phone", a.Lines[0].Ordinal, "again:", a.Again)
+	}
+	// Output:
+	// sold phone 1 again: false
+	// sold phone 1 again: true
+}
+
+// A customer whose bank is slow gets more time to pay.
+func ExampleSale_Extend() {
+	ctx := context.Background()
+	s, end := phoneSale(ctx, 3)
+	defer end()
+	_, err := s.Reserve(ctx, stock.Order{ID: "order-1", User: "ann"}, 10*time.Minute)
+	check(err)
+	a, err := s.Extend(ctx, "order-1", 30*time.Minute)
+	check(err)
+	fmt.Println(a.State, "for", time.Until(a.Until).Round(10*time.Minute))
+	// Output:
+	// reserved for 30m0s
+}
+
+// Ten more phones arrive during the sale.
+func ExampleSale_Change() {
+	ctx := context.Background()
+	s, end := phoneSale(ctx, 1)
+	defer end()
+	_, err := s.Buy(ctx, stock.Order{User: "ann"})
+	check(err)
+	for _, limit := range []int64{1, 11} {
+		check(s.Change(ctx, stock.Change{Items: map[string]stock.Item{"": {Limit: limit}}}))
+		a, err := s.Buy(ctx, stock.Order{User: "bob"})
+		check(err)
+		fmt.Println("of", limit, "phones, bob's order is", a.State)
+	}
+	// Output:
+	// of 1 phones, bob's order is refused
+	// of 11 phones, bob's order is sold
+}
+
+// A sale that has ended refuses new orders, and an order that is reserved can still be paid.
+func ExampleSale_EndSale() {
+	ctx := context.Background()
+	s, end := phoneSale(ctx, 3)
+	defer end()
+	_, err := s.Reserve(ctx, stock.Order{ID: "order-1", User: "ann"}, 10*time.Minute)
+	check(err)
+	check(s.EndSale(ctx))
+	a, err := s.Buy(ctx, stock.Order{User: "bob"})
+	check(err)
+	fmt.Println("bob:", a.State, a.Why)
+	a, err = s.Pay(ctx, "order-1")
+	check(err)
+	fmt.Println("ann:", a.State)
+	// Output:
+	// bob: refused ended
+	// ann: sold
+}
+
+// The sale of a rehearsal is deleted, and its name is free for the real sale.
+func ExampleSale_Delete() {
+	ctx := context.Background()
+	s, end := phoneSale(ctx, 3)
+	defer end()
+	check(s.Delete(ctx))
+	_, err := s.Buy(ctx, stock.Order{User: "ann"})
+	fmt.Println("no sale:", errors.Is(err, stock.ErrNoStock))
+	check(s.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour}))
+	a, err := s.Buy(ctx, stock.Order{User: "ann"})
+	check(err)
+	fmt.Println(a.State)
+	// Output:
+	// no sale: true
+	// sold
+}
+
+// A dashboard shows how many phones are sold, reserved and left.
+func ExampleSale_Inspect() {
+	ctx := context.Background()
+	s, end := phoneSale(ctx, 5)
+	defer end()
+	_, err := s.Buy(ctx, stock.Order{User: "ann"})
+	check(err)
+	_, err = s.Reserve(ctx, stock.Order{User: "bob"}, 10*time.Minute)
+	check(err)
+	stand, err := s.Inspect(ctx)
+	check(err)
+	phones := stand.Items[""]
+	left := phones.Limit - phones.Sold - phones.Reserved
+	fmt.Println(stand.Phase, "sold:", phones.Sold, "reserved:", phones.Reserved, "left:", left)
+	// Output:
+	// open sold: 1 reserved: 1 left: 3
+}
+
+// A report lists every order that has phones, in any order.
+func ExampleSale_Holders() {
+	ctx := context.Background()
+	s, end := phoneSale(ctx, 5)
+	defer end()
+	_, err := s.Buy(ctx, stock.Order{User: "ann"})
+	check(err)
+	_, err = s.Reserve(ctx, stock.Order{User: "bob"}, 10*time.Minute)
+	check(err)
+	for a, err := range s.Holders(ctx) {
+		check(err)
+		fmt.Println(a.User, a.State, a.Lines[0].N)
+	}
+	// Unordered output:
+	// ann sold 1
+	// bob reserved 1
+}
+
+// A job moves the entries of the ledger into a database, here to the screen.
+func ExampleSale_Ledger() {
+	ctx := context.Background()
+	s, end := phoneSale(ctx, 3)
+	defer end()
+	_, err := s.Buy(ctx, stock.Order{ID: "order-1", User: "ann"})
+	check(err)
+	for range 2 {
+		n, err := s.Ledger(ctx, 1000, func(_ context.Context, entries []stock.Entry) error {
+			for _, e := range entries { // in one transaction
+				fmt.Println(e.Serial, e.Kind, e.ID, e.N)
+			}
+			return nil // the entries are removed from the server
+		})
+		fmt.Println("moved:", n, err)
+	}
+	// Output:
+	// 1 sold order-1 1
+	// moved: 1 <nil>
+	// moved: 0 <nil>
+}
+
+// The customer has paid for both orders, and the money for the cancelled order goes back.
+func ExampleAnswer_Refund() {
+	ctx := context.Background()
+	s, end := phoneSale(ctx, 3)
+	defer end()
+	for _, id := range []string{"order-1", "order-2"} {
+		_, err := s.Reserve(ctx, stock.Order{ID: id, User: "ann"}, 10*time.Minute)
+		check(err)
+	}
+	_, err := s.Cancel(ctx, "order-2")
+	check(err)
+	paid := stock.Line{N: 1}
+	for _, id := range []string{"order-1", "order-2"} {
+		a, err := s.Pay(ctx, id, paid)
+		check(err)
+		fmt.Println(id, a.State)
+		for _, line := range a.Refund(paid) {
+			fmt.Println("pay back", line.N, "of", id)
+		}
+	}
+	// Output:
+	// order-1 sold
+	// order-2 closed
+	// pay back 1 of order-2
 }
