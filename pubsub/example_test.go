@@ -2,7 +2,9 @@ package pubsub_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
@@ -10,6 +12,22 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 )
+
+// demo is a hub on an embedded server; a program would call Dial with its server's address.
+func demo() (hub *pubsub.Hub, end func()) {
+	server, err := miniredis.Run()
+	check(err)
+	hub, err = pubsub.Dial(context.Background(), rueidis.ClientOption{InitAddress: []string{server.Addr()},
+		ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	check(err)
+	return hub, func() { hub.Close(context.Background()); server.Close() }
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
 
 func Example() {
 	server, _ := miniredis.Run() // yours is a Redis or Valkey
@@ -41,15 +59,66 @@ func Example() {
 	// Output: 1 order 7 paid
 }
 
+// Publish returns the number of connections that received the new price.
+func ExampleHub_Publish() {
+	hub, end := demo()
+	defer end()
+	ctx := context.Background()
+	sub, err := hub.Subscribe(ctx, "prices:tea")
+	check(err)
+	defer sub.Close()
+	for _, channel := range []string{"prices:tea", "prices:rice"} {
+		receivers, err := hub.Publish(ctx, channel, "2.40")
+		fmt.Println(channel, receivers, err)
+	}
+	// Output:
+	// prices:tea 1 <nil>
+	// prices:rice 0 <nil>
+}
+
+// Two parts of a program follow one channel, and each receives every message.
+func ExampleHub_Subscribe() {
+	hub, end := demo()
+	defer end()
+	ctx := context.Background()
+	page, err := hub.Subscribe(ctx, "prices")
+	check(err)
+	defer page.Close()
+	report, err := hub.Subscribe(ctx, "prices")
+	check(err)
+	defer report.Close()
+	_, err = hub.Publish(ctx, "prices", "tea 2.40")
+	check(err)
+	for _, sub := range []*pubsub.Subscription{page, report} {
+		m, err := sub.Next(ctx)
+		fmt.Println(m.Payload, err)
+	}
+	// Output:
+	// tea 2.40 <nil>
+	// tea 2.40 <nil>
+}
+
+// A program stops a goroutine that waits for messages.
+func ExampleSubscription_Close() {
+	hub, end := demo()
+	defer end()
+	ctx := context.Background()
+	sub, err := hub.Subscribe(ctx, "prices")
+	check(err)
+	stopped := make(chan error)
+	go func() {
+		_, err := sub.Next(ctx)
+		stopped <- err
+	}()
+	sub.Close()
+	fmt.Println("closed:", errors.Is(<-stopped, redlatch.ErrClosed))
+	// Output: closed: true
+}
+
 // A gap says that messages may have been missed: look at the state itself.
 func ExampleSubscription_Next() {
-	server, _ := miniredis.Run()
-	defer server.Close()
-	hub, _ := pubsub.Dial(context.Background(),
-		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-			DisableCache: true}, pubsub.Options{})
-	defer hub.Close(context.Background())
-
+	hub, end := demo()
+	defer end()
 	ctx := context.Background()
 	sub, _ := hub.Subscribe(ctx, "orders")
 	for i := range 200 { // more than a subscriber's buffer holds
