@@ -48,6 +48,31 @@ func Example() {
 	// released
 }
 
+// At shutdown Close ends the contexts of all holds, and waits until the work has stopped and released them.
+func ExampleClient_Close() {
+	defer serve()()
+
+	ctx := context.Background()
+	red, err := redlatch.Open(ctx, option, redlatch.Options{CallTimeout: 10 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	started := make(chan struct{})
+	go red.Locks().Reentrant("nightly-report").Do(ctx, func(ctx context.Context) error {
+		close(started)
+		<-ctx.Done()
+		fmt.Println("the report stops")
+		return ctx.Err()
+	})
+	<-started
+	limit, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	fmt.Println("closed:", red.Close(limit))
+	// Output:
+	// the report stops
+	// closed: <nil>
+}
+
 // Admit limits each user to 10 requests a second and 1,000 a day, across all processes. While Redis is down, it admits
 // every request.
 func Admit(ctx context.Context, limits *ratelimit.Client,
