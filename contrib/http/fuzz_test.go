@@ -12,7 +12,8 @@ import (
 
 // Whatever a client sends has a limit, and cannot choose its slot.
 func FuzzKey(f *testing.F) {
-	for _, text := range []string{"", "key", "{a}", "\x00", "\xff", "127.0.0.1:80", "[fe80::1%eth0]:80", "::ffff:1.2.3.4", "::"} {
+	for _, text := range []string{"", "key", "{a}", "\x00", "\xff", "127.0.0.1:80", "[fe80::1%eth0]:80", "::ffff:1.2.3.4",
+		"::"} {
 		f.Add(text, text)
 	}
 	f.Fuzz(func(t *testing.T, field, addr string) {
