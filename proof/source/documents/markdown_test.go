@@ -98,6 +98,7 @@ func damage(page string) (found []string) {
 func TestPages_Markdown_IsNotDamaged(t *testing.T) {
 	for _, file := range documents(t) {
 		assert.Empty(t, damage(read(t, file)), file)
+		assert.NotContains(t, read(t, file), "\n>>>>>>> ", file+" has the mark of a merge")
 	}
 }
 
