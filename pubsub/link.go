@@ -154,12 +154,7 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 		release()
 	}()
 	up := make(chan struct{}, 1) // a subscription was confirmed
-	connLost := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: l.onMessage,
-		OnSubscription: func(event rueidis.PubSubSubscription) {
-			if l.onSubscription(event) {
-				signal(up)
-			}
-		}})
+	connLost := conn.SetPubSubHooks(l.hooks(up))
 	if ping {
 		if err := l.ping(conn); err != nil {
 			return false, err
@@ -191,6 +186,15 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 			return confirmed, hub.ctx.Err()
 		}
 	}
+}
+
+// hooks returns the hooks of a connection. up receives a value when the server has confirmed a subscription.
+func (l *link) hooks(up chan<- struct{}) rueidis.PubSubHooks {
+	return rueidis.PubSubHooks{OnMessage: l.onMessage, OnSubscription: func(event rueidis.PubSubSubscription) {
+		if l.onSubscription(event) {
+			signal(up)
+		}
+	}}
 }
 
 // ping sends a PING on a new connection, and records that the server answered.
