@@ -4,7 +4,7 @@
 //
 // It takes four minutes on two processors, and half a minute of that is Cost, the first of the benchmarks. Every
 // benchmark uses its own redis-server, which is started if one is in PATH. Otherwise it uses the embedded server of the
-// tests, and the line "server:" says so: that server does not count commands, and its times say little.
+// tests, and the line "server:" says so: the embedded server does not count commands, and its times say little.
 //
 // # How to read a line
 //

@@ -186,12 +186,13 @@ func (a *acquisition) newOwner() *owner {
 func (l *single) acquireAlone(ctx context.Context, began time.Time, opts terms,
 	carried carriedOwner) (*Hold, refusalInfo, error) {
 	acquiring := acquisition{lock: l, ctx: ctx, began: began, wanted: l.c.holdTerms(opts)}
-	hold, err := acquiring.acquireAlone(ctx, opts.wait, carried)
+	hold, err := acquiring.acquire(ctx, opts.wait, carried)
 	acquiring.refusal.outcomeUnknown = !acquiring.times.unansweredUntil.IsZero()
 	return hold, acquiring.refusal, err
 }
 
-func (a *acquisition) acquireAlone(ctx context.Context, waitTime time.Duration,
+// acquire re-enters or joins the carried owner, or waits for the lock as a new owner.
+func (a *acquisition) acquire(ctx context.Context, waitTime time.Duration,
 	carried carriedOwner) (hold *Hold, err error) {
 	lock := a.lock
 	request := wait.Request{Name: lock.name, Object: lock, Began: a.began, QueueKey: lock.key, QueueClass: lock.kind.title,
@@ -351,10 +352,10 @@ func (a *acquisition) startRenewal() error {
 	// request 1 arrives on another connection. It takes the lock for an owner that was released. So the release is sent
 	// once more after the last instant at which request 1 may run
 	// ("a try of unknown outcome says so, and is taken back" in internal/contract).
-	if a.times.unansweredUntil.IsZero() && !a.grant.stillQueued { // the grant has removed the entry
+	if times.unansweredUntil.IsZero() && !a.grant.stillQueued { // the grant has removed the entry
 		a.entry = ""
 	}
-	return own.Keep(added, a.times.unansweredUntil, a.entry)
+	return own.Keep(added, times.unansweredUntil, a.entry)
 }
 
 // endLostHold returns err, the error of an acquisition that relied on a hold in use. If err says that this hold has

@@ -1,5 +1,5 @@
-// Command peers measures redlatch and other Go libraries side by side on one machine. It prints one table, in Markdown,
-// and writes one CSV:
+// Command peers measures redlatch and other Go libraries side by side on one machine. The program prints one table, in
+// Markdown, and writes one CSV:
 //
 //	go -C bench/peers run .                       # everything, three rounds: about six minutes; out/results.csv
 //	go -C bench/peers run . -rounds 1 -duration 100ms   # a first look
@@ -20,8 +20,8 @@
 // that does the work, in the same round.
 //
 // The run also checks mutual exclusion: all processes of a contended run share a page of memory where each sees who is
-// inside, and a counter that only the lock protects. Claims are compared with what the server counted. What is broken
-// stands in the table's last column. The program exits with 1 if a lock of redlatch was free for more than 100 ms while
+// inside, and a counter that only the lock protects. Claims are compared with the counts of the server. A broken
+// promise stands in the table's last column. The program exits with 1 if a lock of redlatch was free for more than 100 ms while
 // impatient callers wanted it.
 package main
 

@@ -74,7 +74,7 @@ func now() time.Time { return time.Now().Round(0) }
 type term struct {
 	Options
 	entries func() ([]Entry, error)
-	from    time.Time // after which the first entries are due; those that come later are from then on
+	from    time.Time // after which the first entries are due; later entries are due from their arrival on
 	next    time.Time // when the entries are asked for again
 	due     []tick
 }

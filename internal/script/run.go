@@ -102,7 +102,7 @@ func (r *Runner) Attempt(ctx context.Context, call Call) (reply rueidis.RedisMes
 // (TestInPlace_HookDerivesContexts_TheyEndWithTheCall).
 func (r *Runner) inPlace(ctx context.Context, call Call, limit time.Time) (rueidis.RedisMessage, error) {
 	r.Solo.enter()
-	call.solo = !call.Once && r.Solo.take()
+	call.solo = !call.Once && !call.byText && r.Solo.take() // only a script by its hash goes there
 	bounded := LazyDeadline{parent: ctx, limit: limit}
 	result := r.client.Do(&bounded, call.command(r.client.B())) //nolint:contextcheck // it is ctx, with an end
 	if result.Error() != nil {

@@ -5,7 +5,7 @@ import "slices"
 // What the library promises of a primitive in a cell, in the words of docs/design/failures.md.
 const (
 	survives = "survives" // nothing wrong, and it works again
-	refuses  = "refuses"  // nothing wrong; it may answer errors for good, as what it is made of is gone
+	refuses  = "refuses"  // nothing wrong; the primitive may return errors for good, because its keys are gone
 	// more may act than promised, for a lease at most; a resource that checks tokens refuses the late one
 	token   = "token"
 	wrongly = "open" // a count or a record may be wrong, and nothing refuses

@@ -46,9 +46,9 @@ func (r *Reservation) Cancel(ctx context.Context) (back bool, err error) {
 }
 
 // Reserve takes n units, 1 to Burst, of key's limit for the first time at which they may pass, and says how long that
-// is from now. A caller that does not use them calls Cancel. Those that reserve have turns in the order in which the
-// server runs their calls, except for turns that were given back, which the next gets. Only with GCRA. One round trip,
-// repeated until answered.
+// is from now. A caller that does not use them calls Cancel. Callers have turns in the order in which the server runs
+// their calls, but the next caller gets a turn that was given back. Only with GCRA. One round trip, repeated until
+// answered.
 //
 // If that time is longer than LimiterOptions.MaxWait, or after ctx's deadline, Reserve takes nothing and returns
 // ErrLimited, with nil. The other errors are those of Allow, whatever LimiterOptions.WhenDown is.

@@ -104,8 +104,8 @@ if tonumber(r[2] or 0) >= tonumber(r[1] or 0) then return 0 end
 local n = redis.call('HINCRBY', KEYS[1], 'sold', 1)
 redis.call('HSET', KEYS[2], ARGV[1], n)
 return n`
-	// reserveScript holds units under an id. KEYS: the stock, a hash with what is left; the records; the holds. ARGV: the
-	// id, the claimant, how many, the deadline.
+	// reserveScript holds units under an id. KEYS: the stock, a hash with the units left; the records; the holds. ARGV:
+	// the id, the claimant, how many, the deadline.
 	reserveScript = `
 local r = redis.call('HGET', KEYS[2], ARGV[1])
 if r then return {2, 0} end
@@ -115,7 +115,7 @@ redis.call('HINCRBY', KEYS[1], 'left', -n)
 redis.call('HSET', KEYS[2], ARGV[1], 'H;' .. ARGV[3] .. ';' .. ARGV[2])
 redis.call('ZADD', KEYS[3], ARGV[4], ARGV[1])
 return {1, 0}`
-	// confirmScript sells what is held. KEYS: those of reserveScript. ARGV: the id.
+	// confirmScript sells the held units. KEYS: as of reserveScript. ARGV: the id.
 	confirmScript = `
 local r = redis.call('HGET', KEYS[2], ARGV[1])
 if not r then return {0, 0} end
