@@ -21,8 +21,8 @@
 //
 // The run also checks mutual exclusion: all processes of a contended run share a page of memory where each sees who is
 // inside, and a counter that only the lock protects. Claims are compared with the counts of the server. A broken
-// promise stands in the table's last column. The program exits with 1 if a lock of redlatch was free for more than 100 ms while
-// impatient callers wanted it.
+// promise stands in the table's last column. The program exits with 1 if a lock of redlatch was free for more than 100
+// ms while impatient callers wanted it.
 package main
 
 import (
