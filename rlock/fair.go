@@ -183,8 +183,9 @@ func (r fairRequester) Reply(all any, i int, err error) (wait.Answer, error) {
 //
 // A waiter that has sent no request for three PollCaps (of 10 s at most) counts as dead. Dead waiters are passed over
 // at once, in any number; a waiter that lives after all queues again at the end. A waiter whose deadline or waitTime
-// would be over before its turn is passed over as well. Where callers give up, only a few callers of a process queue on
-// the server at a time, in their order.
+// would be over before its turn is passed over as well. Where callers give up within a PollCap, only a few callers of a
+// process queue on the server at a time, in their order, so a later caller of another process may come before the
+// others.
 //
 // Redisson's waiters, and those of a process that may not subscribe, cannot be handed the lock. Such a waiter is
 // notified, and the others wait until it has sent a request, or counts as dead. So a process that may not subscribe

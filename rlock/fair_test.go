@@ -38,6 +38,16 @@ func TestFair_SeveralProcesses_AreServedInOrder(t *testing.T) {
 	}
 	holder := rigs[0]
 	h := lock(t, holder.locks.Fair("l"), within(t))
+	grantChannels := func() []string {
+		channels, err := holder.redis.Do(within(t), holder.redis.B().PubsubChannels().Build()).AsStrSlice()
+		require.NoError(t, err)
+		return channels
+	}
+	for _, process := range rigs { // otherwise a slow first subscription makes a waiter listen to its own channel
+		_, err := process.locks.Fair("l").TryLock(within(t), 10*time.Millisecond, 0)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
+	}
+	redistest.Eventually(t, 20*time.Second, "all listen", func() bool { return len(grantChannels()) == len(rigs) })
 	var mu sync.Mutex
 	var order []int
 	var wg sync.WaitGroup
@@ -58,9 +68,7 @@ func TestFair_SeveralProcesses_AreServedInOrder(t *testing.T) {
 	_, err := holder.locks.Fair("l").TryLock(within(t), 0, 0)
 	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.Len(t, holder.queue(t, "l"), 32, "who asks once does not queue")
-	channels, err := holder.redis.Do(within(t), holder.redis.B().PubsubChannels().Build()).AsStrSlice()
-	require.NoError(t, err)
-	require.Len(t, channels, 4, "one for each process, not for each waiter")
+	require.Len(t, grantChannels(), 4, "one for each process, not for each waiter")
 	began, before := time.Now(), redistest.ScriptCalls(t, holder.redis)
 	require.NoError(t, h.Unlock(within(t)))
 	wg.Wait()
@@ -98,6 +106,47 @@ func TestFair_WaitersDead_CostOnePatienceTogether(t *testing.T) {
 		p.Heal()
 		cancel()
 		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
+	})
+}
+
+// Callers of ordinary patience give up while another caller holds the lock for long. They do not keep later callers of
+// their process from the server's queue.
+func TestFair_PatientCallersGiveUp_LaterAreServedInOrder(t *testing.T) {
+	t.Parallel()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		const pollCap = 500 * time.Millisecond
+		first := newRig(t, servers[0], rlock.Options{PollCap: pollCap, WatchdogTimeout: lease})
+		second := newRig(t, servers[0], rlock.Options{PollCap: pollCap, WatchdogTimeout: lease})
+		held := lock(t, first.locks.Fair("l"), within(t))
+		var mu sync.Mutex
+		var order []int
+		var callers, leaving sync.WaitGroup
+		call := func(process *rig, i int) {
+			callers.Go(func() {
+				require.NoError(t, process.locks.Fair("l").Do(within(t), func(context.Context) error {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, i)
+					return nil
+				}))
+			})
+			time.Sleep(pollCap / 10)
+		}
+		call(first, 0)
+		for range 8 {
+			leaving.Go(func() {
+				_, err := first.locks.Fair("l").TryLock(within(t), 2*pollCap, 0)
+				require.ErrorIs(t, err, errs.ErrNotAcquired)
+			})
+		}
+		leaving.Wait()
+		call(first, 1)
+		call(first, 2)
+		call(first, 3)
+		call(second, 4)
+		require.NoError(t, held.Unlock(within(t)))
+		callers.Wait()
+		require.Equal(t, []int{0, 1, 2, 3, 4}, order)
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 // oneFirst is a request of mode OneFirst.
 func (s *store) oneFirst(owner string) wait.Request {
 	request := s.request(owner)
-	request.Mode = wait.OneFirst
+	request.Mode, request.Began = wait.OneFirst, time.Now()
 	return request
 }
 
