@@ -19,13 +19,13 @@ import (
 )
 
 var lockPeers = []Peer{
-	{"redlatch", here, "rlock.Reentrant, defaults", givesUp, openOurs((*rlock.Client).Reentrant)},
-	{"rlock.Plain", here, "one string key, as redsync's and redislock's locks; defaults", givesUp,
+	{"redlatch", here, "rlock.Reentrant, defaults", inCluster, openOurs((*rlock.Client).Reentrant)},
+	{"rlock.Plain", here, "one string key, as redsync's and redislock's locks; defaults", inCluster,
 		openOurs((*rlock.Client).Plain)},
 	{lower, "github.com/redis/rueidis",
-		"SET NX PX, and compare and delete, as scripts; a waiter asks again at once", givesUp, openRaw},
+		"SET NX PX, and compare and delete, as scripts; a waiter asks again at once", inCluster, openRaw},
 	{"rueidislock", "github.com/redis/rueidis", "KeyMajority 1, NoLoopTracking; waiters are woken by invalidations",
-		givesUp, openRueidislock},
+		inCluster, openRueidislock},
 	{"redsync", "github.com/go-redsync/redsync/v4", "go-redis, one server, delays of 50 to 250 ms, any number of tries",
 		givesUp, openRedsync},
 	{"redislock, 1 ms", "github.com/bsm/redislock", "LinearBackoff(1ms)", givesUp, openRedislock(time.Millisecond)},

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,36 +20,120 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// redisServer is a private redis-server on loopback.
+// redisServer is a private redis-server on loopback, or a Cluster of three without replicas.
 type redisServer struct {
-	addr   string
-	end    func()
-	client rueidis.Client // of this program: one connection
+	addr  string // of the first node
+	nodes []rueidis.Client
+	ends  []func()
 }
 
-func startRedis() (*redisServer, error) {
+func startRedis(ctx context.Context, nodes int) (s *redisServer, err error) {
 	if _, err := redistest.Program(); err != nil {
 		return nil, errors.New("no redis-server in PATH; install one (the peers need tracking and Pub/Sub of a real one)")
 	}
-	server, end, err := redistest.Launch(func(host, port, dir string) []string {
-		return []string{"--port", port, "--bind", host, "--dir", dir, "--save", "", "--appendonly", "no",
-			"--logfile", filepath.Join(dir, "log")}
-	})
-	if err != nil {
-		return nil, err
+	s = &redisServer{}
+	defer func() {
+		if err != nil {
+			s.stop()
+		}
+	}()
+	var addrs, busPorts []string
+	for range nodes {
+		var clusterArgs []string
+		if nodes > 1 {
+			bus, err := redistest.FreeAddr()
+			if err != nil {
+				return s, err
+			}
+			host, port, err := net.SplitHostPort(bus)
+			if err != nil {
+				return s, err
+			}
+			busPorts = append(busPorts, port)
+			clusterArgs = []string{"--cluster-enabled", "yes", "--cluster-announce-ip", host, "--cluster-port", port,
+				"--cluster-node-timeout", "5000"}
+		}
+		server, end, err := redistest.Launch(func(host, port, dir string) []string {
+			return append([]string{"--port", port, "--bind", host, "--dir", dir, "--save", "", "--appendonly", "no",
+				"--logfile", filepath.Join(dir, "log")}, clusterArgs...)
+		})
+		if err != nil {
+			return s, err
+		}
+		s.ends = append(s.ends, end)
+		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true,
+			DisableCache: true, PipelineMultiplex: -1})
+		if err != nil {
+			return s, err
+		}
+		s.nodes, addrs = append(s.nodes, client), append(addrs, server.Addr())
 	}
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true,
-		DisableCache: true, PipelineMultiplex: -1})
-	if err != nil {
-		end()
-		return nil, err
+	s.addr = addrs[0]
+	if nodes > 1 {
+		err = s.formCluster(ctx, addrs, busPorts)
 	}
-	return &redisServer{server.Addr(), end, c}, nil
+	return s, err
+}
+
+// formCluster divides the slots among the nodes, introduces them to each other, and waits until all serve.
+func (s *redisServer) formCluster(ctx context.Context, addrs, busPorts []string) error {
+	const slots = 16384
+	for i, node := range s.nodes {
+		host, port, err := net.SplitHostPort(addrs[i])
+		if err != nil {
+			return err
+		}
+		first, last := slots*i/len(s.nodes), slots*(i+1)/len(s.nodes)-1
+		for _, command := range [][]string{
+			{"SET-CONFIG-EPOCH", strconv.Itoa(i + 1)},
+			{"ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)},
+		} {
+			if err := node.Do(ctx, node.B().Arbitrary("CLUSTER").Args(command...).Build()).Error(); err != nil {
+				return err
+			}
+		}
+		meet := s.nodes[0].B().Arbitrary("CLUSTER").Args("MEET", host, port, busPorts[i]).Build()
+		if err := s.nodes[0].Do(ctx, meet).Error(); err != nil {
+			return err
+		}
+	}
+	for _, node := range s.nodes {
+		for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+			info, err := node.Do(ctx, node.B().Arbitrary("CLUSTER", "INFO").Build()).ToString()
+			known := fmt.Sprintf("cluster_known_nodes:%d", len(s.nodes))
+			if err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, known) {
+				break
+			}
+			if time.Since(begun) > patience || ctx.Err() != nil {
+				return fmt.Errorf("the Cluster does not form: %v, %s", err, info)
+			}
+		}
+	}
+	return nil
+}
+
+// calls returns how often the nodes have run each command.
+func (s *redisServer) calls(ctx context.Context) (redistest.Calls, error) {
+	all := redistest.Calls{}
+	for _, node := range s.nodes {
+		calls, err := redistest.CallsOf(ctx, node)
+		if err != nil {
+			return nil, err
+		}
+		for name, n := range calls {
+			all[name] += n
+		}
+	}
+	return all, nil
 }
 
 func (s *redisServer) stop() {
-	s.client.Close()
-	s.end()
+	for _, node := range s.nodes {
+		node.Close()
+	}
+	for _, end := range s.ends {
+		end()
+	}
 }
 
 // facts are what the figures depend on.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/bench/internal/load"
-	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // bench is what is measured, and for how long.
@@ -94,7 +93,11 @@ func (b *bench) run(ctx context.Context, log io.Writer) (f results, err error) {
 // measure takes one step, on a server and in processes of its own.
 func (b *bench) measure(ctx context.Context, s step) (row Row, err error) {
 	row = Row{Workload: s.Workload, Setting: s.setting.String(), Peer: s.peer.Name, Round: s.round}
-	server, err := startRedis()
+	nodes := 1
+	if s.Workload == clustered {
+		nodes = 3
+	}
+	server, err := startRedis(ctx, nodes)
 	if err != nil {
 		return row, err
 	}
@@ -120,12 +123,12 @@ func (b *bench) measure(ctx context.Context, s step) (row Row, err error) {
 		runs[i] = c.Go("Worker.Run", Part{s.setting, int64(first), next - first, shared.path}, &answers[i], nil)
 	}
 	time.Sleep(b.Warm)
-	before, err := redistest.CallsOf(ctx, server.client)
+	before, err := server.calls(ctx)
 	if err != nil {
 		return row, err
 	}
 	b.count(&row, shared)
-	after, err := redistest.CallsOf(ctx, server.client)
+	after, err := server.calls(ctx)
 	if err != nil {
 		return row, err
 	}

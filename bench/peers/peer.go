@@ -33,6 +33,7 @@ const (
 	impatient   = "impatient"
 	claiming    = "claims"
 	limiting    = "limits"
+	clustered   = "in a Cluster of three"
 )
 
 // Peer is one way to do the work of some workloads.
@@ -44,10 +45,12 @@ type Peer struct {
 	Open      func(ctx context.Context, s Setup) (Locker, error)
 }
 
-// alone, waits and givesUp are the workloads of a lock whose callers cannot wait, can, and can give up.
+// The workloads of a lock whose callers wait, of one whose callers can also give up, and of one that runs in a Cluster,
+// too.
 var (
-	waits   = []string{uncontended, contended}
-	givesUp = []string{uncontended, contended, impatient}
+	waits     = []string{uncontended, contended}
+	givesUp   = []string{uncontended, contended, impatient}
+	inCluster = []string{uncontended, contended, impatient, clustered}
 )
 
 const (
@@ -58,7 +61,7 @@ const (
 
 // floors has the peer from which a workload's ratios are counted.
 var floors = map[string]string{
-	uncontended: lower, contended: lower, impatient: lower, claiming: "raw INCR", limiting: "raw script",
+	uncontended: lower, contended: lower, impatient: lower, clustered: lower, claiming: "raw INCR", limiting: "raw script",
 }
 
 var peers = slices.Concat(lockPeers, claimPeers, limitPeers)
@@ -85,6 +88,7 @@ var settings = []setting{
 	{uncontended, 1, 1, 0}, {uncontended, 1, 64, 0},
 	{contended, 8, 16, 0}, {contended, 8, 64, 0},
 	{impatient, 4, 64, 5 * time.Millisecond}, {impatient, 4, 64, 20 * time.Millisecond},
+	{clustered, 1, 64, 0}, {clustered, 2, 64, 0}, {clustered, 4, 64, 0}, {clustered, 8, 64, 0},
 	{claiming, 1, 1, 0}, {claiming, 1, 256, 0},
 	{limiting, 1, 1, 0}, {limiting, 1, 64, 0},
 }

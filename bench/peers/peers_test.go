@@ -31,7 +31,7 @@ func TestRun_EveryPeerAndWorkload_IsMeasured(t *testing.T) {
 	redistest.NeedServer(t)
 	b := &bench{Rounds: 1, Warm: 20 * time.Millisecond, Duration: 40 * time.Millisecond, settings: []setting{
 		{uncontended, 1, 4, 0}, {contended, 2, 4, 0}, {impatient, 2, 4, 5 * time.Millisecond}, {claiming, 1, 4, 0},
-		{limiting, 1, 4, 0}}}
+		{limiting, 1, 4, 0}, {clustered, 2, 4, 0}}}
 	f := redistest.NoError(b.run(t.Context(), io.Discard))(t)
 	require.Len(t, f.Rows, len(b.plan()))
 	var ops, failed int
@@ -143,7 +143,7 @@ func TestLimits_OverTheRate_AreRefused(t *testing.T) {
 	redistest.NeedServer(t)
 	for name, open := range openLimits {
 		t.Run(name, func(t *testing.T) {
-			s := redistest.NoError(startRedis())(t)
+			s := redistest.NoError(startRedis(t.Context(), 1))(t)
 			defer s.stop()
 			ask, end, err := open(Setup{Redis: s.addr}, 5)
 			require.NoError(t, err)
