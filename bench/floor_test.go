@@ -81,6 +81,7 @@ func beside(b *testing.B, goroutines int, server *redistest.Server, subject make
 	}
 	m.report(b, float64(ops), "op")
 	reportTimes(b, &times)
+	b.ReportMetric(micros(floorTimes.Quantile(0.99)), "floor-p99-us")
 	b.ReportMetric(float64(took)/float64(ops)/(float64(floorTook)/float64(floorOps)), ratio)
 }
 

@@ -12,6 +12,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -100,6 +102,27 @@ func counted(b *testing.B, s *redistest.Server) op {
 		}
 		return func(ctx context.Context) error { return sem.Release(ctx, 1) }, nil
 	})
+}
+
+// A lock in a program whose heap is large and often collected. The floor is raw SET NX in the same program. p99-us and
+// floor-p99-us tell how long the collector delays both.
+func BenchmarkCollected(b *testing.B) { runs(b, collected) }
+
+var collected = []workload{
+	{"1", func(b *testing.B) { collect(b, 1) }},
+	{"64", func(b *testing.B) { collect(b, 64) }},
+}
+
+func collect(b *testing.B, goroutines int) {
+	server, other := start(b), start(b)
+	live := make([]*[64]byte, sized(1<<24)) // 1 GiB
+	for i := range live {
+		live[i] = new([64]byte)
+	}
+	percent := debug.SetGCPercent(20)
+	defer debug.SetGCPercent(percent)
+	beside(b, goroutines, server, reentrant, other, rawLock, "x-floor")
+	runtime.KeepAlive(live)
 }
 
 // What TLS adds to a lock, and a server that is 1 ms away in each direction. The floor is the same lock on loopback.

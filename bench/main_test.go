@@ -148,6 +148,8 @@ func (m *meter) report(b *testing.B, by float64, per string) {
 }
 
 func reportTimes(b *testing.B, h *load.Histogram) {
-	b.ReportMetric(float64(h.Quantile(0.5).Nanoseconds())/1e3, "p50-us")
-	b.ReportMetric(float64(h.Quantile(0.99).Nanoseconds())/1e3, "p99-us")
+	b.ReportMetric(micros(h.Quantile(0.5)), "p50-us")
+	b.ReportMetric(micros(h.Quantile(0.99)), "p99-us")
 }
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
