@@ -328,9 +328,9 @@ const closeClientTimeout = 5 * time.Second
 // A call that is no longer awaited may be such a call, so closeClient cannot wait for its end first. The connection
 // itself is closed, after a second.
 func (h *Hub) closeClient() error {
-	h.opts.solo.Close()
 	closed := make(chan struct{})
 	go func() {
+		h.opts.solo.Close()
 		h.client.Close()
 		close(closed)
 	}()

@@ -31,6 +31,9 @@ import (
 //	busy     the call is answered                             idle
 //	         it is not                                        resting: rueidis has closed the connection
 //	resting  soloRest is over                                 absent
+//	any      Close                                            closed, for good
+//
+// In opening and busy one goroutine uses the connection, and no other changes the state, except Close.
 //
 // Nobody reads on the connection between two calls. So the next call finds out that the connection was lost, and its
 // outcome is unknown. A call that must run once is never made there.
@@ -48,6 +51,8 @@ type Solo struct {
 	trustedDials  atomic.Int64 // dials.Begun when the connection answered PING
 	used          atomic.Bool  // since the timer's last run
 	timer         *time.Timer  // runs expire
+
+	unused chan struct{} // closed when a use that was under way at Close is over
 }
 
 const (
@@ -56,6 +61,7 @@ const (
 	idle
 	busy
 	resting
+	closed
 )
 
 // SoloAfter is the number of solo calls in a row before the connection is made, so that programs that send a few calls
@@ -67,7 +73,7 @@ const (
 	// rueidis sends a PING after an idle second, and if a call met it, this connection would pipeline, too.
 	soloIdle = 500 * time.Millisecond
 	soloRest = time.Second
-	// soloOpening bounds the wait for the PING. rueidis itself bounds how long it makes a connection.
+	// soloOpening bounds the wait for the PING, and that of Close. rueidis itself bounds how long it makes a connection.
 	soloOpening = time.Second
 )
 
@@ -77,7 +83,7 @@ func NewSolo(client rueidis.Client, dials *errs.Dials) *Solo {
 	if client.Mode() == rueidis.ClientModeCluster {
 		return nil
 	}
-	l := &Solo{client: client, dials: dials}
+	l := &Solo{client: client, dials: dials, unused: make(chan struct{})}
 	l.timer = time.AfterFunc(time.Hour, l.expire)
 	l.timer.Stop()
 	return l
@@ -127,11 +133,11 @@ func (l *Solo) take() bool {
 // giveBack ends the use of the connection by a call.
 func (l *Solo) giveBack(answered bool) {
 	if !answered {
-		l.rest()
+		l.rest(busy)
 		return
 	}
 	l.used.Store(true)
-	l.state.Store(idle)
+	l.move(busy, idle)
 }
 
 // open makes the connection, or asks it for a PING if it is there. Dedicate takes it out of rueidis' pool.
@@ -143,27 +149,58 @@ func (l *Solo) open() {
 	err := conn.Do(ctx, conn.B().Ping().Build()).NonRedisError()
 	release() // before the first call: otherwise that call would make another connection
 	if err != nil {
-		l.rest()
+		l.rest(opening)
 		return
 	}
 	l.trustedDials.Store(dials)
-	l.giveBack(true)
-	l.timer.Reset(soloIdle)
+	l.used.Store(true)
+	if l.move(opening, idle) {
+		l.timer.Reset(soloIdle)
+	}
 }
 
 // rest ends the use of a connection that did not answer.
-func (l *Solo) rest() {
-	l.state.Store(resting)
-	l.timer.Reset(soloRest)
+func (l *Solo) rest(from int32) {
+	if l.move(from, resting) {
+		l.timer.Reset(soloRest)
+	}
 }
 
-// Close ends the use of the connection, before its client is closed. The client's Close holds the lock of rueidis' pool
-// while it waits for the connection's last reply, and expire would wait for that lock. In a bubble of testing/synctest
-// no time passes meanwhile, so neither would end.
+// move ends a use of the connection, during which the state is from, and reports whether Close has not come meanwhile.
+func (l *Solo) move(from, to int32) bool {
+	moved := l.state.CompareAndSwap(from, to)
+	if !moved {
+		close(l.unused)
+	}
+	return moved
+}
+
+// Close ends the use of the connection, before its client is closed. It waits for a use that is under way, because the
+// client's Close holds the mutex of rueidis' pool while it waits for the connection's last reply:
+//
+//	a call, open or expire            Close                    the client's Close
+//	takes the connection, idle until now
+//	                                  sets closed
+//	                                                           takes the mutex, sends PING
+//	waits for the mutex, to take the
+//	connection out of the pool                                 waits for the reply
+//
+// In a bubble of testing/synctest no time passes while a goroutine waits for a mutex, so neither would end. After
+// soloOpening at the latest the connection is out of the pool, and the client's Close does not wait for it.
 func (l *Solo) Close() {
-	if l != nil {
-		l.timer.Stop()
-		l.state.Store(resting)
+	if l == nil {
+		return
+	}
+	state := l.state.Swap(closed)
+	l.timer.Stop()
+	if state != opening && state != busy {
+		return
+	}
+	timeout := time.NewTimer(soloOpening)
+	defer timeout.Stop()
+	select {
+	case <-l.unused:
+	case <-timeout.C:
 	}
 }
 
@@ -176,7 +213,7 @@ func (l *Solo) expire() {
 		conn, release := l.client.Dedicate()
 		conn.Close()
 		release()
-		l.state.Store(absent)
+		l.move(opening, absent)
 	default:
 		l.state.CompareAndSwap(resting, absent)
 	}

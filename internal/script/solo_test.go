@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,14 +190,83 @@ func TestSolo_CallsMeetAtTimes_EachIsAnswered(t *testing.T) {
 	require.LessOrEqual(t, len(rig.ids()), 2)
 }
 
-// The timer finds nothing to close.
-func TestSolo_ClientIsClosed_ConnectionIsClosed(t *testing.T) {
-	server := redistest.Start(t)
-	rig := newSoloRig(t, server, server, 10*time.Second)
-	rig.connect()
-	rig.client.Close()
-	redistest.Eventually(t, slack, "both connections are closed", func() bool { return len(rig.ids()) == 0 })
-	time.Sleep(1100 * time.Millisecond)
-	_, err := rig.run.Attempt(within(t), call("k"))
-	require.Error(t, err)
+// pooled is a client that runs before at each use of rueidis' pool, and counts them.
+type pooled struct {
+	rueidis.Client
+	before func()
+	uses   atomic.Int32
+}
+
+func (p *pooled) use() {
+	p.uses.Add(1)
+	p.before()
+}
+
+func (p *pooled) Dedicate() (conn rueidis.DedicatedClient, release func()) {
+	p.use()
+	return p.Client.Dedicate()
+}
+
+func (p *pooled) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	if command.IsBlock() {
+		p.use()
+	}
+	return p.Client.Do(ctx, command)
+}
+
+// Close comes when the connection is about to be used. The client's Close takes 200 ms for the pipelining connection,
+// and then 200 ms with the mutex of rueidis' pool. A call that waited for the mutex would stop the bubble's time.
+func TestSolo_Close_EndsTheUseOfThePool(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		opens bool // the connection is there before
+		use   func(calls func(count int), dials *errs.Dials)
+	}{
+		{"is being made", false, func(calls func(int), _ *errs.Dials) { calls(int(script.SoloAfter)) }},
+		{"is asked for another PING", true, func(calls func(int), dials *errs.Dials) {
+			_, _ = dials.Dial(func() (net.Conn, error) { return nil, nil })
+			calls(2)
+		}},
+		{"was idle for long", true, func(func(int), *errs.Dials) {}},
+		{"makes a call", true, func(calls func(int), _ *errs.Dials) { go calls(1) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+				proxy, dials := redistest.NewProxy(t, servers[0]), new(errs.Dials)
+				option := proxy.Server().Option()
+				option.PipelineMultiplex = -1
+				client := &pooled{Client: redistest.NoError(rueidis.NewClient(option))(t), before: func() {}}
+				run := script.NewRunner(client, 10*time.Second)
+				run.HeedDials(dials)
+				run.Solo = script.NewSolo(client, dials)
+				calls := func(count int) {
+					for range count {
+						_, _ = run.Attempt(t.Context(), call("k"))
+					}
+				}
+				proxy.Delay(100*time.Millisecond, 100*time.Millisecond)
+				calls(1) // the next is made in place
+				if test.opens {
+					calls(int(script.SoloAfter))
+					time.Sleep(450 * time.Millisecond)
+					calls(2)
+					require.EqualValues(t, 2, client.uses.Load(), "to make the connection, and for a call")
+				}
+				reached := make(chan struct{})
+				client.before = sync.OnceFunc(func() {
+					close(reached)
+					time.Sleep(300 * time.Millisecond)
+				})
+				test.use(calls, dials)
+				<-reached
+				run.Solo.Close()
+				uses := client.uses.Load()
+				client.Client.Close()
+				calls(2)
+				time.Sleep(3 * time.Second)
+				calls(2)
+				require.Equal(t, uses, client.uses.Load())
+			})
+		})
+	}
 }
