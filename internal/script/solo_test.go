@@ -261,8 +261,8 @@ func TestSolo_Close_EndsTheUseOfThePool(t *testing.T) {
 				<-reached
 				run.Solo.Close()
 				uses := client.uses.Load()
-				client.Client.Close()
 				calls(2)
+				client.Client.Close()
 				time.Sleep(3 * time.Second)
 				calls(2)
 				require.Equal(t, uses, client.uses.Load())
