@@ -89,6 +89,18 @@ func TestRun_WithResultsInItsFile_GoesOnAndPrintsAll(t *testing.T) {
 	require.Contains(t, said, "| reset | all connections of a client are reset | ok | – | – | – |")
 }
 
+func TestSoak_TwoRuns_AddTheirPieces(t *testing.T) {
+	redistest.NeedServer(t)
+	t.Parallel()
+	args := []string{"-soak", "8s", "-deployments", one, "-state", filepath.Join(t.TempDir(), "soak.jsonl")}
+	said, err := run(t, args...)
+	require.NoError(t, err)
+	require.Contains(t, said, "| piece 001, one node | 0 | ")
+	said, err = run(t, append(args, "-primitives", "fair", "-break", "late")...)
+	require.ErrorContains(t, err, "1 of 1 pieces failed")
+	require.Contains(t, said, "piece 002, one node: FAILED: fair: ")
+}
+
 func TestChaos_BadArguments_AreRefused(t *testing.T) {
 	for want, args := range map[string]string{
 		`no deployment "nowhere"`: "-deployments nowhere",

@@ -25,10 +25,11 @@ func countingName(round int64) string { return fmt.Sprint("counting-", round) }
 func takeCounted(ctx context.Context, c *client, rnd *rand.Rand) {
 	at := now() - c.Began
 	e, ttl := event{Of: "counting", ID: c.next(), N: 1 + rnd.Int64N(permits), V: at / int64(countingRound)}, 20*time.Minute
-	if c.Soak { // those of a round are gone when its number comes again
-		e.V, ttl = e.V%countingReuse, (countingReuse-1)*countingRound-time.Duration(at%int64(countingRound))
+	round := e.V
+	if c.Soak { // the permits of a round are gone when its name comes again
+		round, ttl = e.V%countingReuse, (countingReuse-1)*countingRound-time.Duration(at%int64(countingRound))
 	}
-	s := counting.New(c.red[0].Semaphores(), countingName(e.V))
+	s := counting.New(c.red[0].Semaphores(), countingName(round))
 	e.Do, e.Call = "set", now()
 	_, err := s.TrySetPermits(ctx, permits, ttl)
 	e.Return, e.Out = now(), reason(err)

@@ -53,6 +53,9 @@ func sellOrders(ctx context.Context, c *client, rnd *rand.Rand) {
 	case bought || act("pay", func() (stock.Answer, error) { return s.Pay(ctx, id) }) && rnd.IntN(3) == 0:
 		act("return", func() (stock.Answer, error) { return s.Return(ctx, id) })
 	}
+	if c.Soak { // so that it is not sold out for the rest of the time
+		act("return", func() (stock.Answer, error) { return s.Return(ctx, id) })
+	}
 }
 
 // answerOf is what an order was answered: its state, why it was refused, or the reason of an error.

@@ -4,7 +4,7 @@
 //	go -C proof/chaos run .                                               # every fault on every deployment: about a quarter of an hour
 //	go -C proof/chaos run . -deployments "one node,Cluster" -faults "client paused,FLUSHALL" -primitives fenced,stock
 //	go -C proof/chaos run . -state cells.jsonl -for 20m                   # cells that are in the file are not run again
-//	go -C proof/chaos run . -soak 1h                                        # steady work: memory, connections and keys must not grow
+//	go -C proof/chaos run . -soak 8h -state soak.jsonl    # steady work: memory, goroutines and keys must not grow
 //	go -C proof/chaos run . -faults none -break late                      # a client that breaks the rules is found: the exit code is 1
 //
 // A cell is one fault on one deployment. Three clients, each this program run again, use all primitives side by side
@@ -87,20 +87,22 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	flags.StringVar(&p.failures, "failures", "chaos-failures", "the directory for histories of cells that fail")
 	state := flags.String("state", "", "the file of results: a run of the same cells goes on where the last one stopped")
 	limit := flags.Duration("for", 0, "begin no cell after this long; 0: go on to the end")
-	length := flags.Duration("soak", 0,
-		"in place of cells: steady work for that long on the first deployment, with faults in the background; what is used "+
-			"must not grow")
+	length := flags.Duration("soak", 0, "in place of cells: steady work for that long under faults, in pieces on one node "+
+		"and on a Cluster; with -state, added to the pieces of earlier runs")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected %q", flags.Args())
 	}
+	if *length > 0 && *on == "" {
+		*on = one + "," + cluster
+	}
 	if err := p.choose(*on, *befalls, *used); err != nil {
 		return err
 	}
 	if *length > 0 {
-		return p.soak(ctx, *length, out, progress)
+		return p.soak(ctx, *length, &longrun.Run[piece]{Name: "soak", File: *state, Progress: progress}, out)
 	}
 	if slices.ContainsFunc(p.faults, func(f fault) bool { return f.clock }) {
 		p.noClock = shim()

@@ -310,9 +310,19 @@ func roundAt(after time.Duration) time.Duration {
 	return 3 * time.Second
 }
 
-// nextRound waits until the next round begins, and returns its name and how long it takes. Rounds begin at the same
-// time in all clients.
-func (c *client) nextRound(ctx context.Context) (string, time.Duration) {
+// reusedRounds is after how many rounds a soak uses a name again, because a barrier is remembered for an hour. The latch
+// of a round that was not passed is gone by then.
+const reusedRounds = 64
+
+// round is one round of latches and barriers.
+type round struct {
+	id     string
+	name   string // of the latch or barrier
+	length time.Duration
+}
+
+// nextRound waits until the next round begins. Rounds begin at the same time in all clients.
+func (c *client) nextRound(ctx context.Context) round {
 	gone := time.Duration(now() - c.Began)
 	length := roundAt(gone)
 	if c.Soak {
@@ -320,19 +330,20 @@ func (c *client) nextRound(ctx context.Context) (string, time.Duration) {
 	}
 	begin := (gone/length + 1) * length
 	rest(ctx, begin-time.Duration(now()-c.Began))
-	if c.Soak { // a barrier is remembered for an hour
-		return fmt.Sprint(begin / length % 8), length
+	id := fmt.Sprint(begin.Milliseconds())
+	if c.Soak {
+		return round{id, fmt.Sprint(begin / length % reusedRounds), length}
 	}
-	return fmt.Sprint(begin.Milliseconds()), roundAt(begin)
+	return round{id, id, roundAt(begin)}
 }
 
 // latch counts a latch down that all clients count down once, and waits for it.
 func latch(ctx context.Context, c *client, _ *rand.Rand) {
-	id, length := c.nextRound(ctx)
-	e := event{Of: "latch", ID: id, V: int64(c.Place)}
-	in, cancel := context.WithTimeout(ctx, length*4/5) // all are there for the next
+	r := c.nextRound(ctx)
+	e := event{Of: "latch", ID: r.id, V: int64(c.Place)}
+	in, cancel := context.WithTimeout(ctx, r.length*4/5) // all are there for the next
 	defer cancel()
-	l := c.red[0].Semaphores().CountDownLatch("latch-" + e.ID)
+	l := c.red[0].Semaphores().CountDownLatch("latch-" + r.name)
 	e.Do, e.Call = "pass", now()
 	if _, err := l.TrySetCount(in, int64(c.Places), 20*time.Second); err != nil {
 		e.Return, e.Out = now(), reason(err)
@@ -351,13 +362,13 @@ func latch(ctx context.Context, c *client, _ *rand.Rand) {
 }
 
 func barrier(ctx context.Context, c *client, _ *rand.Rand) {
-	id, length := c.nextRound(ctx)
-	e := event{Of: "barrier", ID: id, V: int64(c.Place)}
-	in, cancel := context.WithTimeout(ctx, length*4/5) // all are there for the next
+	r := c.nextRound(ctx)
+	e := event{Of: "barrier", ID: r.id, V: int64(c.Place)}
+	in, cancel := context.WithTimeout(ctx, r.length*4/5) // all are there for the next
 	defer cancel()
 	e.Do, e.Call = "arrive", now()
 	c.say(e)
-	_, err := c.red[0].Semaphores().CyclicBarrier("barrier-"+e.ID, c.Places).Await(in)
+	_, err := c.red[0].Semaphores().CyclicBarrier("barrier-"+r.name, c.Places).Await(in)
 	e.Do, e.Return, e.Out = "pass", now(), reason(err)
 	c.say(e)
 }

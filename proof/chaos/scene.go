@@ -65,11 +65,14 @@ type scene struct {
 	places  [parties]*process
 	proxies [parties]map[string]*redistest.Proxy
 
-	mu     sync.Mutex
-	last   int // number of the last process
-	events []event
-	ended  map[int]int64
-	died   []string
+	mu      sync.Mutex
+	last    int // number of the last process
+	events  []event
+	granted int // of a soak
+	ended   map[int]int64
+	died    []string
+
+	judgedUntil int64 // of a soak
 }
 
 // process is one client.
@@ -155,6 +158,9 @@ func (s *scene) note(e event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events = append(s.events, e)
+	if took(e) {
+		s.granted++
+	}
 }
 
 // kill kills a client, and returns when all it said has been heard.
@@ -245,7 +251,7 @@ func (s *scene) play(ctx context.Context) (c cell) {
 		c.Failed = append(c.Failed, "a key has no end: "+key)
 	}
 	for _, p := range s.chosen {
-		r := s.judged(p, finals[p.name])
+		r := s.judged(p, record{events: s.events, ended: s.ended, final: finals[p.name], lease: lease})
 		if len(r.Wrong) > 0 {
 			c.Failed = append(c.Failed, p.name+": "+r.Wrong[0])
 		}
@@ -254,14 +260,11 @@ func (s *scene) play(ctx context.Context) (c cell) {
 	return c
 }
 
-func (s *scene) judged(p primitive, final map[string]int64) row {
+// judged judges the events of a primitive among those of h.
+func (s *scene) judged(p primitive, h record) row {
 	r := row{Primitive: p.name, Promised: promised(s.f, s.d.name, p.name)}
-	h := record{ended: s.ended, final: final, lease: lease}
-	for _, e := range s.events {
-		if e.Of != p.name {
-			continue
-		}
-		h.events = append(h.events, e)
+	h.events = slices.DeleteFunc(slices.Clone(h.events), func(e event) bool { return e.Of != p.name })
+	for _, e := range h.events {
 		if p.works(e) {
 			r.Answers++
 		}
@@ -324,7 +327,7 @@ func (s *scene) clients() {
 }
 
 // act starts the clients, lets the fault befall them, and looks at what is left.
-func (s *scene) act(ctx context.Context, c *cell) (finals map[string]map[string]int64, endless []string) {
+func (s *scene) act(ctx context.Context, c *cell) (map[string]map[string]int64, []string) {
 	own := s.stage(ctx)
 	in, cancel := context.WithTimeout(ctx, 10*patience)
 	defer cancel()
@@ -352,15 +355,20 @@ func (s *scene) act(ctx context.Context, c *cell) (finals map[string]map[string]
 		s.f.keys, c.Stalled = older, true
 	}
 
-	finals = map[string]map[string]int64{}
+	return s.finals(in, own[0]), s.endless()
+}
+
+// finals are what the servers say of the primitives in the end.
+func (s *scene) finals(ctx context.Context, own *redlatch.Client) map[string]map[string]int64 {
+	finals := map[string]map[string]int64{}
 	for _, p := range s.chosen {
-		if p.final == nil {
+		if p.final == nil || s.long && !p.isWhole() {
 			continue
 		}
 		var f map[string]int64
 		var err error
 		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-			if f, err = p.final(in, own[0], s.note); err == nil || errors.Is(err, errGone) || time.Now().After(end) {
+			if f, err = p.final(ctx, own, s.note); err == nil || errors.Is(err, errGone) || time.Now().After(end) {
 				break
 			}
 		}
@@ -370,7 +378,7 @@ func (s *scene) act(ctx context.Context, c *cell) (finals map[string]map[string]
 		s.must(wrapped(p.name, err))
 		finals[p.name] = f
 	}
-	return finals, s.endless()
+	return finals
 }
 
 const endlessScript = `local list = {}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -13,19 +14,53 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/proof/longrun"
 )
 
-// A soak is steady work for a long time, with something going wrong now and then. What the processes and the servers
-// use must not grow.
+// A soak is steady work of every primitive for hours, in pieces, while one fault after the other strikes. In each piece
+// the promises must hold, and the memory, goroutines, connections and keys must not grow.
 
-// background are the faults of a soak: none takes anything from anybody for good.
-var background = []string{"client paused", "server stalls", "delay", "lost reply", "lost request", "reset",
-	"lost messages", "SCRIPT FLUSH", "CLIENT KILL"}
+const (
+	longestPiece = 20 * time.Minute
+	warmUp       = 90 * time.Second // until closed orders, which are remembered for a minute, are as many as later
+	shortGrowth  = 5 * time.Minute  // a shorter piece shows no growth
+	overlap      = int64(10 * time.Second)
+)
 
-// series is one measure over the time of a soak.
+// piece is a part of a soak: its clients and servers are its own.
+type piece struct {
+	Deployment string
+	Seed       uint64
+	Length     time.Duration
+	Faults     int
+	Grants     int // of locks and permits
+	Undecided  int // histories that porcupine did not decide in time
+	Series     []*series
+	Failed     []string `json:",omitempty"`
+}
+
+// series is one measure over the time of a piece, from the end of its warm-up on.
 type series struct {
-	name, unit string
-	values     []float64
+	Name, Unit string
+	Values     []float64
+}
+
+// thirds are the medians of each third.
+func (x *series) thirds() (list [3]float64) {
+	n := len(x.Values)
+	for i := range list {
+		if part := slices.Sorted(slices.Values(x.Values[i*n/3 : (i+1)*n/3])); len(part) > 0 {
+			list[i] = part[len(part)/2]
+		}
+	}
+	return list
+}
+
+func (p piece) summary() string {
+	if len(p.Failed) > 0 {
+		return "FAILED: " + strings.Join(p.Failed, "; ")
+	}
+	return fmt.Sprintf("%d grants under %d faults", p.Grants, p.Faults)
 }
 
 // sampled is how a client says what it uses.
@@ -42,116 +77,212 @@ func (c *client) sample(ctx context.Context) {
 	}
 }
 
-// soak runs for that long. The error says what has grown.
-func (p plan) soak(ctx context.Context, length time.Duration, out, progress io.Writer) error {
-	d, err := setUp(p.deployments[0], false)
+// soak adds pieces of that length together to the results.
+func (p plan) soak(ctx context.Context, length time.Duration, run *longrun.Run[piece], out io.Writer) error {
+	before, err := run.Each(ctx, nil, nil, nil)
 	if err != nil {
 		return err
 	}
-	defer d.st.Clear()
-	s := &scene{plan: p, d: d, st: &stage{}, prefix: "soak:", long: true, seed: p.seed, ended: map[int]int64{},
-		began: now()}
-	defer s.st.Clear()
-	s.chosen = p.on(d.name)
-	var all []*series
-	err = s.st.Try(func() { all = s.steady(ctx, length, progress) })
+	rounds := max(1, int(length/longestPiece)/len(p.deployments))
+	n := rounds * len(p.deployments)
+	var items []string
+	for i := range n {
+		items = append(items, fmt.Sprintf("piece %03d, %s", len(before)+i+1, p.deployments[i%len(p.deployments)]))
+	}
+	all, err := run.Each(ctx, items, piece.summary, func(ctx context.Context, item string) (piece, error) {
+		i := slices.Index(items, item)
+		return p.piece(ctx, p.deployments[i%len(p.deployments)], length/time.Duration(n), uint64(len(before)+i), run.Progress)
+	})
 	if err != nil {
 		return err
 	}
-	var grown []string
-	fmt.Fprintf(out, "%-26s %12s %12s %12s\n", "", "first third", "second", "last")
-	for _, x := range all {
-		n := len(x.values) / 3
-		a, b, c := median(x.values[:n]), median(x.values[n:2*n]), median(x.values[2*n:])
-		fmt.Fprintf(out, "%-26s %12.1f %12.1f %12.1f\n", x.name+", "+x.unit, a, b, c)
-		if c > 1.5*a {
-			grown = append(grown, x.name)
+	failed := 0
+	fmt.Fprint(out, "| piece | minutes | grants | faults | measure | first third | second | last |\n"+
+		"|---|--:|--:|--:|---|--:|--:|--:|\n")
+	for _, item := range items {
+		x := all[item]
+		for _, m := range x.Series {
+			third := m.thirds()
+			fmt.Fprintf(out, "| %s | %.0f | %d | %d | %s, %s | %.1f | %.1f | %.1f |\n", item, x.Length.Minutes(), x.Grants,
+				x.Faults, m.Name, m.Unit, third[0], third[1], third[2])
+		}
+		if len(x.Failed) > 0 {
+			failed++
 		}
 	}
-	if grown != nil {
-		return fmt.Errorf("grown by more than half: %s", strings.Join(grown, ", "))
+	if failed > 0 {
+		return fmt.Errorf("%d of %d pieces failed; their histories are in %s", failed, n, p.failures)
 	}
 	return nil
 }
 
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
+// piece plays one piece.
+func (p plan) piece(ctx context.Context, on string, length time.Duration, number uint64, progress io.Writer,
+) (x piece, err error) {
+	d, err := setUp(on, false)
+	if err != nil {
+		return x, err
 	}
-	v = slices.Sorted(slices.Values(v))
-	return v[len(v)/2]
+	defer d.st.Clear()
+	// No replica takes over: what a failover loses is in the cells, and a busy machine stands still for a second.
+	for _, n := range d.nodes {
+		_, _ = n.TryAsk(d.st, "CONFIG", "SET", "cluster-node-timeout", "60000")
+	}
+	s := &scene{plan: p, d: d, st: &stage{}, prefix: "soak:", long: true, seed: p.seed + number, ended: map[int]int64{},
+		began: now()}
+	defer s.st.Clear()
+	s.chosen = p.on(on)
+	x = piece{Deployment: on, Seed: s.seed, Length: length}
+	if err := s.st.Try(func() { s.steady(ctx, &x, progress) }); err != nil {
+		return x, err
+	}
+	return x, p.keep(s, cell{Deployment: on, Fault: fmt.Sprintf("soak %d", number+1), Failed: x.Failed})
 }
 
-// steady has the clients work, and looks at everybody about a hundred times.
-func (s *scene) steady(ctx context.Context, length time.Duration, progress io.Writer) []*series {
-	s.stage(ctx)
-	all := []*series{
-		{name: "heap of a client", unit: "MiB"}, {name: "goroutines of a client", unit: "number"},
-		{name: "connections of a server", unit: "number"}, {name: "memory of a server", unit: "MiB"},
-		{name: "keys of a server", unit: "number"},
+// lasting are the faults of a soak: none takes anything from anybody for good, so every promise stands.
+func (s *scene) lasting() (list []fault) {
+	for _, f := range faults {
+		applies, _ := f.appliesTo(s.d.name, "")
+		if applies && f.keys == kept && !f.once && !f.wires && !f.clock && f.name != "none" && f.lacks(s.d) == "" {
+			list = append(list, f)
+		}
 	}
+	return list
+}
+
+// strike has faults befall the clients, one after the other, until ctx ends.
+func (s *scene) strike(ctx context.Context, count *int) error {
 	rnd := rand.New(rand.NewPCG(s.seed, 2))
-	faulty, stop := context.WithCancel(ctx)
-	broke := make(chan error, 1)
-	go func() {
-		broke <- s.st.Try(func() {
-			for faulty.Err() == nil {
-				rest(faulty, 3*time.Second)
-				name := background[rnd.IntN(len(background))]
-				f := faults[slices.IndexFunc(faults, func(f fault) bool { return f.name == name })]
+	return s.st.Try(func() {
+		for list := s.lasting(); ctx.Err() == nil; *count++ {
+			switch f := list[rnd.IntN(len(list))]; f.name {
+			case "client killed": // the others are measured from the beginning to the end
+				s.replace(parties - 1)
+			default:
 				f.inflict(s, rnd)
 			}
-		})
-	}()
-	every := max(length/100, time.Second)
-	rest(ctx, 30*time.Second) // until what is remembered for a while is there
-	s.drain()
-	for begin := time.Now(); time.Since(begin) < length && ctx.Err() == nil; {
-		rest(ctx, every)
-		for i, v := range s.look() {
-			all[i].values = append(all[i].values, v)
+			rest(ctx, 3*time.Second)
 		}
-		fmt.Fprintf(progress, "\r%v of %v ", time.Since(begin).Round(time.Second), length)
+	})
+}
+
+// steady has the clients work for the length of the piece, and looks at everybody about a hundred times.
+func (s *scene) steady(ctx context.Context, x *piece, progress io.Writer) {
+	own := s.stage(ctx)
+	for i, name := range []string{"grants", "heap of a client", "goroutines of a client", "connections of a server",
+		"memory of a server", "keys of a server"} {
+		x.Series = append(x.Series, &series{Name: name,
+			Unit: []string{"a second", "MiB", "number", "number", "MiB", "number"}[i]})
+	}
+	faulty, stop := context.WithCancel(ctx)
+	defer stop()
+	broke := make(chan error, 1)
+	go func() { broke <- s.strike(faulty, &x.Faults) }()
+	reigns, began, looked := s.d.reigns(), time.Now(), time.Now()
+	for len(x.Failed) == 0 && time.Since(began) < x.Length {
+		rest(ctx, max(x.Length/100, 2*time.Second))
+		s.must(ctx.Err())
+		if s.d.reigns() != reigns {
+			s.must(errors.New("a replica took over, because the machine stood still; run the same command again"))
+		}
+		values := s.look(x, time.Since(looked))
+		looked = time.Now()
+		for i, v := range values {
+			if time.Since(began) > min(warmUp, x.Length/4) {
+				x.Series[i].Values = append(x.Series[i].Values, v)
+			}
+		}
+		s.judgeRecent(x, now()-overlap)
+		fmt.Fprintf(progress, "\r%v of %v ", time.Since(began).Round(time.Second), x.Length)
 	}
 	fmt.Fprintln(progress)
 	stop()
 	s.must(<-broke)
 	s.finish(patience)
-	s.must(ctx.Err())
-	if len(s.died) > 0 {
-		s.must(errors.New(strings.Join(s.died, "; ")))
+	s.must(s.d.healthy(patience))
+	finals, endless := s.finals(ctx, own[0]), s.endless()
+	s.judgeRecent(x, now())
+	x.Failed = append(x.Failed, s.died...)
+	for _, key := range endless {
+		x.Failed = append(x.Failed, "a key has no end: "+key)
 	}
-	return all
+	for _, p := range s.chosen {
+		if p.isWhole() {
+			x.judge(s, p, record{events: s.events, ended: s.ended, final: finals[p.name], lease: lease})
+		}
+	}
+	for _, m := range x.Series[1:] {
+		if t := m.thirds(); x.Length >= shortGrowth && t[2] > 1.1*t[1] {
+			x.Failed = append(x.Failed, fmt.Sprintf("%s grew from %.1f to %.1f, %s", m.Name, t[1], t[2], m.Unit))
+		}
+	}
 }
 
-// drain takes what was said.
-func (s *scene) drain() []event {
+// isWhole reports that a primitive is judged by what the server says in the end, so all of its events are kept. Of the
+// others, the events of the last seconds are enough.
+func (p primitive) isWhole() bool { return p.final != nil && p.name != "counting" }
+
+// judgeRecent judges the answers since the last look, and some before, and forgets what is older. Answers after until
+// wait for the next look: an event of another client that belongs to them may still be in a pipe.
+func (s *scene) judgeRecent(x *piece, until int64) {
+	whole := map[string]bool{}
+	for _, p := range s.chosen {
+		whole[p.name] = p.isWhole()
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := s.events
-	s.events = nil
-	return list
+	recent, ended, since := slices.Clone(s.events), maps.Clone(s.ended), s.judgedUntil-overlap
+	s.judgedUntil = until
+	s.events = slices.DeleteFunc(s.events, func(e event) bool { return !whole[e.Of] && e.Call < until-2*overlap })
+	s.mu.Unlock()
+	for _, p := range s.chosen {
+		if p.isWhole() {
+			continue
+		}
+		x.judge(s, p, record{ended: ended, lease: lease, events: slices.DeleteFunc(slices.Clone(recent),
+			func(e event) bool {
+				answer := e.Do == "take" || e.Do == "pass" || e.Do == "look"
+				return e.Of != p.name || answer && (e.Return <= since || e.Return > until)
+			})})
+	}
 }
 
-// look is what is used now.
-func (s *scene) look() []float64 {
+func (x *piece) judge(s *scene, p primitive, h record) {
+	r := s.judged(p, h)
+	if r.Undecided {
+		x.Undecided++
+	}
+	for _, wrong := range r.Wrong {
+		x.Failed = append(x.Failed, p.name+": "+wrong)
+	}
+}
+
+// look is what was granted in the time since the last look, and what is used now. The last client may have been
+// replaced, so the others are measured.
+func (s *scene) look(x *piece, since time.Duration) []float64 {
 	var heap, routines, samples float64
-	for _, e := range s.drain() {
-		if e.Do == sampled {
+	s.mu.Lock()
+	granted := s.granted - x.Grants
+	x.Grants = s.granted
+	for _, e := range s.events {
+		if e.Do == sampled && e.Client < parties {
 			heap, routines, samples = heap+float64(e.N)/(1<<20), routines+float64(e.V), samples+1
 		}
 	}
+	s.events = slices.DeleteFunc(s.events, func(e event) bool { return e.Do == sampled })
+	s.mu.Unlock()
 	list := s.d.primaries()
 	var connections, memory, keys float64
 	for _, n := range list {
 		connections += figure(s, n, "clients", "connected_clients:")
-		memory += figure(s, n, "memory", "used_memory:") / (1 << 20)
+		// The backlog grows to its bound, and is none of the clients'.
+		memory += (figure(s, n, "memory", "used_memory:") - figure(s, n, "memory", "mem_replication_backlog:")) / (1 << 20)
 		size, _ := n.TryAsk(s.st, "DBSIZE")
 		v, _ := strconv.ParseFloat(size, 64)
 		keys += v
 	}
 	of, servers := max(samples, 1), max(float64(len(list)), 1)
-	return []float64{heap / of, routines / of, connections / servers, memory / servers, keys / servers}
+	return []float64{float64(granted) / since.Seconds(), heap / of, routines / of, connections / servers, memory / servers,
+		keys / servers}
 }
 
 func figure(s *scene, n *redistest.Server, section, field string) float64 {

@@ -29,6 +29,7 @@ type section struct {
 	Name, State, Summary string
 	Step                 step
 	Bars                 []bar
+	Charts               []chart
 	Cells                [][]string // the table of chaos
 	Failures             []failure
 	Output               string // a piece of it, if the part failed
@@ -38,6 +39,12 @@ type section struct {
 type bar struct {
 	Label string
 	Value int
+}
+
+// chart is a measure over time, in pieces.
+type chart struct {
+	Label  string
+	Pieces [][]float64
 }
 
 // failure is what was found, and the command that repeats it.
@@ -67,7 +74,7 @@ func writePage(dir string) (found, err error) {
 		page.Sections = append(page.Sections, s)
 	}
 	var b bytes.Buffer
-	t, err := template.New("page").Funcs(template.FuncMap{"picture": picture}).Parse(layout)
+	t, err := template.New("page").Funcs(template.FuncMap{"picture": picture, "plot": plot}).Parse(layout)
 	if err == nil {
 		err = t.Execute(&b, page)
 	}
@@ -120,6 +127,33 @@ func picture(bars []bar) template.HTML {
 		width, y := 400*x.Value/longest, 20*i+14
 		fmt.Fprintf(&b, `<text x="240" y="%d" text-anchor="end">%s</text><rect x="250" y="%d" width="%d" height="14"/>`+
 			`<text x="%d" y="%d">%d</text>`, y, template.HTMLEscapeString(x.Label), y-11, width, 255+width, y, x.Value)
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String())
+}
+
+// plot draws charts, two beside each other, each from 0 to its highest value. A line ends where its piece ends.
+func plot(charts []chart) template.HTML {
+	const width, height = 360, 90
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg width="%d" height="%d">`, 2*(width+20), height*((len(charts)+1)/2))
+	for i, c := range charts {
+		left, top, n, highest := i%2*(width+20), i/2*height, 0, 0.
+		for _, values := range c.Pieces {
+			n += len(values)
+			highest = max(highest, slices.Max(values))
+		}
+		fmt.Fprintf(&b, `<text x="%d" y="%d">%s: 0 to %.4g</text>`, left, top+12, template.HTMLEscapeString(c.Label), highest)
+		at := 0
+		for _, values := range c.Pieces {
+			b.WriteString(`<polyline points="`)
+			for _, v := range values {
+				fmt.Fprintf(&b, "%.1f,%.1f ", float64(left)+float64(at)*width/float64(n), float64(top+80)-60*v/max(highest, 1e-9))
+				at++
+			}
+			b.WriteString(`"/>`)
+		}
+		fmt.Fprintf(&b, `<path d="M%d %dh%d"/>`, left, top+80, width)
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String())
@@ -216,6 +250,52 @@ func chaosFigures(_ part, _ step, dir string) (s section, err error) {
 	if len(s.Cells) > 0 {
 		s.Cells = append([][]string{head}, s.Cells...)
 	}
+	return s, err
+}
+
+// piece is what the page shows of a piece of a soak.
+type piece struct {
+	Deployment                string
+	Seed                      uint64
+	Length                    time.Duration
+	Faults, Grants, Undecided int
+	Series                    []struct {
+		Name, Unit string
+		Values     []float64
+	}
+	Failed []string
+}
+
+func soakFigures(_ part, _ step, dir string) (s section, err error) {
+	all, items, err := results[piece](dir, "soak.jsonl")
+	charts, sum, took := map[string]*chart{}, piece{}, map[string]time.Duration{}
+	for _, item := range items {
+		p := all[item]
+		took[p.Deployment] += p.Length
+		sum.Faults, sum.Grants, sum.Undecided = sum.Faults+p.Faults, sum.Grants+p.Grants, sum.Undecided+p.Undecided
+		for _, x := range p.Series {
+			label := p.Deployment + ", " + x.Name + ", " + x.Unit
+			if charts[label] == nil {
+				charts[label] = &chart{Label: label}
+			}
+			if len(x.Values) > 0 {
+				charts[label].Pieces = append(charts[label].Pieces, x.Values)
+			}
+		}
+		if len(p.Failed) > 0 {
+			s.Failures = append(s.Failures, failure{item + ": " + strings.Join(p.Failed, "; "),
+				fmt.Sprintf("go -C proof/chaos run . -soak %v -deployments %q -seed %d", p.Length, p.Deployment, p.Seed)})
+		}
+	}
+	for _, label := range slices.Sorted(maps.Keys(charts)) {
+		s.Charts = append(s.Charts, *charts[label])
+	}
+	s.Summary = fmt.Sprintf("%d pieces, %d failed:", len(items), len(s.Failures))
+	for _, on := range slices.Sorted(maps.Keys(took)) {
+		s.Summary += fmt.Sprintf(" %v on %s,", took[on].Round(time.Second), on)
+	}
+	s.Summary += fmt.Sprintf(" with %d grants under %d faults; %d histories were not decided in time. Each line begins "+
+		"after the warm-up of its piece.", sum.Grants, sum.Faults, sum.Undecided)
 	return s, err
 }
 

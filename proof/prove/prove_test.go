@@ -79,6 +79,10 @@ func TestPage_RecordedResults_ShowsWhatWasCoveredFoundAndMissing(t *testing.T) {
 		"plans.jsonl":    `{"Item":"1-20","Result":{"Runs":20,"Faults":99}}`,
 		"planted.jsonl":  `{"Item":"x","Result":{"Noticed":false}}` + "\n" + `{"Item":"y","Result":{"Noticed":true}}`,
 		"chaos.out":      "chaos 1 of 157, one: DEL: held (4.0 s)\n",
+		"soak.jsonl": `{"Item":"piece 001, one node","Result":{"Deployment":"one node","Seed":3,"Length":60000000000,` +
+			`"Faults":5,"Grants":700,"Series":[{"Name":"keys","Unit":"number","Values":[1,2]}],"Failed":["keys grew"]}}` + "\n" +
+			`{"Item":"piece 002, one node","Result":{"Deployment":"one node","Length":60000000000,"Series":[` +
+			`{"Name":"keys","Unit":"number","Values":[2,4]}]}}`,
 		"cells.jsonl": `{"Item":"one: DEL","Result":{"Deployment":"one","Fault":"DEL","Seed":4,"Injected":2,` +
 			`"Failed":["two"],"Rows":[{"Answers":50}]}}` + "\n" +
 			`{"Item":"Cluster: cut","Result":{"Deployment":"Cluster","Fault":"cut","NotRun":"no C compiler"}}`,
@@ -88,7 +92,8 @@ func TestPage_RecordedResults_ShowsWhatWasCoveredFoundAndMissing(t *testing.T) {
 
 	found, err := writePage(dir)
 	require.NoError(t, err)
-	require.EqualError(t, found, "contract failed\nchaos failed\nplanted faults failed\ncrowds failed\nsimulation failed")
+	require.EqualError(t, found, "contract failed\nchaos failed\nsoak failed\nplanted faults failed\ncrowds failed\n"+
+		"simulation failed")
 	page := text(dir, "page.html")
 	for _, want := range []string{"c0ffee. Redis 8.0.", "FOR=10m0s", "took 1m0.000000004s",
 		"1 passed, 2 failed, 0 were skipped", "<pre>go test -v ./contract -count=1 -run &#39;^TestB$&#39;</pre>", "a &lt; b",
