@@ -16,7 +16,7 @@ import (
 const (
 	countingRound  = 2 * time.Second
 	countingRounds = 300
-	countingReuse  = 8 // of a soak
+	countingReuse  = 32 // of a soak: a busy machine takes 12 s for a turn, and permits must outlive their holders
 )
 
 func countingName(round int64) string { return fmt.Sprint("counting-", round) }
