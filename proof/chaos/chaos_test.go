@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/redlatch/redlatch/internal/redistest"
 )
+
+// requireEnv makes a repository without the pinned commit a failure: a clone with all its history has it.
+const requireEnv = "REDLATCH_REQUIRE_HISTORY"
 
 func TestMain(m *testing.M) {
 	if isClient() {
@@ -55,6 +59,29 @@ func TestChaos_EachFaultAndDeploymentOnce_KeepsThePromises(t *testing.T) {
 		_, err := run(t, "-deployments", deployment, "-faults", befalls, "-duration", "300ms", "-quiet", "200ms")
 		require.NoError(t, err)
 	})
+}
+
+// All primitives in two versions at once: under a fault, and while each client is replaced by one of the other version.
+func TestChaos_BesideThePinnedVersion_KeepsThePromises(t *testing.T) {
+	redistest.NeedServer(t)
+	redistest.SkipShort(t)
+	said, err := run(t, "-old", "pinned", "-deployments", one, "-faults", "client killed,rolling deploy", "-duration",
+		"300ms", "-quiet", "200ms")
+	if errors.Is(err, errNoCommit) && os.Getenv(requireEnv) != "1" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	for _, p := range primitives {
+		if !p.quorum {
+			require.Contains(t, said, "| "+p.name+" | 2 |", "each version has followed the other in both cells")
+		}
+	}
+}
+
+func TestProgramOf_NoSuchCommit_SaysHowToGetIt(t *testing.T) {
+	_, err := programOf(t.Context(), strings.Repeat("0", 40))
+	require.ErrorIs(t, err, errNoCommit)
+	require.ErrorContains(t, err, "--unshallow")
 }
 
 // A client that breaks a rule is found, whichever it is.

@@ -77,6 +77,21 @@ type use struct {
 	client      int
 }
 
+// idle is the longest time in which nobody held anything, or of what is not held, between two answers.
+func (h record) idle(answers []event) (longest time.Duration) {
+	uses := h.uses()
+	if len(uses) == 0 {
+		for _, e := range answers {
+			uses = append(uses, use{from: e.Return, to: e.Return})
+		}
+	}
+	for i, last := 1, int64(0); i < len(uses); i++ {
+		last = max(last, uses[i-1].to)
+		longest = max(longest, time.Duration(uses[i].from-last))
+	}
+	return longest
+}
+
 // uses are those of the history. What a client had not begun to give back when it was killed, it could use until then,
 // but no longer than the first answer said.
 func (h record) uses() (list []use) {

@@ -39,6 +39,9 @@ type fault struct {
 	inflict    func(s *scene, rnd *rand.Rand)
 }
 
+// deployed is the name of the fault that is none.
+const deployed = "rolling deploy"
+
 var replicatedOnly = []string{sentinel, cluster}
 
 var faults = []fault{
@@ -53,6 +56,12 @@ var faults = []fault{
 	{name: "client killed", what: "a client is killed (SIGKILL), another takes its place",
 		inflict: func(s *scene, rnd *rand.Rand) {
 			s.replace(rnd.IntN(parties))
+		}},
+	{name: deployed, what: "clients end in good order one by one, and others take their places; with -old all " +
+		"change from the old version to the new and back", once: true,
+		inflict: func(s *scene, _ *rand.Rand) {
+			s.deploy()
+			s.deploy()
 		}},
 	{name: "server paused",
 		what: "a primary (of the five, two) is stopped for longer than a lease and goes on; its replica may take its place " +

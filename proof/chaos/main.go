@@ -6,6 +6,7 @@
 //	go -C proof/chaos run . -state cells.jsonl -for 20m                   # cells that are in the file are not run again
 //	go -C proof/chaos run . -soak 8h -state soak.jsonl    # steady work: memory, goroutines and keys must not grow
 //	go -C proof/chaos run . -faults none -break late                      # a client that breaks the rules is found: the exit code is 1
+//	go -C proof/chaos run . -old pinned                       # half of the clients are of the pinned version
 //
 // A cell is one fault on one deployment. Three clients, each this program run again, use all primitives side by side
 // through proxies. The fault befalls the servers, the network or the clients, again and again. Then all heals, and
@@ -71,6 +72,7 @@ type plan struct {
 	broken      string
 	failures    string
 	noClock     string
+	oldProgram  string // half of the clients run it, because they are of another version; "": none does
 }
 
 func command(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -86,6 +88,8 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	flags.StringVar(&p.broken, "break", "", "what clients do wrong: late, steal, newid, uncounted, twice")
 	flags.StringVar(&p.failures, "failures", "chaos-failures", "the directory for histories of cells that fail")
 	state := flags.String("state", "", "the file of results: a run of the same cells goes on where the last one stopped")
+	old := flags.String("old", "",
+		"half of the clients are of another version: a commit, a program built of it, or \"pinned\", the commit in PINNED")
 	limit := flags.Duration("for", 0, "begin no cell after this long; 0: go on to the end")
 	length := flags.Duration("soak", 0, "in place of cells: steady work for that long under faults, in pieces on one node "+
 		"and on a Cluster; with -state, added to the pieces of earlier runs")
@@ -101,6 +105,12 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	if err := p.choose(*on, *befalls, *used); err != nil {
 		return err
 	}
+	if *old != "" {
+		var err error
+		if p.oldProgram, err = programOf(ctx, *old); err != nil {
+			return err
+		}
+	}
 	if *length > 0 {
 		return p.soak(ctx, *length, &longrun.Run[piece]{Name: "soak", File: *state, Progress: progress}, out)
 	}
@@ -111,7 +121,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s", table(cells))
+	fmt.Fprintf(out, "%s%s", table(cells), pairs(cells))
 	failed := 0
 	for _, c := range cells {
 		if len(c.Failed) > 0 {
@@ -186,6 +196,9 @@ func (p plan) run(ctx context.Context, run *longrun.Run[cell]) (cells []cell, er
 				continue
 			}
 			item, n := itemOf(name, f.name), len(items)+1
+			if p.oldProgram != "" {
+				item += ", two versions"
+			}
 			items = append(items, item)
 			plays[item] = func(ctx context.Context) (cell, error) {
 				if why != "" {

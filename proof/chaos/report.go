@@ -26,6 +26,8 @@ func (c cell) summary() string {
 	answers, worst, excused := c.sums()
 	text := fmt.Sprintf("%d answers, %d times, worst wait %v, works again after %v", answers, c.Injected, short(worst),
 		short(c.Recovered))
+	idlest := slices.MaxFunc(c.Rows, func(a, b row) int { return cmp.Compare(a.Idle, b.Idle) })
+	text += fmt.Sprintf(", idle for %v at most (%s)", short(idlest.Idle), idlest.Primitive)
 	if len(excused) > 0 {
 		text += "; wrong where it may be: " + strings.Join(excused, ", ")
 	}
@@ -41,6 +43,36 @@ func (c cell) sums() (answers int, worst time.Duration, excused []string) {
 		}
 	}
 	return answers, worst, excused
+}
+
+// pairs has a line for each primitive: how often the two versions followed each other. It is empty if there was one.
+func pairs(cells []cell) []byte {
+	sums, in := map[string]row{}, map[string]int{}
+	for _, c := range cells {
+		for _, r := range c.Rows {
+			sum := sums[r.Primitive]
+			sum.ToNew, sum.ToOld = sum.ToNew+r.ToNew, sum.ToOld+r.ToOld
+			if c.Fault == deployed {
+				sum.Idle = max(sum.Idle, r.Idle)
+			}
+			sums[r.Primitive] = sum
+			if r.ToNew > 0 && r.ToOld > 0 {
+				in[r.Primitive]++
+			}
+		}
+	}
+	if len(in) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	b.WriteString("\n| primitive | cells with both versions | the new follows the old | the old follows the new | " +
+		"idle in a rolling deploy |\n|---|--:|--:|--:|--:|\n")
+	for _, p := range primitives {
+		if sum, ok := sums[p.name]; ok {
+			fmt.Fprintf(&b, "| %s | %d | %d | %d | %v |\n", p.name, in[p.name], sum.ToNew, sum.ToOld, short(sum.Idle))
+		}
+	}
+	return b.Bytes()
 }
 
 // mark is a cell in the table of the page.

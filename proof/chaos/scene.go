@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,9 +46,12 @@ type row struct {
 	Promised  string
 	Answers   int
 	Worst     time.Duration
-	Undecided bool     `json:",omitempty"` // porcupine took too long
-	Excused   []string `json:",omitempty"` // wrong, and not promised otherwise
-	Wrong     []string `json:",omitempty"`
+	Idle      time.Duration // the longest time without a holder, or between two answers
+	ToNew     int           `json:",omitempty"` // answers to a client of this version after one to a client of the old
+	ToOld     int           `json:",omitempty"`
+	Undecided bool          `json:",omitempty"` // porcupine took too long
+	Excused   []string      `json:",omitempty"` // wrong, and not promised otherwise
+	Wrong     []string      `json:",omitempty"`
 }
 
 // scene is a cell that is being played.
@@ -70,6 +74,7 @@ type scene struct {
 	events  []event
 	granted int // of a soak
 	ended   map[int]int64
+	isOld   map[int]bool // which processes are of the old version
 	died    []string
 
 	judgedUntil int64 // of a soak
@@ -78,6 +83,7 @@ type scene struct {
 // process is one client.
 type process struct {
 	number  int
+	old     bool // of the old version
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	heard   chan struct{} // closed when all it said has been heard
@@ -91,16 +97,21 @@ func (p *process) signal(sig syscall.Signal) { syscall.Kill(-p.cmd.Process.Pid, 
 // anyone is one of the clients.
 func (s *scene) anyone(rnd *rand.Rand) *process { return s.places[rnd.IntN(parties)] }
 
-// start has a new process work in a place.
-func (s *scene) start(place int) error {
-	self, err := os.Executable()
+// start has a new process work in a place. It is of the old version, if there is one and old is set.
+func (s *scene) start(place int, old bool) error {
+	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
+	if old = old && s.oldProgram != ""; old {
+		program = s.oldProgram
+	}
 	s.mu.Lock()
 	s.last++
-	p := &process{number: s.last, cmd: exec.Command(self), heard: make(chan struct{}), said: &strings.Builder{}}
+	p := &process{number: s.last, old: old, cmd: exec.Command(program), heard: make(chan struct{}),
+		said: &strings.Builder{}}
 	p.proxies = s.proxies[place]
+	s.isOld[p.number] = old
 	s.mu.Unlock()
 	p.cmd.Env = append(plain(), roleEnv+"=client")
 	p.cmd.Stderr = p.said
@@ -173,13 +184,28 @@ func (s *scene) kill(p *process) {
 	s.mu.Unlock()
 }
 
-// replace kills a client and starts another.
+// replace kills a client and starts another, of the other version.
 func (s *scene) replace(place int) {
 	s.kill(s.places[place])
-	if err := s.start(place); err != nil {
+	if err := s.start(place, !s.places[place].old); err != nil {
 		s.st.Fatalf("start a client: %v", err)
 	}
 	time.Sleep(300 * time.Millisecond)
+}
+
+// deploy has the clients end in good order, one after the other, and one of the other version take each place. Each
+// client waits until every primitive has worked once since the client before it began.
+func (s *scene) deploy() {
+	for place := range parties {
+		p := s.places[place]
+		p.in.Close()
+		s.end(p, patience)
+		s.mu.Lock()
+		from := len(s.events)
+		s.mu.Unlock()
+		s.must(s.start(place, !p.old))
+		s.must(wrapped("in the deploy", s.working(from, 1, patience)))
+	}
 }
 
 // finish has every client end in good order.
@@ -188,20 +214,33 @@ func (s *scene) finish(limit time.Duration) {
 		p.in.Close()
 	}
 	for _, p := range s.places {
-		late := time.AfterFunc(limit, func() { p.signal(syscall.SIGKILL) })
-		<-p.heard
-		err := p.cmd.Wait()
-		if !late.Stop() {
-			s.died = append(s.died, fmt.Sprintf("client %d did not end", p.number))
-		} else if err != nil {
-			s.died = append(s.died, fmt.Sprintf("client %d: %v: %.2000s", p.number, err, p.said))
-		}
+		s.end(p, limit)
 	}
 }
 
-// working waits until each primitive has worked so often since the event of number from.
+// end returns when a client has ended whose input is closed.
+func (s *scene) end(p *process, limit time.Duration) {
+	late := time.AfterFunc(limit, func() { p.signal(syscall.SIGKILL) })
+	<-p.heard
+	err := p.cmd.Wait()
+	if !late.Stop() {
+		s.died = append(s.died, fmt.Sprintf("client %d did not end", p.number))
+	} else if err != nil {
+		s.died = append(s.died, fmt.Sprintf("client %d: %v: %.2000s", p.number, err, p.said))
+	}
+}
+
+// working waits until each primitive has worked so often since the event of number from, in clients of each version
+// that is there.
 func (s *scene) working(from, often int, limit time.Duration) error {
-	n := map[string]int{}
+	type worker struct {
+		primitive string
+		old       bool
+	}
+	n, versions := map[worker]int{}, map[bool]bool{}
+	for _, p := range s.places {
+		versions[p.old] = true
+	}
 	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		s.mu.Lock()
 		for ; from < len(s.events); from++ {
@@ -209,14 +248,16 @@ func (s *scene) working(from, often int, limit time.Duration) error {
 			if i := slices.IndexFunc(s.chosen, func(p primitive) bool {
 				return p.name == e.Of
 			}); i >= 0 && s.chosen[i].works(e) {
-				n[e.Of]++
+				n[worker{e.Of, s.isOld[e.Client]}]++
 			}
 		}
 		s.mu.Unlock()
 		var missing []string
 		for _, p := range s.chosen {
-			if n[p.name] < often {
-				missing = append(missing, p.name)
+			for old := range versions {
+				if n[worker{p.name, old}] < often {
+					missing = append(missing, p.name+map[bool]string{true: " in an old client"}[old])
+				}
 			}
 		}
 		if len(missing) == 0 {
@@ -231,7 +272,7 @@ func (s *scene) working(from, often int, limit time.Duration) error {
 // play plays the cell.
 func (s *scene) play(ctx context.Context) (c cell) {
 	c = cell{Deployment: s.d.name, Fault: s.f.name, Seed: s.seed}
-	s.st, s.ended, s.began = &stage{}, map[int]int64{}, now()
+	s.st, s.ended, s.isOld, s.began = &stage{}, map[int]int64{}, map[int]bool{}, now()
 	defer s.st.Clear()
 	start := time.Now()
 	var finals map[string]map[string]int64
@@ -264,14 +305,17 @@ func (s *scene) play(ctx context.Context) (c cell) {
 func (s *scene) judged(p primitive, h record) row {
 	r := row{Primitive: p.name, Promised: promised(s.f, s.d.name, p.name)}
 	h.events = slices.DeleteFunc(slices.Clone(h.events), func(e event) bool { return e.Of != p.name })
+	var answers []event
 	for _, e := range h.events {
 		if p.works(e) {
-			r.Answers++
+			answers = append(answers, e)
 		}
 		if e.Call > 0 && e.Out == "ok" && e.Do != "leave" {
 			r.Worst = max(r.Worst, time.Duration(e.Return-e.Call))
 		}
 	}
+	r.count(answers, s.isOld)
+	r.Idle = h.idle(answers)
 	var v verdict
 	p.judge(h, &v)
 	r.Undecided = v.Undecided
@@ -285,6 +329,21 @@ func (s *scene) judged(p primitive, h record) row {
 	}
 	r.Wrong = append(r.Wrong, v.Unguarded...)
 	return r
+}
+
+// count counts the answers, and how often one version followed the other. It sorts the answers.
+func (r *row) count(answers []event, isOld map[int]bool) {
+	r.Answers = len(answers)
+	slices.SortFunc(answers, func(a, b event) int { return cmp.Compare(a.Return, b.Return) })
+	for i := 1; i < len(answers); i++ {
+		before, e := answers[i-1], answers[i]
+		switch {
+		case isOld[before.Client] && !isOld[e.Client]:
+			r.ToNew++
+		case !isOld[before.Client] && isOld[e.Client]:
+			r.ToOld++
+		}
+	}
 }
 
 // stage opens what is opened once, and starts the clients. It returns a client of the program's own.
@@ -322,7 +381,7 @@ func (s *scene) clients() {
 				s.proxies[place][a] = redistest.NewProxy(s.st, &redistest.Server{Addrs: []string{a}})
 			}
 		}
-		s.must(s.start(place))
+		s.must(s.start(place, s.f.name == deployed || (uint64(place)+s.seed)%2 == 0))
 	}
 }
 
