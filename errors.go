@@ -66,6 +66,9 @@ var (
 	// too. A lock of another kind or of redsync under a lock's name is not such an error: callers wait for it.
 	// (TestHostileValues_EveryKind_AreErrWrongType)
 	ErrWrongType = errs.ErrWrongType
+	// ErrNewer: a later version of redlatch wrote the object so that only later versions may use it. Nothing was changed.
+	// Use that version in all programs; docs/compatibility.md has the order of an upgrade.
+	ErrNewer = errs.ErrNewer
 )
 
 // Errors of counters, sales and red packets. Nothing was changed.

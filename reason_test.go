@@ -39,7 +39,7 @@ var sentinels = map[string]error{
 	"ErrDenied":        redlatch.ErrDenied,
 	"ErrNotReplicated": redlatch.ErrNotReplicated, "ErrReentry": rlock.ErrReentry, "ErrClosed": redlatch.ErrClosed,
 	"ErrInvalidName": redlatch.ErrInvalidName, "ErrInvalidOption": redlatch.ErrInvalidOption,
-	"ErrWrongType":        redlatch.ErrWrongType,
+	"ErrWrongType": redlatch.ErrWrongType, "ErrNewer": redlatch.ErrNewer,
 	"ErrCapacityMismatch": rsemaphore.ErrCapacityMismatch, "ErrLatchExpired": rsemaphore.ErrLatchExpired,
 	"ErrLatchDeleted":  rsemaphore.ErrLatchDeleted,
 	"ErrBrokenBarrier": rsemaphore.ErrBrokenBarrier, "ErrOutOfRange": redlatch.ErrOutOfRange,

@@ -188,6 +188,12 @@ var provoked = map[string]func(t *testing.T, srv *redlatchtest.Server, red *redl
 		_, err = s.Buy(t.Context(), stock.Order{User: "ann"})
 		is(t, err, nil)
 	},
+	"ErrNewer": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		s := openSale(t, red, stock.Spec{Limit: 5})
+		srv.Redis().HSet("rc:{phones}:sale", "state", "v2 1") // as a later version writes it
+		_, err := s.Buy(t.Context(), stock.Order{User: "ann"})
+		is(t, err, redlatch.ErrNewer)
+	},
 	"ErrCorrupt": func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		s := openSale(t, red, stock.Spec{Limit: 5})
 		_, err := s.Buy(t.Context(), stock.Order{User: "ann"})

@@ -66,6 +66,7 @@ var codes = []struct {
 	{redlatch.ErrOutOfRange, exitUsage},
 	{redlatch.ErrDenied, exitDenied},
 	{redlatch.ErrWrongType, exitData},
+	{redlatch.ErrNewer, exitData},
 	{rsemaphore.ErrCapacityMismatch, exitData},
 	{redlatch.ErrCorrupt, exitData},
 	{redlatch.ErrMismatch, exitData},

@@ -38,6 +38,8 @@ var (
 	ErrInvalidOption = New("invalid_option", "invalid option")
 	// ErrWrongType: the key holds a value of another type; nothing was changed.
 	ErrWrongType = New("wrong_type", "key holds another type")
+	// ErrNewer: a later version wrote the object for later versions only; nothing was changed.
+	ErrNewer = New("newer", "written by a newer version")
 	// ErrOverwritten is ErrLost and ErrWrongType: the lease's key was overwritten with another type.
 	ErrOverwritten = fmt.Errorf("%w: %w", ErrLost, ErrWrongType)
 )

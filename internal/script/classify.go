@@ -107,6 +107,8 @@ func answeredError(script *Script, key string, err error) error {
 	switch {
 	case kind != nil:
 		return fmt.Errorf("%w: %s on %q: %s: %w", kind, script.name, key, why, err)
+	case strings.Contains(err.Error(), "NEWER a later version"):
+		return fmt.Errorf("%w: %s on %q", errs.ErrNewer, script.name, key)
 	case unreadable(err):
 		return fmt.Errorf("%w: %s on %q: %w", errs.ErrWrongType, script.name, key, err)
 	}

@@ -114,7 +114,11 @@ func (l *Limiter) Inspect(ctx context.Context) (state LimitState, err error) {
 }
 
 func (l *Limiter) unreadable(text string) error {
-	return fmt.Errorf("%w: the limit at %q is %.64q", errs.ErrWrongType, l.storedKey(), text)
+	kind := errs.ErrWrongType
+	if strings.HasPrefix(text, "v") {
+		kind = errs.ErrNewer
+	}
+	return fmt.Errorf("%w: the limit at %q is %.64q", kind, l.storedKey(), text)
 }
 
 // storedKey is the key of the limit that is kept under the name.

@@ -31,7 +31,7 @@
 --     arrive, no reply; arrive again, as the last; trip      B, C of three parties arrive in the next generation
 --     the first arrive comes: without its r: it would be the third arrival there, and B and C would continue
 --     (TestArrival_PartyGone_DoesNotCount)
--- uses: clock, send
+-- uses: clock, integer, send
 local key, verb, party, id, gen = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local parties, lease, notafter, idle = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
 local channel, publish, pending = ARGV[9], ARGV[10], ARGV[11] == '1'
@@ -40,7 +40,8 @@ if late(notafter, now) then
   return {2, '', 0, 0, 0, now, 0}
 end
 local state = redis.call('HMGET', key, 'id', 'gen', 'parties', 'n', 'act', 'lease', 'soon')
-local barrier_id, barrier_gen, barrier_parties, arrived, acting = state[1] or '', tonumber(state[2]) or 0, tonumber(state[3]) or 0, tonumber(state[4]) or 0, state[5]
+local barrier_id, barrier_gen = state[1] or '', require_integer(state[2], 'generation of a barrier') or 0
+local barrier_parties, arrived, acting = tonumber(state[3]) or 0, tonumber(state[4]) or 0, state[5]
 local longest, soon = tonumber(state[6]) or 0, tonumber(state[7]) or 0
 
 local function reply(status)

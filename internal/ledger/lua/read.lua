@@ -1,4 +1,5 @@
 -- Reads the first entries of a ledger.
+-- uses: integer
 --
 -- KEYS[1]  the hash of the object. It has ledger (1: the object keeps a ledger), serial (number of the last entry),
 --          moved (how many entries were removed, because a database has them) and state (3: suspended)
@@ -24,6 +25,7 @@
 --   read: -10. Otherwise a sale whose hash was lost, and which Restore is making anew, would look like a sale that
 --   lost entries, and the mover would end
 local m = redis.call('HMGET', KEYS[1], 'ledger', 'serial', 'moved', 'state')
+refuse_newer(m[4])
 local found = redis.call('XLEN', KEYS[2]) -- a key of another type fails here
 if m[4] == '3' then return {{-10, 0, 0}, {}} end
 if not m[1] and found == 0 then return {{-6, 0, 0}, {}} end

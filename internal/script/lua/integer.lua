@@ -13,11 +13,20 @@ local function read_integer(text)
   return n and math.abs(n) <= 9007199254740992 and n or nil
 end
 
+-- Ends the script if a text begins with "v", as a later version writes it in place of a number in an object that this
+-- version must not use: see "Versions" in docs/design/keys.md. Called before anything is written.
+local function refuse_newer(text)
+  if text and string.sub(text, 1, 1) == 'v' then
+    error('NEWER a later version wrote it', 0)
+  end
+end
+
 -- Returns the integer in a text; nil if the text is missing. Any other text ends the script, so the function is called
 -- before anything is written. name is for the error.
 local function require_integer(text, name)
   local n = read_integer(text)
   if text and not n then
+    refuse_newer(text)
     error('WRONGTYPE the ' .. name .. ' is not an integer', 0)
   end
   return n

@@ -1,5 +1,5 @@
 -- Keeps the limit of a name.
--- uses: clock
+-- uses: clock, integer
 --
 -- KEYS[1]  the limit, a string: 'terms;at;by'
 -- ARGV[1]  its terms: algorithm, rate, per in us or unit, burst or time zone, with commas; '' removes it
@@ -11,11 +11,11 @@
 --
 -- The key has no end: a limit that went away by itself would let more pass.
 local key, terms, by = KEYS[1], ARGV[1], ARGV[2]
+refuse_newer(redis.call('GET', key)) -- of another type it fails with WRONGTYPE, where SET would replace it
 if terms == '' then
   redis.call('DEL', key)
   return 1
 end
 local now = clock()
-redis.call('GET', key) -- SET alone would replace a value of another type; this fails with WRONGTYPE
 redis.call('SET', key, terms .. ';' .. digits(now) .. ';' .. by)
 return 1

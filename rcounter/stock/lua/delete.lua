@@ -1,5 +1,5 @@
 -- Removes a sale with all that it knows, or what is left of one that has lost a part.
--- uses: ends
+-- uses: ends, integer
 --
 -- KEYS     those of sale.lua, and then those of restore.lua
 -- ARGV[1]  the epoch of the opening to remove, '' to ask for it; '0': of what is left of one without an epoch
@@ -10,7 +10,9 @@
 --
 -- Safe to run twice: the second run finds none. Safe however late: a copy that comes after the name was opened again
 -- names another opening.
-local epoch = redis.call('HGET', KEYS[1], 'epoch') or '0'
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch')
+local epoch = found[2] or '0'
+refuse_newer(found[1])
 if redis.call('EXISTS', unpack(KEYS)) == 0 then return {-6, 0, 0} end
 if ARGV[1] ~= epoch then return {0, 0, 0, epoch} end
 remove()

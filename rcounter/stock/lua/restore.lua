@@ -1,5 +1,5 @@
 -- A step of Restore.
--- uses: clock, ends
+-- uses: clock, ends, integer
 --
 -- KEYS     those of sale.lua, and then what is made anew: [7] orders, [8] reservations, [9] endings
 -- ARGV[1]  the step   [2] the id of the round
@@ -34,6 +34,7 @@
 -- 'resume' unlinks the old tables before RENAME, which would free them on the spot.
 local step, round = ARGV[1], ARGV[2]
 local is = redis.call('HMGET', KEYS[1], 'state', 'before', 'round', 'epoch', 'gone')
+refuse_newer(is[1])
 local now, micros = clock()
 local DAY = 86400000
 local function set_fields(first)

@@ -1,5 +1,5 @@
 -- A red packet: its keys, and how a script reads them.
--- uses: clock, ends
+-- uses: clock, ends, integer
 --
 -- KEYS[1]  the packet, a hash: n (shares), total, taken, given (cents), state (0 being sent, 1 open, 2 refunded), end and gone (server ms),
 --          epoch (server us, 0 while it is being sent), ledger (1 if there is one), serial (number of its last entry), moved (how many
@@ -31,7 +31,10 @@ local function begin()
   end
   for i, name in ipairs(NUMBERS) do
     p[name] = tonumber(values[i])
-    if not p[name] then return {-1, -1, 0} end
+    if not p[name] then
+      refuse_newer(values[5]) -- the state
+      return {-1, -1, 0}
+    end
   end
   if expired(p.gone, p.now) then
     remove()

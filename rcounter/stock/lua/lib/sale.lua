@@ -47,7 +47,10 @@ local function begin()
       and orphans(redis.call('HLEN', s.orders) + redis.call('ZCARD', s.reservations) + redis.call('XLEN', s.ledger), 4)
     return {lost ~= 0 and -1 or -6, 0, lost or -1}
   end
-  if not read_integers(m, 13) then return {-1, -1, 0} end
+  if not read_integers(m, 13) then
+    refuse_newer(m[1])
+    return {-1, -1, 0}
+  end
   s.state, s.start, s.ending, s.gone, s.epoch, s.fields, s.counted = m[1], m[2], m[3], m[4], m[5], m[6], m[7]
   s.waiting, s.own, s.keeps, s.serial, s.moved, s.remember = m[8], m[9], m[10], m[11], m[12], m[13]
   if expired(s.gone, s.now) then
