@@ -3,12 +3,14 @@ package examples_test
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,12 +33,28 @@ var stories = map[string]string{
 		`the sale, the database and the bank agree`,
 }
 
-// build compiles all examples.
+// Most of its time an example waits, so that many run side by side.
+func TestMain(m *testing.M) { redistest.Main(m, nil) }
+
+// compiled is the folder of the programs, where the next run finds what has not changed since.
+var compiled = sync.OnceValues(func() (folder string, err error) {
+	folder, err = filepath.Abs("../../bin/examples")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-o", folder+"/", "./...").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return folder, nil
+})
+
+// build compiles all examples, once for all tests.
 func build(t *testing.T) (folder string) {
+	t.Helper()
 	redistest.SkipShort(t)
-	folder = t.TempDir()
-	out, err := exec.Command("go", "build", "-o", folder, "./...").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	folder, err := compiled()
+	require.NoError(t, err)
 	return folder
 }
 
@@ -46,6 +64,7 @@ func servers(t *testing.T) map[string][]string {
 }
 
 func TestExamples_Run_ShowWhatTheySay(t *testing.T) {
+	t.Parallel()
 	folder := build(t)
 	for server, args := range servers(t) {
 		for name, story := range stories {
@@ -61,6 +80,7 @@ func TestExamples_Run_ShowWhatTheySay(t *testing.T) {
 
 // Workers are killed, of which some have just started, while 10,000 users come.
 func TestFlashsale_WorkersKilled_SaleIsExact(t *testing.T) {
+	t.Parallel()
 	folder := build(t)
 	all := servers(t)
 	all["cluster"] = []string{"-redis", strings.Join(redistest.Cluster(t).Addrs, ",")}
@@ -96,6 +116,7 @@ func TestFlashsale_WorkersKilled_SaleIsExact(t *testing.T) {
 
 // The reader of docs/getting-started.md kills the first process, and the second gets the lock.
 func TestStart_HolderKilled_NextGetsTheLock(t *testing.T) {
+	t.Parallel()
 	folder := build(t)
 	embedded := exec.Command(filepath.Join(folder, "server"), "-address", "127.0.0.1:0")
 	listening := stderr(t, embedded)
