@@ -21,7 +21,7 @@ func TestPlain_FortyProcessesWait_EachGetsItAtTheSameCost(t *testing.T) {
 	t.Parallel()
 	const processes, rounds = 40, 15
 	rigs := newRigs(t, redistest.Start(t), processes, rlock.Options{})
-	ctx, stop := context.WithCancel(within(t))
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute) // it takes a second; on a busy machine, minutes
 	defer stop()
 	var all atomic.Int64
 	shares := make([]atomic.Int64, processes)
@@ -48,7 +48,7 @@ func TestPlain_FortyProcessesWait_EachGetsItAtTheSameCost(t *testing.T) {
 	calls, published := float64(after["evalsha"]-before["evalsha"])/float64(all.Load()),
 		float64(after["publish"]-before["publish"])/float64(all.Load())
 	t.Logf("%.1f calls and %.1f messages an acquisition; least: %d of %d on average", calls, published, least, rounds)
-	require.GreaterOrEqual(t, all.Load(), int64(processes*rounds), "too slow")
+	require.GreaterOrEqual(t, all.Load(), int64(processes*rounds), "within minutes")
 	require.Greater(t, least, int64(1), "a process starved")
 	require.Less(t, calls, 9., "3 are needed")
 }
