@@ -57,9 +57,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	for i, left := 0, *total; i < len(parts); i++ {
-		d := share(left, i)
+		d := share(*total, left, i)
 		left -= d
-		fmt.Printf("%-15s %8v  %s\n", parts[i].name, d.Round(time.Second), parts[i].command(d, dir))
+		fmt.Printf("%-15s %8v  %s\n", parts[i].name, d, parts[i].command(d, dir))
 	}
 	if *onlyPlan {
 		return nil
@@ -68,9 +68,9 @@ func run(ctx context.Context, args []string) error {
 	err = errors.Join(os.MkdirAll(dir, 0o755), save(dir, "facts", all))
 	for i, began := 0, time.Now(); i < len(parts) && err == nil && ctx.Err() == nil; i++ {
 		left := *total - time.Since(began)
-		fmt.Printf("\n== %d of %d: %s for %v; %v left\n", i+1, len(parts), parts[i].name, share(left, i).Round(time.Second),
-			max(left, 0).Round(time.Second))
-		if err = parts[i].run(ctx, share(left, i), dir); err == nil {
+		d := share(*total, left, i)
+		fmt.Printf("\n== %d of %d: %s for %v; %v left\n", i+1, len(parts), parts[i].name, d, max(left, 0).Round(time.Second))
+		if err = parts[i].run(ctx, d, dir); err == nil {
 			found, err = writePage(dir)
 		}
 		if version() != all.Version {
@@ -169,7 +169,7 @@ func (p part) lacks(d time.Duration) string {
 		}
 	}
 	if d < p.least {
-		return fmt.Sprintf("its share of the time is %v, and it needs %v; choose a longer FOR", d.Round(time.Second), p.least)
+		return fmt.Sprintf("its share of the time is %v, and it needs %v; choose a longer FOR", d, p.least)
 	}
 	return ""
 }

@@ -161,7 +161,7 @@ func plot(charts []chart) template.HTML {
 
 var (
 	ofAll    = regexp.MustCompile(`(?m)^(?:chaos|planted) \d+ of (\d+), `)
-	noise    = regexp.MustCompile(`(?m)^(\S+ \S+ WARN |=== ).*\n`)
+	noise    = regexp.MustCompile(`(?m)^(\S+ \S+ WARN |=== |\s*--- (PASS|SKIP)|.*; leave -short out$).*\n`)
 	outcome  = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): `)
 	broken   = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 	searched = regexp.MustCompile(`(?m): \| ([^|\n]+) \| (\d+) \| \d+ \|$`)

@@ -41,13 +41,22 @@ var parts = []part{
 		program: "proof run ./simulation/simulate -play plans -for FOR -state DIR/plans.jsonl"},
 }
 
-// share is the i-th part's share of the time that is left when it begins. The least lets a part begin one item.
-func share(left time.Duration, i int) time.Duration {
-	weights := 0
-	for _, p := range parts[i:] {
-		weights += p.weight
+// share is the i-th part's share of the time that is left when it begins. A part that has its least in the plan has it
+// even if earlier parts took longer, because tests have no limit of their own. A second lets a part begin one item.
+func share(total, left time.Duration, i int) time.Duration {
+	all, later := 0, 0
+	for j, p := range parts {
+		all += p.weight
+		if j >= i {
+			later += p.weight
+		}
 	}
-	return max(left*time.Duration(parts[i].weight)/time.Duration(weights), time.Second)
+	weight := time.Duration(parts[i].weight)
+	d := left * weight / time.Duration(later)
+	if total*weight/time.Duration(all) >= parts[i].least {
+		d = max(d, parts[i].least)
+	}
+	return max(d, time.Second).Round(time.Second)
 }
 
 // command is what runs a part for d, from the root of the checkout. Go's cache keeps the results of tests that passed.

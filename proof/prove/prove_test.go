@@ -18,15 +18,19 @@ func TestShare_OfAllParts_IsTheWholeTime(t *testing.T) {
 	for _, total := range []time.Duration{10 * time.Minute, time.Hour, 8 * time.Hour} {
 		left := total
 		for i, p := range parts {
-			d := share(left, i)
+			d := share(total, left, i)
 			require.InDelta(t, float64(total)*float64(p.weight)/100, float64(d), float64(time.Millisecond), p.name)
 			left -= d
 		}
 		require.Zero(t, left)
 	}
 	last := len(parts) - 1
-	require.Equal(t, 30*time.Minute, share(time.Hour, last-1), "it has the time that earlier parts left")
-	require.Equal(t, time.Second, share(-time.Minute, last))
+	require.Equal(t, 30*time.Minute, share(time.Hour, time.Hour, last-1), "it has the time that earlier parts left")
+	require.Equal(t, time.Second, share(time.Hour, -time.Minute, last))
+	for i, p := range parts {
+		d := share(10*time.Minute, -time.Minute, i)
+		require.GreaterOrEqual(t, d, p.least, "%s has its least, though earlier parts took too long", p.name)
+	}
 }
 
 func TestCommand_LongerShare_RunsMore(t *testing.T) {
