@@ -182,13 +182,10 @@ func (s *scene) steady(ctx context.Context, x *piece, progress io.Writer) {
 	for len(x.Failed) == 0 && time.Since(began) < x.Length {
 		rest(ctx, max(x.Length/100, 2*time.Second))
 		s.must(ctx.Err())
-		if s.d.reigns() != reigns {
-			s.must(errors.New("a replica took over, because the machine stood still; run the same command again"))
-		}
 		values := s.look(x, time.Since(looked))
 		looked = time.Now()
-		for i, v := range values {
-			if time.Since(began) > min(warmUp, x.Length/4) {
+		for i, v := range values { // a server that stands still has no figures
+			if time.Since(began) > min(warmUp, x.Length/4) && (i == 0 || v > 0) {
 				x.Series[i].Values = append(x.Series[i].Values, v)
 			}
 		}
@@ -200,6 +197,9 @@ func (s *scene) steady(ctx context.Context, x *piece, progress io.Writer) {
 	s.must(<-broke)
 	s.finish(patience)
 	s.must(s.d.healthy(patience))
+	if s.d.reigns() != reigns {
+		s.must(errors.New("a replica took over, because the machine stood still; run the same command again"))
+	}
 	finals, endless := s.finals(ctx, own[0]), s.endless()
 	s.judgeRecent(x, now())
 	x.Failed = append(x.Failed, s.died...)
