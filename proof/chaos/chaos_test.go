@@ -116,6 +116,12 @@ func TestRun_WithResultsInItsFile_GoesOnAndPrintsAll(t *testing.T) {
 	require.Contains(t, said, "| reset | all connections of a client are reset | ok | – | – | – |")
 }
 
+func TestSoak_AnyLength_HasAsManyPiecesOnEachDeployment(t *testing.T) {
+	for length, want := range map[time.Duration]int{time.Minute: 2, 40 * time.Minute: 2, time.Hour: 4, 8 * time.Hour: 24} {
+		require.Equal(t, want, pieces(length, 2), length)
+	}
+}
+
 func TestSoak_TwoRuns_AddTheirPieces(t *testing.T) {
 	redistest.NeedServer(t)
 	t.Parallel()

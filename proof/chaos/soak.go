@@ -77,14 +77,19 @@ func (c *client) sample(ctx context.Context) {
 	}
 }
 
+// pieces is how many pieces of at most longestPiece a soak has, as many on each deployment.
+func pieces(length time.Duration, deployments int) int {
+	round := longestPiece * time.Duration(deployments)
+	return deployments * int((length+round-1)/round)
+}
+
 // soak adds pieces of that length together to the results.
 func (p plan) soak(ctx context.Context, length time.Duration, run *longrun.Run[piece], out io.Writer) error {
 	before, err := run.Each(ctx, nil, nil, nil)
 	if err != nil {
 		return err
 	}
-	rounds := max(1, int(length/longestPiece)/len(p.deployments))
-	n := rounds * len(p.deployments)
+	n := pieces(length, len(p.deployments))
 	var items []string
 	for i := range n {
 		items = append(items, fmt.Sprintf("piece %03d, %s", len(before)+i+1, p.deployments[i%len(p.deployments)]))
