@@ -127,7 +127,8 @@ func CheapCalls() Options {
 // Lone bounds the context of a call with a single request by the patience of its caller. The call may have been meant
 // for more requests whose callers left before it was sent. The context of a call with several requests stays as it is.
 func Lone[Q, A any](ctx context.Context, requests []*Request[Q, A]) (context.Context, context.CancelFunc) {
-	if len(requests) > 1 || requests[0].Until.IsZero() {
+	deadline, bounded := ctx.Deadline()
+	if len(requests) > 1 || requests[0].Until.IsZero() || bounded && !requests[0].Until.Before(deadline) {
 		return ctx, func() {}
 	}
 	return context.WithDeadline(ctx, requests[0].Until)

@@ -11,8 +11,8 @@
 //
 //  1. Attempt makes the call in flight: a goroutine calls rueidis with a deadline of 15 s. The caller waits for the
 //     reply, for the call timeout or for the end of its ctx. If the server replied within the last 25 ms, no connection
-//     was begun since, and ctx leaves the call its whole call timeout, Attempt makes the call in place: a cancellation
-//     may then go unnoticed until that timeout, if the server falls silent in that very call.
+//     was begun since, and ctx leaves the call at least 7/8 of its call timeout, Attempt makes the call in place: a
+//     cancellation may then go unnoticed until that timeout, if the server falls silent in that very call.
 //  2. send sends EVALSHA and, after NOSCRIPT and after nothing else, EVAL.
 //  3. classify says what an error proves: answered; not run (refused before the first write, connection refused, never
 //     sent); unknown.

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -114,4 +115,46 @@ func TestInPlace_ContextOfTheCall_EndsAsOneOfPackageContext(t *testing.T) {
 			require.Equal(t, cause, context.Cause(own))
 		})
 	})
+}
+
+// A shared call ends with the patience of its callers, who came a moment before the call. Otherwise each would get a
+// goroutine of its own.
+func TestInPlace_CtxLeavesMostOfTheCallTimeout_IsEnough(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *redistest.Server, client rueidis.Client) {
+		var end time.Time
+		h := &hooked{Client: client, before: func(ctx context.Context) { end, _ = ctx.Deadline() }}
+		r := script.NewRunner(h, 10*time.Second)
+		time.Sleep(time.Millisecond) // a reply at the time 0 would be none
+		redistest.NoError(r.Attempt(t.Context(), call("k")))(t)
+		for _, left := range []time.Duration{9 * time.Second, 8 * time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			redistest.NoError(r.Attempt(ctx, call("k")))(t)
+			cancel()
+			inPlace := time.Until(end) == left // a flight has no end of its caller's
+			require.Equal(t, left == 9*time.Second, inPlace, "%v", left)
+		}
+	})
+}
+
+func TestInPlace_ServerFallsSilent_EndsWithTheCtx(t *testing.T) {
+	for _, pipelining := range []bool{false, true} {
+		redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+			proxy := redistest.NewProxy(t, servers[0])
+			option := proxy.Server().Option()
+			option.AlwaysPipelining = pipelining
+			client := redistest.NoError(rueidis.NewClient(option))(t)
+			t.Cleanup(client.Close)
+			r := script.NewRunner(client, time.Second)
+			time.Sleep(time.Millisecond)
+			redistest.NoError(r.Attempt(t.Context(), call("k")))(t)
+			proxy.BlackHole(redistest.Up)
+			ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			_, err := r.Attempt(ctx, call("k"))
+			require.Equal(t, 900*time.Millisecond, time.Since(began))
+			require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+	}
 }

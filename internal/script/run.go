@@ -67,7 +67,7 @@ func (r *Runner) Dials() int64 { return r.dials.Begun() }
 //
 // In general the call gets a goroutine of its own (see inFlight). The two switches of goroutines cost more than all
 // else that is added to a call. A server that replied a moment ago has no full ring, so then the call is made in place
-// if ctx leaves it its whole call timeout.
+// if ctx leaves it nearly its whole call timeout.
 func (r *Runner) Attempt(ctx context.Context, call Call) (reply rueidis.RedisMessage, err error) {
 	start := call.start
 	if start == 0 {
@@ -79,7 +79,7 @@ func (r *Runner) Attempt(ctx context.Context, call Call) (reply rueidis.RedisMes
 	switch {
 	case ctx.Err() != nil:
 		err = gaveUp{r.explained(call, errs.Cut(errs.Ended(ctx))), false}
-	case call.fitsInPlace() && last.isFresh(start, dials) && outlasts(ctx, limit):
+	case call.fitsInPlace() && last.isFresh(start, dials) && r.leavesTime(ctx, limit):
 		reply, err = r.inPlace(ctx, call, limit)
 	default:
 		reply, err = r.inFlight(ctx, call)
@@ -103,10 +103,10 @@ func (r *Runner) Attempt(ctx context.Context, call Call) (reply rueidis.RedisMes
 func (r *Runner) inPlace(ctx context.Context, call Call, limit time.Time) (rueidis.RedisMessage, error) {
 	r.Solo.enter()
 	call.solo = !call.Once && !call.byText && r.Solo.take() // only a script by its hash goes there
-	bounded := LazyDeadline{parent: ctx, limit: limit}
-	result := r.client.Do(&bounded, call.command(r.client.B())) //nolint:contextcheck // it is ctx, with an end
+	bounded := NewLazyDeadline(ctx, limit)
+	result := r.client.Do(bounded, call.command(r.client.B())) //nolint:contextcheck // it is ctx, with an end
 	if result.Error() != nil {
-		result, _ = r.sendText(&bounded, call, result) //nolint:contextcheck // as above
+		result, _ = r.sendText(bounded, call, result) //nolint:contextcheck // as above
 	}
 	bounded.End()
 	if call.solo {
@@ -115,6 +115,9 @@ func (r *Runner) inPlace(ctx context.Context, call Call, limit time.Time) (rueid
 	r.Solo.leave()
 	reply, err := result.ToMessage()
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		if deadline, has := ctx.Deadline(); has && !time.Now().Before(deadline) {
+			<-ctx.Done() // now: the deadline of the connection may pass a moment earlier
+		}
 		if err = errs.Cut(errs.Ended(ctx)); err == nil {
 			err = r.late
 		}
@@ -127,12 +130,15 @@ func (r *Runner) inPlace(ctx context.Context, call Call, limit time.Time) (rueid
 // place, so it is read twice for a call.
 func (r *Runner) elapsed() time.Duration { return time.Since(r.base) }
 
-// outlasts reports whether ctx leaves the call as much time as limit does. A nearer deadline would be set on the
-// connection itself, and break it for everybody when it passes. A cancellation during the call may go unnoticed until
-// limit, if the server falls silent in that very call and the connection is not pipelining.
-func outlasts(ctx context.Context, limit time.Time) bool {
+// leavesTime reports whether ctx leaves the call nearly as much time as limit does. A much nearer deadline would be set
+// on the connection itself, and break it for everybody when it passes. A cancellation during the call may go unnoticed
+// until limit, if the server falls silent in that very call and the connection is not pipelining.
+//
+// A shared call ends with the patience of its callers, who came a moment before the call begins. Each of these calls
+// would take a flight if ctx had to leave it the whole call timeout.
+func (r *Runner) leavesTime(ctx context.Context, limit time.Time) bool {
 	deadline, bounded := ctx.Deadline()
-	return !bounded || !deadline.Before(limit)
+	return !bounded || !deadline.Before(limit.Add(-r.timeout/8))
 }
 
 // inFlight makes the call on a goroutine of its own, and waits for it.

@@ -21,9 +21,8 @@ func (s *Session) AttemptOnce(ctx context.Context, call script.Call) (rueidis.Re
 	if ctx.Err() != nil {
 		return s.Runner.Attempt(ctx, call) // returns the error, and sends nothing
 	}
-	// With a deadline that is nearer than its own timeout, the runner sends the attempt on a goroutine of its own, where
-	// the reply is not lost.
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.CallTimeout-time.Microsecond)
+	call.Patient = true // the runner sends the attempt on a goroutine of its own, where the reply is not lost
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.CallTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
 		if script.Pause(own, ReplyGrace) {
