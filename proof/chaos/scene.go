@@ -410,7 +410,7 @@ func (s *scene) act(ctx context.Context, c *cell) (map[string]map[string]int64, 
 	s.must(ctx.Err())
 	s.finish(patience)
 	s.must(s.d.healthy(patience))
-	if s.f.keys == kept && s.d.reigns() != reigns {
+	if (s.f.keys == kept || s.f.keys == repeated) && s.d.reigns() != reigns {
 		s.f.keys, c.Stalled = older, true
 	}
 
