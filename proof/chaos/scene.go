@@ -387,10 +387,10 @@ func (s *scene) clients() {
 
 // act starts the clients, lets the fault befall them, and looks at what is left.
 func (s *scene) act(ctx context.Context, c *cell) (map[string]map[string]int64, []string) {
+	reigns := s.d.reigns()
 	own := s.stage(ctx)
 	in, cancel := context.WithTimeout(ctx, 10*patience)
 	defer cancel()
-	reigns := s.d.reigns()
 
 	rest(ctx, s.quiet)
 	rnd := rand.New(rand.NewPCG(s.seed, 1))
