@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -28,7 +29,8 @@ func TestRights_Withdrawn_EveryVerbIsErrDenied(t *testing.T) {
 		Logger:     slog.New(slog.DiscardHandler),
 		Sales:      withBooks,
 		Locks:      func(o *rlock.Options) { o.WatchdogTimeout = time.Hour },
-		Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout = time.Hour }})
+		Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout = time.Hour },
+		Limiters:   func(o *ratelimit.Options) { o.AllowTimeout = time.Minute }})
 	require.NoError(t, err)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()

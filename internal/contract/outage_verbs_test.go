@@ -2,6 +2,7 @@ package contract_test
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -53,13 +55,27 @@ func errOf[T any](seq iter.Seq2[T, error]) (err error) {
 	return err
 }
 
+// inTime is what make returns when a busy machine does not answer it too late.
+func inTime[T any](t *testing.T, make func() (T, error)) (made T) {
+	t.Helper()
+	redistest.Eventually(t, lasting, "an answer in time", func() bool {
+		var err error
+		if made, err = make(); errors.Is(err, errs.ErrUnknownOutcome) || errors.Is(err, errs.ErrUnavailable) {
+			return false
+		}
+		require.NoError(t, err)
+		return true
+	})
+	return made
+}
+
 // unwaiting are all calls of all packages that do not wait, made while the server is well: what they are about is
 // there, and was made by other, whatever takes no time. Each has an object of its own, so that none shares a call with
 // another.
 func unwaiting(t *testing.T, red, other *redlatch.Client) verbs {
 	all := verbs{}
 	ofLocks(t, red, all)
-	ofPermits(t, red, all)
+	ofPermits(t, red, other, all)
 	all.spread("counter", "", func(name string) []act {
 		return counterActs(red.Counters().Counter(name, rcounter.CounterOptions{Initial: 3}))
 	})
@@ -68,7 +84,9 @@ func unwaiting(t *testing.T, red, other *redlatch.Client) verbs {
 	limits := func(name string) *ratelimit.Limiter {
 		return red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: 1000})
 	}
-	reserved := redistest.NoError(limits("canceled").Reserve(t.Context(), "k", 1))(t)
+	reserved := inTime(t, func() (*ratelimit.Reservation, error) {
+		return limits("canceled").Reserve(t.Context(), "k", 1)
+	})
 	all.add("", returns("Reservation.Cancel", reserved.Cancel), reserveAct(limits("reserved")),
 		does("Limiter.Reset", func(ctx context.Context) error { return limits("reset").Reset(ctx, "k") }))
 	all.spread("limiter", "", func(name string) []act {
@@ -93,8 +111,7 @@ func unwaiting(t *testing.T, red, other *redlatch.Client) verbs {
 func ofLocks(t *testing.T, red *redlatch.Client, all verbs) {
 	c := red.Locks()
 	for kind, of := range lockKinds {
-		hold, err := of(c, "held-"+kind).Lock(t.Context())
-		require.NoError(t, err, kind)
+		hold := inTime(t, func() (*rlock.Hold, error) { return of(c, "held-"+kind).Lock(t.Context()) })
 		all["Hold.Extend of "+kind] = func(ctx context.Context) error { return hold.Extend(ctx, 30*time.Second) }
 		all.spread("free-"+kind, " of "+kind, func(name string) []act { return lockActs(of(c, name)) })
 	}
@@ -112,13 +129,13 @@ func ofLocks(t *testing.T, red *redlatch.Client, all verbs) {
 	all["Shards.Drain"] = func(ctx context.Context) error { return shards.Drain(ctx, "none", time.Hour) }
 }
 
-func ofPermits(t *testing.T, red *redlatch.Client, all verbs) {
-	c := red.Semaphores()
+func ofPermits(t *testing.T, red, other *redlatch.Client, all verbs) {
+	c, made := red.Semaphores(), other.Semaphores()
 	for of, make := range map[string]func(string, int) *rsemaphore.Semaphore{"": c.Semaphore,
 		" of weights": c.WeightedSemaphore} {
 		all.spread("permits"+of, of, func(name string) []act {
 			s := make(name, 99)
-			permit := redistest.NoError(s.Acquire(t.Context(), 20))(t)
+			permit := inTime(t, func() (*rsemaphore.Permit, error) { return s.Acquire(t.Context(), 20) })
 			return slices.Concat(semaphoreActs(s, 1), permitActs(s, permit, of != ""),
 				[]act{does("Semaphore.Resize", func(ctx context.Context) error { return err1(s.Resize(ctx, 120)) })})
 		})
@@ -127,14 +144,12 @@ func ofPermits(t *testing.T, red *redlatch.Client, all verbs) {
 		return err1(c.Semaphore("added", 9).AddPermits(ctx, 1))
 	}))
 	all.spread("counting", "", func(name string) []act {
-		s := counting.New(c, name)
-		require.NoError(t, s.Release(t.Context(), 9))
-		return countingActs(s)
+		require.NoError(t, counting.New(made, name).Release(t.Context(), 9))
+		return countingActs(counting.New(c, name))
 	})
 	all.spread("latch", "", func(name string) []act {
-		l := c.CountDownLatch(name)
-		require.NoError(t, err1(l.TrySetCount(t.Context(), 9, 0)))
-		return latchActs(l)
+		require.NoError(t, err1(made.CountDownLatch(name).TrySetCount(t.Context(), 9, 0)))
+		return latchActs(c.CountDownLatch(name))
 	})
 	all.add("", barrierActs(c.CyclicBarrier("barrier", 2))...)
 }

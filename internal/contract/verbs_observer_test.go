@@ -23,52 +23,57 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore/counting"
 )
 
-// A re-entry and each of the readers that share a hold are acquisitions of their own.
+// A re-entry and each of the readers that share a hold are acquisitions of their own. In simulated time no refusal
+// takes so long that it asks for the holders.
 func TestObserver_HoldsThatShare_AreFollowedEach(t *testing.T) {
 	t.Parallel()
-	f, ctx := &follower{}, t.Context()
-	locks := open(t, redistest.Embedded(t), f.options()).Locks()
-	l, read := locks.Reentrant("l"), locks.ReadWrite("rw").Read()
-	lock := func(ctx context.Context, l *rlock.Lock) *rlock.Hold {
-		h := redistest.NoError(l.Lock(ctx))(t)
-		return h
-	}
-	require.NoError(t, lock(ctx, l).Unlock(ctx))
-	require.NoError(t, lock(ctx, read).Unlock(ctx))
-	f.Take() // the scripts were sent
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		f, ctx := &follower{}, t.Context()
+		locks := open(t, servers[0], f.options()).Locks()
+		l, read := locks.Reentrant("l"), locks.ReadWrite("rw").Read()
+		lock := func(ctx context.Context, l *rlock.Lock) *rlock.Hold {
+			h := redistest.NoError(l.Lock(ctx))(t)
+			return h
+		}
+		require.NoError(t, lock(ctx, l).Unlock(ctx))
+		require.NoError(t, lock(ctx, read).Unlock(ctx))
+		f.Take() // the scripts were sent
 
-	hold := lock(ctx, l)
-	again := lock(hold.Context(ctx), l)
-	require.ErrorIs(t, err1(l.TryLock(ctx, 0, 0)), errs.ErrNotAcquired)
-	require.NoError(t, hold.Unlock(ctx))
-	require.NoError(t, again.Unlock(again.Context(ctx)))
-	require.Equal(t, []string{
-		"5 acquires l", "5 sent", "5 acquired l",
-		"6 acquires l", "6 acquired l",
-		"7 acquires l", "7 sent", "7 not acquired l",
-		"8 releases l of 5", "8 released l: true",
-		"9 releases l of 6", "9 sent", "9 released l: true",
-	}, f.Take())
+		hold := lock(ctx, l)
+		again := lock(hold.Context(ctx), l)
+		require.ErrorIs(t, err1(l.TryLock(ctx, 0, 0)), errs.ErrNotAcquired)
+		require.NoError(t, hold.Unlock(ctx))
+		require.NoError(t, again.Unlock(again.Context(ctx)))
+		require.Equal(t, []string{
+			"5 acquires l", "5 sent", "5 acquired l",
+			"6 acquires l", "6 acquired l",
+			"7 acquires l", "7 sent", "7 not acquired l",
+			"8 releases l of 5", "8 released l: true",
+			"9 releases l of 6", "9 sent", "9 released l: true",
+		}, f.Take())
 
-	one, two := lock(ctx, read), lock(ctx, read)
-	require.NoError(t, one.Unlock(ctx))
-	require.NoError(t, two.Unlock(ctx))
-	require.Equal(t, []string{
-		"10 acquires rw", "10 acquired rw", "11 acquires rw", "11 acquired rw",
-		"12 releases rw of 10", "12 released rw: true", "13 releases rw of 11", "13 released rw: true",
-	}, slices.DeleteFunc(f.Take(), func(s string) bool { return strings.HasSuffix(s, "sent") }))
+		one, two := lock(ctx, read), lock(ctx, read)
+		require.NoError(t, one.Unlock(ctx))
+		require.NoError(t, two.Unlock(ctx))
+		require.Equal(t, []string{
+			"10 acquires rw", "10 acquired rw", "11 acquires rw", "11 acquired rw",
+			"12 releases rw of 10", "12 released rw: true", "13 releases rw of 11", "13 released rw: true",
+		}, slices.DeleteFunc(f.Take(), func(s string) bool { return strings.HasSuffix(s, "sent") }))
 
-	hold = lock(ctx, l)
-	require.NoError(t, err1(l.ForceUnlock(ctx)))
-	require.ErrorIs(t, hold.Extend(ctx, 10*time.Minute), errs.ErrLost)
-	require.ErrorIs(t, hold.Unlock(ctx), errs.ErrLost)
-	require.Subset(t, f.Take(), []string{"14 lost l", "15 releases l of 14", "15 released l: false"})
+		hold = lock(ctx, l)
+		require.NoError(t, err1(l.ForceUnlock(ctx)))
+		require.ErrorIs(t, hold.Extend(ctx, 10*time.Minute), errs.ErrLost)
+		require.ErrorIs(t, hold.Unlock(ctx), errs.ErrLost)
+		require.Subset(t, f.Take(), []string{"14 lost l", "15 releases l of 14", "15 released l: false"})
+	})
 }
 
 func TestObserver_PermitsAndBarriers_AreToldOnce(t *testing.T) {
 	t.Parallel()
 	f, ctx, server := &follower{}, t.Context(), redistest.Embedded(t)
-	c := open(t, server, f.options()).Semaphores()
+	o := f.options()
+	o.CallTimeout = 20 * time.Second
+	c := open(t, server, o).Semaphores()
 	take := func() []string {
 		return slices.DeleteFunc(f.Take(), func(s string) bool { return strings.HasSuffix(s, "sent") })
 	}
