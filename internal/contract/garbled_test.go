@@ -17,6 +17,8 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // A proxy, or what another program keeps under a name, may answer what no script does. That is neither a grant nor a
@@ -26,7 +28,10 @@ func TestVerb_ReplyOfAnotherKind_IsAnError(t *testing.T) {
 	s := redistest.Embedded(t)
 	var garbling atomic.Bool
 	o := redlatch.Options{CallTimeout: time.Minute,
-		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = time.Minute }}
+		Locks:      func(o *rlock.Options) { o.WatchdogTimeout = time.Hour }, // renewals are garbled, too
+		Elections:  func(o *election.Options) { o.WatchdogTimeout = time.Hour },
+		Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout = time.Hour },
+		Limiters:   func(o *ratelimit.Options) { o.AllowTimeout = time.Minute }}
 	o.Hub = func(o *pubsub.Options) {
 		o.NewClient = func(o rueidis.ClientOption) (rueidis.Client, error) {
 			c, err := rueidis.NewClient(o)
