@@ -26,10 +26,10 @@ test:
 short:
 	env -u REDLATCH_REQUIRE_REDIS go test -short ./...
 
-# Fewer tests at a time: the detector makes each of them several times as much work. Of the contract suite, which shows
-# each promise on all primitives, two or three for each promise.
+# Fewer tests at a time, of two packages: the detector makes each of them several times as much work. Of the contract
+# suite, which shows each promise on all primitives, two or three for each promise.
 race:
-	go test -race -vet=off -timeout 30m -p 1 -parallel 3 $$(echo "$(LIBRARY)" | grep -v /internal/contract)
+	go test -race -vet=off -timeout 30m -p 2 -parallel 3 $$(echo "$(LIBRARY)" | grep -v /internal/contract)
 	go test -race -vet=off -timeout 30m -short -parallel 3 ./internal/contract
 
 # Every fuzz target for FOR, one after the other. What a target finds is a new file in its testdata/fuzz.
