@@ -16,18 +16,19 @@ import (
 const (
 	countingRound  = 2 * time.Second
 	countingRounds = 300
-	countingReuse  = 32 // of a soak: a busy machine takes 12 s for a turn, and permits must outlive their holders
+	countingReuse  = 32 // of a soak
 )
 
 func countingName(round int64) string { return fmt.Sprint("counting-", round) }
 
 // takeCounted takes permits of the round's semaphore and gives them back. V is the round.
 func takeCounted(ctx context.Context, c *client, rnd *rand.Rand) {
-	at := now() - c.Began
-	e, ttl := event{Of: "counting", ID: c.next(), N: 1 + rnd.Int64N(permits), V: at / int64(countingRound)}, 20*time.Minute
-	round := e.V
-	if c.Soak { // the permits of a round are gone when its name comes again
-		round, ttl = e.V%countingReuse, (countingReuse-1)*countingRound-time.Duration(at%int64(countingRound))
+	e := event{Of: "counting", ID: c.next(), N: 1 + rnd.Int64N(permits), V: (now() - c.Began) / int64(countingRound)}
+	round, ttl := e.V, 20*time.Minute
+	// The permits outlive their holders by half a minute, and are gone half a minute before the name comes again: a busy
+	// machine takes several seconds for a turn, and the time begins when the server has set them.
+	if c.Soak {
+		round, ttl = e.V%countingReuse, countingReuse/2*countingRound
 	}
 	s := counting.New(c.red[0].Semaphores(), countingName(round))
 	e.Do, e.Call = "set", now()

@@ -216,7 +216,9 @@ func (s *scene) steady(ctx context.Context, x *piece, progress io.Writer) {
 			x.judge(s, p, record{events: s.events, ended: s.ended, final: finals[p.name], lease: lease})
 		}
 	}
-	x.Failed = append(x.Failed, x.grown()...)
+	if len(x.Failed) == 0 { // and so it was not broken off
+		x.Failed = x.grown()
+	}
 }
 
 // grown says what grew from the second third to the last. A few connections or goroutines are no growth: clients that
@@ -249,7 +251,6 @@ func (s *scene) judgeRecent(x *piece, until int64) {
 	s.mu.Lock()
 	recent, ended, since := slices.Clone(s.events), maps.Clone(s.ended), s.judgedUntil-overlap
 	s.judgedUntil = until
-	s.events = slices.DeleteFunc(s.events, func(e event) bool { return !whole[e.Of] && e.Call < until-2*overlap })
 	s.mu.Unlock()
 	for _, p := range s.chosen {
 		if p.isWhole() {
@@ -261,6 +262,12 @@ func (s *scene) judgeRecent(x *piece, until int64) {
 				return e.Of != p.name || answer && (e.Return <= since || e.Return > until)
 			})})
 	}
+	if len(x.Failed) > 0 {
+		return // the history shows why
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = slices.DeleteFunc(s.events, func(e event) bool { return !whole[e.Of] && e.Call < until-2*overlap })
 }
 
 func (x *piece) judge(s *scene, p primitive, h record) {
