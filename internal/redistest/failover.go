@@ -192,11 +192,12 @@ func clusterNode(i int, args ...string) func(host, port, dir string) []string {
 		_, _ = rand.Read(random[:]) // never fails
 		id := hex.EncodeToString(random[:])
 		first, last := slotsOf(i)
-		// A node whose line names no shard is in none, and Valkey 9 aborts at the first SPUBLISH of such a node. Redis 7.0
-		// takes the field for a host name, which its configuration overrides.
+		// A node whose line names no shard is in none, and Valkey 9 aborts at the first SPUBLISH of such a node. Redis 8.0
+		// lists a node in two shards, once without its slots, if its primary is in another shard. Redis 7.0 takes the field
+		// for a host name, which its configuration overrides.
 		nodes := fmt.Sprintf("%s %s:%s@%s,,shard-id=%s myself,slave %s 0 0 0 connected\n"+
-			"%s %s:1@1 master - 0 0 0 connected %s-%s\n"+
-			"vars currentEpoch %d lastVoteEpoch 0\n", id, host, port, busPort, id, place, place, host, first, last, i)
+			"%s %s:1@1,,shard-id=%s master - 0 0 0 connected %s-%s\n"+
+			"vars currentEpoch %d lastVoteEpoch 0\n", id, host, port, busPort, id, place, place, host, id, first, last, i)
 		_ = os.WriteFile(filepath.Join(dir, "nodes.conf"), []byte(nodes), 0o600) // without it, it takes its two seconds
 		return append(line, "--cluster-require-full-coverage", "no")
 	}
