@@ -78,6 +78,10 @@ type Request struct {
 	QueueClass string // the kind of the lock, or the number of permits
 	Channel    string // on which releases are published
 	Mode       QueueMode
+	// MultiServer: Try sends requests to several servers, not only to the server of QueueKey.
+	MultiServer bool
+	// Reported: an earlier request of the same call has reported that the call waits.
+	Reported bool
 	// Until bounds the wait; zero: only ctx does. If Until passes during the first request, the wait ends after it.
 	Until time.Time
 	// Try makes one request. ctx ends with the caller's patience, but Until does not end the first request.
@@ -88,14 +92,10 @@ type Request struct {
 	// Taker, if set, makes the requests in place of Try. It takes part in the hand-over, but not with Alone. Either all
 	// waiters of a local queue have a Requester, or none has.
 	Taker Taker
-	// MultiServer: Try sends requests to several servers, not only to the server of QueueKey.
-	MultiServer bool
 	// MaxRunTime, with a Requester, is how long after its send a call of RequestAll may still run on the server.
 	MaxRunTime time.Duration
 	// FreeBy is when the hold of this process ends for which the caller waits; zero: the process has no such hold.
 	FreeBy time.Time
-	// Reported: an earlier request of the same call has reported that the call waits.
-	Reported bool
 	// Grants is the channel of the grants for this process.
 	Grants string
 	// Backoff, if set, returns how long to sleep after the n-th request in a row, from 0. The waiter polls, without any

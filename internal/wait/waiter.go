@@ -50,9 +50,9 @@ type requestResults struct {
 // releaseMessages is a waiter's subscription to Request.Channel, for releases that name no waiter.
 type releaseMessages struct {
 	sub            *pubsub.Subscription
-	subscribed     bool            // sub announces releases: the waiter needs no wake-up. Guarded by Waiters.mu
 	refusals       int             // refusals of SUBSCRIBE in a row that may soon end
 	messagesReady  <-chan struct{} // with Request.OnMessage: receives a value when messages have arrived
+	subscribed     bool            // sub announces releases: the waiter needs no wake-up. Guarded by Waiters.mu
 	endedByMessage bool            // Request.OnMessage has ended the wait
 }
 
