@@ -173,22 +173,26 @@ type releaseResult struct {
 // acquire waits for a turn, and makes the caller's hold.
 func (cohorts *lockCohorts) acquire(ctx context.Context, lock *single, began time.Time,
 	opts terms) (hold *Hold, last refusalInfo, err error) {
-	together := &struct { // one allocation for both
-		caller    queuedCaller
-		contender lockContender
-	}{caller: queuedCaller{lock: lock, ctx: ctx, began: began, terms: opts}}
-	caller, room := &together.caller, &together.contender
+	arriving := queuedCaller{lock: lock, ctx: ctx, began: began, terms: opts}
 	if opts.wait != forever {
-		caller.waitsUntil = began.Add(opts.wait)
+		arriving.waitsUntil = began.Add(opts.wait)
 	}
-	for { // again if the caller could not use its turn
+	var caller *queuedCaller
+	var room *lockContender
+	for again := false; ; again = true { // again if the caller could not use its turn
 		cohorts.mu.Lock()
 		cohort := cohorts.cohortOf(lock)
+		requests := cohort.contender == nil && (cohort.own == nil || lock.kind.waiting.concurrentTurns)
+		if again {
+			room = nil
+		} else {
+			caller, room = arriving.onHeap(requests)
+		}
 		switch {
 		case cohort.contender == nil && caller.canShareHold() && cohorts.joinSharedRead(cohort):
 			caller.own, caller.takeBy, caller.err = cohort.own, 0, nil
 			cohorts.mu.Unlock()
-		case cohort.contender == nil && (cohort.own == nil || lock.kind.waiting.concurrentTurns):
+		case requests:
 			contender := cohort.newRequest(caller, room)
 			cohort.addCaller(caller, false)
 			cohorts.mu.Unlock()
@@ -197,7 +201,7 @@ func (cohorts *lockCohorts) acquire(ctx context.Context, lock *single, began tim
 			cohorts.mu.Unlock()
 			return lock.acquireAlone(ctx, began, opts, carriedOwner{})
 		default:
-			cohort.enqueue(caller, room == nil)
+			cohort.enqueue(caller, again)
 			cohorts.mu.Unlock()
 			lock.listenForGrants()
 		}
@@ -207,8 +211,21 @@ func (cohorts *lockCohorts) acquire(ctx context.Context, lock *single, began tim
 		if hold, err = cohorts.takeTurn(caller); hold != nil || err != nil {
 			return hold, caller.refusal, err
 		}
-		room = nil
 	}
+}
+
+// onHeap returns a copy of the caller, and memory for its contender, in one allocation. Without a request of its own
+// the caller only waits, and many do, so that it gets a third of the memory.
+func (caller *queuedCaller) onHeap(requests bool) (*queuedCaller, *lockContender) {
+	if !requests {
+		waiting := *caller
+		return &waiting, nil
+	}
+	both := &struct {
+		caller    queuedCaller
+		contender lockContender
+	}{caller: *caller}
+	return &both.caller, &both.contender
 }
 
 // listenForGrants subscribes to the grants of this process, unless a channel of grants serves one key only.
