@@ -177,15 +177,12 @@ func (cohorts *lockCohorts) acquire(ctx context.Context, lock *single, began tim
 	if opts.wait != forever {
 		arriving.waitsUntil = began.Add(opts.wait)
 	}
-	var caller *queuedCaller
-	var room *lockContender
-	for again := false; ; again = true { // again if the caller could not use its turn
+	for caller := (*queuedCaller)(nil); ; { // again if the caller could not use its turn
 		cohorts.mu.Lock()
 		cohort := cohorts.cohortOf(lock)
 		requests := cohort.contender == nil && (cohort.own == nil || lock.kind.waiting.concurrentTurns)
-		if again {
-			room = nil
-		} else {
+		hadTurn, room := caller != nil, (*lockContender)(nil)
+		if !hadTurn {
 			caller, room = arriving.onHeap(requests)
 		}
 		switch {
@@ -201,7 +198,7 @@ func (cohorts *lockCohorts) acquire(ctx context.Context, lock *single, began tim
 			cohorts.mu.Unlock()
 			return lock.acquireAlone(ctx, began, opts, carriedOwner{})
 		default:
-			cohort.enqueue(caller, again)
+			cohort.enqueue(caller, hadTurn)
 			cohorts.mu.Unlock()
 			lock.listenForGrants()
 		}
