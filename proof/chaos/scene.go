@@ -292,7 +292,9 @@ func (s *scene) play(ctx context.Context) (c cell) {
 		c.Failed = append(c.Failed, "a key has no end: "+key)
 	}
 	for _, p := range s.chosen {
-		r := s.judged(p, record{events: s.events, ended: s.ended, final: finals[p.name], lease: lease})
+		h := record{events: s.events, ended: s.ended, final: finals[p.name], lease: lease}
+		r := s.judged(p, h)
+		r.compare(p, h, s.isOld)
 		if len(r.Wrong) > 0 {
 			c.Failed = append(c.Failed, p.name+": "+r.Wrong[0])
 		}
@@ -305,17 +307,14 @@ func (s *scene) play(ctx context.Context) (c cell) {
 func (s *scene) judged(p primitive, h record) row {
 	r := row{Primitive: p.name, Promised: promised(s.f, s.d.name, p.name)}
 	h.events = slices.DeleteFunc(slices.Clone(h.events), func(e event) bool { return e.Of != p.name })
-	var answers []event
 	for _, e := range h.events {
 		if p.works(e) {
-			answers = append(answers, e)
+			r.Answers++
 		}
 		if e.Call > 0 && e.Out == "ok" && e.Do != "leave" {
 			r.Worst = max(r.Worst, time.Duration(e.Return-e.Call))
 		}
 	}
-	r.count(answers, s.isOld)
-	r.Idle = h.idle(answers)
 	var v verdict
 	p.judge(h, &v)
 	r.Undecided = v.Undecided
@@ -331,16 +330,17 @@ func (s *scene) judged(p primitive, h record) row {
 	return r
 }
 
-// count counts the answers, and how often one version followed the other. It sorts the answers.
-func (r *row) count(answers []event, isOld map[int]bool) {
-	r.Answers = len(answers)
+// compare measures the idle time, and counts how often one version followed the other.
+func (r *row) compare(p primitive, h record, isOld map[int]bool) {
+	h.events = slices.DeleteFunc(slices.Clone(h.events), func(e event) bool { return e.Of != p.name })
+	answers := slices.DeleteFunc(slices.Clone(h.events), func(e event) bool { return !p.works(e) })
 	slices.SortFunc(answers, func(a, b event) int { return cmp.Compare(a.Return, b.Return) })
+	r.Idle = h.idle(answers)
 	for i := 1; i < len(answers); i++ {
-		before, e := answers[i-1], answers[i]
-		switch {
-		case isOld[before.Client] && !isOld[e.Client]:
+		switch before, after := isOld[answers[i-1].Client], isOld[answers[i].Client]; {
+		case before && !after:
 			r.ToNew++
-		case !isOld[before.Client] && isOld[e.Client]:
+		case !before && after:
 			r.ToOld++
 		}
 	}
