@@ -122,6 +122,14 @@ func TestSoak_AnyLength_HasAsManyPiecesOnEachDeployment(t *testing.T) {
 	}
 }
 
+func TestSoak_ValuesThatGrow_AreFound(t *testing.T) {
+	x := piece{Length: time.Hour, Series: []*series{{},
+		{Name: "busy", Unit: "number", Values: []float64{80, 90, 80, 300, 90, 300}},
+		{Name: "leak", Unit: "MiB", Values: []float64{8, 8, 8, 8, 9, 9}}}}
+	require.Empty(t, (&piece{Length: time.Minute, Series: x.Series}).grown())
+	require.Equal(t, []string{"leak grew from 8.0 to 9.0, MiB"}, x.grown())
+}
+
 func TestSoak_TwoRuns_AddTheirPieces(t *testing.T) {
 	redistest.NeedServer(t)
 	t.Parallel()
