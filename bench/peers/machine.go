@@ -98,18 +98,27 @@ func (s *redisServer) formCluster(ctx context.Context, addrs, busPorts []string)
 		}
 	}
 	for _, node := range s.nodes {
-		for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-			info, err := node.Do(ctx, node.B().Arbitrary("CLUSTER", "INFO").Build()).ToString()
-			known := fmt.Sprintf("cluster_known_nodes:%d", len(s.nodes))
-			if err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, known) {
-				break
-			}
-			if time.Since(begun) > patience || ctx.Err() != nil {
-				return fmt.Errorf("the Cluster does not form: %v, %s", err, info)
-			}
+		if err := awaitCluster(ctx, node, len(s.nodes)); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// awaitCluster waits until a node serves, and knows that many nodes.
+func awaitCluster(ctx context.Context, node rueidis.Client, nodes int) error {
+	known := fmt.Sprintf("cluster_known_nodes:%d", nodes)
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		info, err := node.Do(ctx, node.B().Arbitrary("CLUSTER", "INFO").Build()).ToString()
+		switch {
+		case err != nil:
+			return err
+		case strings.Contains(info, "cluster_state:ok") && strings.Contains(info, known):
+			return nil
+		case time.Since(begun) > patience:
+			return fmt.Errorf("the Cluster does not form: %s", info)
+		}
+	}
 }
 
 // calls returns how often the nodes have run each command.
