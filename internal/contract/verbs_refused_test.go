@@ -17,8 +17,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 )
 
-// unsent fails if refuse sends anything, or leaves anything on the server. The PINGs are not of refuse: rueidis sends one
-// on each connection every second.
+// unsent fails if refuse sends anything, or leaves anything on the server. The PINGs are not of refuse: rueidis sends
+// one on each connection every second.
 func unsent(t *testing.T, server *redistest.Server, refuse func()) {
 	t.Helper()
 	asking := server.Client(t)

@@ -13,8 +13,8 @@ import "time"
 //	                                        served
 //
 // So each waiter that gives up within a PollCap halves the limit, and each waiter that is served raises it by one. A
-// waiter that gives up later has cost the server no more than a waiter that is served and polls. If it halved the limit,
-// too, a few callers of ordinary patience would cost the next callers their order among all processes:
+// waiter that gives up later has cost the server no more than a waiter that is served and polls. If it halved the
+// limit, too, a few callers of ordinary patience would cost the next callers their order among all processes:
 //
 //	process A                               server                                process B
 //	6 callers give up after 2 s             held for long
@@ -23,8 +23,8 @@ import "time"
 //	                                        serves A's first two, then B's, then A's third
 //
 // Callers that are served never reach the limit, however long they wait. The limit is never below two: a lock is handed
-// over at most once in a round trip, so two waiters of each process keep its queue filled. A waiter that gives up before
-// a call requests for it leaves no entry behind.
+// over at most once in a round trip, so two waiters of each process keep its queue filled. A waiter that gives up
+// before a call requests for it leaves no entry behind.
 type requestPace struct {
 	queuedCount int // waiters of the local queue that may have an entry
 	limit       int // of queuedCount; 0: no waiter has left yet
