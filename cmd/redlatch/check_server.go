@@ -100,7 +100,7 @@ func fields(text string) map[string]string {
 // Redis 7.0 is refused before it is asked.
 var tested = map[string][]string{
 	"Redis":  {"7.0", "7.2", "7.4", "8.0", "8.2", "8.6"},
-	"Valkey": {"8.0", "8.1", "9.1"},
+	"Valkey": {"8.0", "8.1", "9.0", "9.1"},
 }
 
 // ownVersions are the fields in which servers that claim to be some Redis say what they are.
