@@ -85,7 +85,8 @@ func anyOf(tests []string) string { return "^(" + strings.Join(tests, "|") + ")$
 // outcomes are how each test and each case ended: pass, fail or skip.
 type outcomes map[string]string
 
-// test runs tests of the library on a server program. Without one, the same for every server, Go's cache has the results.
+// test runs tests of the library on a server program. Without one it is the same for every server, and Go's cache has
+// the results.
 func test(server string, args []string) (outcomes, error) {
 	cmd := exec.Command("go", append([]string{"test", "-json", "-vet=off", "-timeout=40m"}, args...)...)
 	cmd.Dir, cmd.Stderr = "..", os.Stderr
