@@ -91,8 +91,8 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	old := flags.String("old", "",
 		"half of the clients are of another version: a commit, a program built of it, or \"pinned\", the commit in PINNED")
 	limit := flags.Duration("for", 0, "begin no cell after this long; 0: go on to the end")
-	length := flags.Duration("soak", 0, "in place of cells: steady work for that long under faults, in pieces on one node "+
-		"and on a Cluster; with -state, added to the pieces of earlier runs")
+	length := flags.Duration("soak", 0, "in place of cells: steady work for that long under faults, in pieces on one "+
+		"node and on a Cluster; with -state, added to the pieces of earlier runs")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -310,8 +310,8 @@ func roundAt(after time.Duration) time.Duration {
 	return 3 * time.Second
 }
 
-// reusedRounds is after how many rounds a soak uses a name again, because a barrier is remembered for an hour. The latch
-// of a round that was not passed is gone by then.
+// reusedRounds is after how many rounds a soak uses a name again, because a barrier is remembered for an hour. The
+// latch of a round that was not passed is gone by then.
 const reusedRounds = 64
 
 // round is one round of latches and barriers.

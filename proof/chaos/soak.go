@@ -225,10 +225,10 @@ func (s *scene) steady(ctx context.Context, x *piece, progress io.Writer) {
 
 // grown says what grew from the second third to the last, by the least values of each: a busy machine has more calls
 // under way, and so more goroutines, but what leaks stays. Clients that reconnect have a few connections more.
-func (x *piece) grown() (list []string) {
-	for _, m := range x.Series[1:] {
+func (p *piece) grown() (list []string) {
+	for _, m := range p.Series[1:] {
 		n := len(m.Values)
-		if x.Length < shortGrowth || n < 3 {
+		if p.Length < shortGrowth || n < 3 {
 			continue
 		}
 		before, last := slices.Min(m.Values[n/3:2*n/3]), slices.Min(m.Values[2*n/3:])
@@ -276,13 +276,13 @@ func (s *scene) judgeRecent(x *piece, until int64) {
 	s.events = slices.DeleteFunc(s.events, func(e event) bool { return !whole[e.Of] && e.Call < until-2*overlap })
 }
 
-func (x *piece) judge(s *scene, p primitive, h record) {
-	r := s.judged(p, h)
+func (p *piece) judge(s *scene, of primitive, h record) {
+	r := s.judged(of, h)
 	if r.Undecided {
-		x.Undecided++
+		p.Undecided++
 	}
 	for _, wrong := range r.Wrong {
-		x.Failed = append(x.Failed, p.name+": "+wrong)
+		p.Failed = append(p.Failed, of.name+": "+wrong)
 	}
 }
 
