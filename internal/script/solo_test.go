@@ -193,13 +193,15 @@ func TestSolo_CallsMeetAtTimes_EachIsAnswered(t *testing.T) {
 // pooled is a client that runs before at each use of rueidis' pool, and counts them.
 type pooled struct {
 	rueidis.Client
-	before func()
+	before atomic.Pointer[func()]
 	uses   atomic.Int32
 }
 
 func (p *pooled) use() {
 	p.uses.Add(1)
-	p.before()
+	if before := p.before.Load(); before != nil {
+		(*before)()
+	}
 }
 
 func (p *pooled) Dedicate() (conn rueidis.DedicatedClient, release func()) {
@@ -235,7 +237,7 @@ func TestSolo_Close_EndsTheUseOfThePool(t *testing.T) {
 				proxy, dials := redistest.NewProxy(t, servers[0]), new(errs.Dials)
 				option := proxy.Server().Option()
 				option.PipelineMultiplex = -1
-				client := &pooled{Client: redistest.NoError(rueidis.NewClient(option))(t), before: func() {}}
+				client := &pooled{Client: redistest.NoError(rueidis.NewClient(option))(t)}
 				run := script.NewRunner(client, 10*time.Second)
 				run.HeedDials(dials)
 				run.Solo = script.NewSolo(client, dials)
@@ -253,10 +255,11 @@ func TestSolo_Close_EndsTheUseOfThePool(t *testing.T) {
 					require.EqualValues(t, 2, client.uses.Load(), "to make the connection, and for a call")
 				}
 				reached := make(chan struct{})
-				client.before = sync.OnceFunc(func() {
+				stall := sync.OnceFunc(func() {
 					close(reached)
 					time.Sleep(300 * time.Millisecond)
 				})
+				client.before.Store(&stall)
 				test.use(calls, dials)
 				<-reached
 				run.Solo.Close()
