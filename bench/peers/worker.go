@@ -123,7 +123,7 @@ func (w *Worker) Run(o Part, a *Answer) error {
 		spec.Name = func(int) string { return "bench:one" }
 		spec.Think = time.Millisecond
 	} else {
-		spec.Name = func(i int) string { return "bench:own:" + strconv.Itoa(i) }
+		spec.Name = func(i int) string { return "bench:own:" + strconv.FormatInt(o.First+int64(i), 10) }
 		spec.Cycle = true
 		spec.Acquire = func(run context.Context, name string) (load.Release, error) {
 			call, cancel := context.WithCancel(context.WithoutCancel(run)) // the end of the run cuts nothing off
