@@ -24,7 +24,7 @@ func BenchmarkCounters(b *testing.B) {
 }
 
 var (
-	counters = with([]int{1, 256}, rawIncr(1), map[string]maker{
+	counters = with([]int{1, 8, 256}, rawIncr(1), map[string]maker{
 		"Incr":           incr(1, rcounter.CounterOptions{}),
 		"Incr-below-Max": incr(1, rcounter.CounterOptions{Max: rcounter.Bound(1<<63 - 1), Min: rcounter.Bound(0)}),
 	}, "Incr", "Incr-below-Max")

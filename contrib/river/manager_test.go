@@ -51,7 +51,7 @@ func manager(db *pgxpool.Pool, red *redlatch.Client, service string) (*redlatchr
 }
 
 // schema is a database with River's tables.
-func schema(t *testing.T) *pgxpool.Pool {
+func schema(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	var host, name string
 	require.NoError(t, services.PostgreSQL.Fresh(t)().QueryRow(

@@ -178,14 +178,14 @@ func Main(m *testing.M, roles map[string]func() error) {
 
 // FreshSQLite is Fresh for a file of the test's, by the driver sqlite3. The file of a subtest may have a # in its path,
 // at which the name would end: then runs would share one file, which stays.
-func FreshSQLite(t *testing.T) (open func() *sql.DB) {
+func FreshSQLite(t testing.TB) (open func() *sql.DB) {
 	return opener(t, "sqlite3", (&url.URL{Scheme: "file", Path: filepath.Join(t.TempDir(), "test.db"),
 		RawQuery: "_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)"}).String())
 }
 
 // Each runs a test on each kind of database, by the name of its dialect. open connects to one with nothing in it.
 func Each(t *testing.T, test func(t *testing.T, dialect string, open func() *sql.DB)) {
-	for dialect, fresh := range map[string]func(*testing.T) func() *sql.DB{"SQLite": FreshSQLite,
+	for dialect, fresh := range map[string]func(testing.TB) func() *sql.DB{"SQLite": FreshSQLite,
 		"PostgreSQL": PostgreSQL.Fresh, "MySQL": MariaDB.Fresh} {
 		t.Run(dialect, func(t *testing.T) { test(t, dialect, fresh(t)) })
 	}
@@ -209,7 +209,7 @@ func (s *Server) create() (dsn string, err error) {
 
 // Fresh is a way for a test to open a database with nothing in it. The test is skipped where there is no server, and
 // fails there if redistest.RequireEnv is 1.
-func (s *Server) Fresh(t *testing.T) (open func() *sql.DB) {
+func (s *Server) Fresh(t testing.TB) (open func() *sql.DB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a process; leave -short out")
@@ -225,7 +225,7 @@ func (s *Server) Fresh(t *testing.T) (open func() *sql.DB) {
 	return opener(t, s.Driver, dsn)
 }
 
-func opener(t *testing.T, driver, dsn string) func() *sql.DB {
+func opener(t testing.TB, driver, dsn string) func() *sql.DB {
 	return func() *sql.DB {
 		db, err := sql.Open(driver, dsn)
 		if err != nil {
