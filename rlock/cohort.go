@@ -177,11 +177,13 @@ func (cohorts *lockCohorts) acquire(ctx context.Context, lock *single, began tim
 	if opts.wait != forever {
 		arriving.waitsUntil = began.Add(opts.wait)
 	}
-	for caller := (*queuedCaller)(nil); ; { // again if the caller could not use its turn
+	var caller *queuedCaller
+	for { // again if the caller could not use its turn
 		cohorts.mu.Lock()
 		cohort := cohorts.cohortOf(lock)
 		requests := cohort.contender == nil && (cohort.own == nil || lock.kind.waiting.concurrentTurns)
-		hadTurn, room := caller != nil, (*lockContender)(nil)
+		hadTurn := caller != nil
+		var room *lockContender
 		if !hadTurn {
 			caller, room = arriving.onHeap(requests)
 		}

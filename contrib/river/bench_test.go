@@ -19,7 +19,8 @@ import (
 type limited struct {
 	river.WorkerDefaults[Poll]
 	limit *rsemaphore.Semaphore // nil: there is no limit
-	done  atomic.Int64
+	left  atomic.Int64          // jobs
+	ended chan struct{}         // closed when no job is left
 }
 
 func (w *limited) Work(ctx context.Context, _ *river.Job[Poll]) error {
@@ -30,7 +31,9 @@ func (w *limited) Work(ctx context.Context, _ *river.Job[Poll]) error {
 		}
 		defer permit.Release(context.WithoutCancel(ctx))
 	}
-	w.done.Add(1)
+	if w.left.Add(-1) == 0 {
+		close(w.ended)
+	}
 	return nil
 }
 
@@ -39,7 +42,8 @@ func (w *limited) Work(ctx context.Context, _ *river.Job[Poll]) error {
 func BenchmarkLimit(b *testing.B) {
 	for _, name := range []string{"none", "permits"} {
 		b.Run(name, func(b *testing.B) {
-			worker, workers := &limited{}, river.NewWorkers()
+			worker, workers := &limited{ended: make(chan struct{})}, river.NewWorkers()
+			worker.left.Store(int64(b.N))
 			if name == "permits" {
 				server := redistest.Start(b)
 				red := redistest.NoError(redlatch.Open(b.Context(), server.Option(), redlatch.Options{}))(b)
@@ -59,9 +63,7 @@ func BenchmarkLimit(b *testing.B) {
 			}
 			b.ResetTimer()
 			require.NoError(b, client.Start(b.Context()))
-			for worker.done.Load() < int64(b.N) {
-				time.Sleep(time.Millisecond)
-			}
+			<-worker.ended
 			b.StopTimer()
 			require.NoError(b, client.Stop(context.WithoutCancel(b.Context())))
 		})

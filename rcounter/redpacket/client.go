@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// Client makes red packets on one server, Sentinel group or Cluster. It is safe for concurrent use. A
-// Client has no connection of its own, no goroutine while nobody grabs, and no memory of a name that is not used.
+// Client makes red packets on one server, Sentinel group or Cluster. It is safe for concurrent use. A Client has no
+// connection of its own, no goroutine while nobody grabs, and no memory of a name that is not used.
 type Client struct {
 	calls   *session.Session
 	batch   batch.Options
