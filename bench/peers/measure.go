@@ -93,11 +93,7 @@ func (b *bench) run(ctx context.Context, log io.Writer) (f results, err error) {
 // measure takes one step, on a server and in processes of its own.
 func (b *bench) measure(ctx context.Context, s step) (row Row, err error) {
 	row = Row{Workload: s.Workload, Setting: s.setting.String(), Peer: s.peer.Name, Round: s.round}
-	nodes := 1
-	if s.Workload == clustered {
-		nodes = 3
-	}
-	server, err := startRedis(ctx, nodes)
+	server, err := startRedis(s.Workload == clustered)
 	if err != nil {
 		return row, err
 	}

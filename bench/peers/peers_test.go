@@ -143,7 +143,7 @@ func TestLimits_OverTheRate_AreRefused(t *testing.T) {
 	redistest.NeedServer(t)
 	for name, open := range openLimits {
 		t.Run(name, func(t *testing.T) {
-			s := redistest.NoError(startRedis(t.Context(), 1))(t)
+			s := redistest.NoError(startRedis(false))(t)
 			defer s.stop()
 			ask, end, err := open(Setup{Redis: s.addr}, 5)
 			require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 // withPeer is a client of a peer and one of ours, on a server of their own, for the length of t.
 func withPeer(t *testing.T, peer string) (ctx context.Context, theirs Locker, ours *rlock.Client) {
 	p := redistest.NoError(peerNamed(peer))(t)
-	s := redistest.NoError(startRedis(t.Context(), 1))(t)
+	s := redistest.NoError(startRedis(false))(t)
 	t.Cleanup(s.stop)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)

@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch/bench/internal/load"
 )
 
@@ -137,8 +135,7 @@ func (w *Worker) Run(o Part, a *Answer) error {
 	switch o.Setting.Workload {
 	case contended:
 		// What the holder does is the same for all peers, on a connection of its own, and not counted.
-		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{w.setup.Redis}, ForceSingleClient: true,
-			DisableCache: true, PipelineMultiplex: -1})
+		c, err := oneConnection(w.setup.Redis)
 		if err != nil {
 			return err
 		}

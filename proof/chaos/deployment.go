@@ -15,7 +15,7 @@ import (
 // deployment is servers that are up, and how clients reach them.
 type deployment struct {
 	name  string
-	st    *stage
+	st    *redistest.Stage
 	nodes []*redistest.Server         // those that have data
 	pairs []redistest.Pair            // of primary and replica
 	entry order                       // Addrs, Set and Each
@@ -26,23 +26,23 @@ type deployment struct {
 // deployments are what there is, and how long it takes: Sentinel and Cluster some seconds each.
 var deployments = []struct {
 	name string
-	up   func(st *stage) *deployment
+	up   func(st *redistest.Stage) *deployment
 }{
 	// One server that writes every command to its file before it answers.
-	{one, func(st *stage) *deployment {
+	{one, func(st *redistest.Stage) *deployment {
 		s := redistest.Start(st, persistent...)
 		return &deployment{nodes: []*redistest.Server{s}, entry: order{Addrs: s.Addrs}}
 	}},
 	// A primary, its replica and three sentinels, which replace the primary after a second of silence.
-	{sentinel, func(st *stage) *deployment {
+	{sentinel, func(st *redistest.Stage) *deployment {
 		return replicated(redistest.SentinelWith(st, persistent...))
 	}},
 	// Three primaries with a replica each, which replaces its primary after a second of silence.
-	{cluster, func(st *stage) *deployment {
+	{cluster, func(st *redistest.Stage) *deployment {
 		return replicated(redistest.ReplicatedClusterWith(st, persistent...))
 	}},
 	// Five servers that know nothing of each other.
-	{five, func(st *stage) *deployment {
+	{five, func(st *redistest.Stage) *deployment {
 		d := &deployment{entry: order{Each: true}}
 		for range 5 {
 			s := redistest.Start(st, persistent...)
@@ -78,14 +78,14 @@ func replicated(r *redistest.Replicated) *deployment {
 func setUp(name string, wires bool) (d *deployment, err error) {
 	i := slices.IndexFunc(deployments, func(x struct {
 		name string
-		up   func(st *stage) *deployment
+		up   func(st *redistest.Stage) *deployment
 	}) bool {
 		return x.name == name
 	})
 	if i < 0 {
 		return nil, fmt.Errorf("no deployment %q", name)
 	}
-	st := &stage{}
+	st := &redistest.Stage{}
 	if err := st.Try(func() { d = deployments[i].up(st) }); err != nil {
 		st.Clear()
 		return nil, fmt.Errorf("%s: %w", name, err)

@@ -420,7 +420,7 @@ func (s *scene) migrateAtOnce(rnd *rand.Rand) {
 type slotRange struct{ first, last int }
 
 // slotsOf are the slots of a node, by its own account; none if it does not answer.
-func slotsOf(st *stage, n *redistest.Server) (list []slotRange) {
+func slotsOf(st *redistest.Stage, n *redistest.Server) (list []slotRange) {
 	text, _ := n.TryAsk(st, "CLUSTER", "NODES")
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line) // id address flags primary ping pong epoch state slots…
@@ -445,7 +445,7 @@ func slotsOf(st *stage, n *redistest.Server) (list []slotRange) {
 }
 
 // migrating are the commands of the server that migrate slots atomically, in the words of COMMAND LIST.
-func migrating(st *stage, n *redistest.Server) []string {
+func migrating(st *redistest.Stage, n *redistest.Server) []string {
 	list, _ := n.TryAskList(st, "COMMAND", "LIST", "FILTERBY", "PATTERN", "cluster|migrat*")
 	return list
 }

@@ -59,8 +59,8 @@ type scene struct {
 	plan
 	d      *deployment
 	f      fault
-	st     *stage // for this cell
-	long   bool   // a soak
+	st     *redistest.Stage // for this cell
+	long   bool             // a soak
 	prefix string
 	seed   uint64
 	began  int64
@@ -272,7 +272,7 @@ func (s *scene) working(from, often int, limit time.Duration) error {
 // play plays the cell.
 func (s *scene) play(ctx context.Context) (c cell) {
 	c = cell{Deployment: s.d.name, Fault: s.f.name, Seed: s.seed}
-	s.st, s.ended, s.isOld, s.began = &stage{}, map[int]int64{}, map[int]bool{}, now()
+	s.st, s.ended, s.isOld, s.began = &redistest.Stage{}, map[int]int64{}, map[int]bool{}, now()
 	defer s.st.Clear()
 	start := time.Now()
 	var finals map[string]map[string]int64

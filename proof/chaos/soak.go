@@ -133,7 +133,7 @@ func (p plan) piece(ctx context.Context, on string, length time.Duration, number
 	for _, n := range d.nodes {
 		_, _ = n.TryAsk(d.st, "CONFIG", "SET", "cluster-node-timeout", "60000")
 	}
-	s := &scene{plan: p, d: d, st: &stage{}, prefix: "soak:", long: true, seed: p.seed + number, ended: map[int]int64{},
+	s := &scene{plan: p, d: d, st: &redistest.Stage{}, prefix: "soak:", long: true, seed: p.seed + number, ended: map[int]int64{},
 		isOld: map[int]bool{}, began: now()}
 	defer s.st.Clear()
 	s.chosen = p.on(on)
