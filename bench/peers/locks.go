@@ -48,7 +48,7 @@ func (l locker) Lock(ctx context.Context, name string) (load.Release, error) {
 func (l locker) Close() { l.close() }
 
 func dial(s Setup) (*pubsub.Hub, error) {
-	return pubsub.Dial(context.Background(), rueidis.ClientOption{InitAddress: []string{s.Redis}}, // it is not measured
+	return pubsub.Dial(context.Background(), rueidis.ClientOption{InitAddress: []string{s.Redis}}, // Dial is not measured
 		pubsub.Options{CallTimeout: patience})
 }
 

@@ -18,8 +18,8 @@ type Setup struct {
 	Lease time.Duration // how long a crashed holder blocks the others
 }
 
-// Locker is one client of a peer: what one process of an application would have. It is safe for concurrent use, also
-// for several waiters on one name.
+// Locker is one client of a peer, as a process of an application has. A Locker is safe for concurrent use, also for
+// several waiters on one name.
 type Locker interface {
 	// Lock waits for the lock of that name until ctx ends. The hold outlives ctx.
 	Lock(ctx context.Context, name string) (load.Release, error)
@@ -39,7 +39,7 @@ const (
 // Peer is one way to do the work of some workloads.
 type Peer struct {
 	Name      string
-	Module    string // whose version is reported
+	Module    string // its version is reported
 	How       string // settings
 	Workloads []string
 	Open      func(ctx context.Context, s Setup) (Locker, error)
@@ -128,7 +128,7 @@ func (c *calls) Lock(ctx context.Context, _ string) (load.Release, error) {
 
 func (c *calls) Close() { c.close() }
 
-// broken compares what was done with what the server counted. After an error it may be either.
+// broken compares the number of calls with the count of the server. After an error the two may differ.
 func (c *calls) broken(ctx context.Context) error {
 	if c.check == nil || c.failed.Load() > 0 {
 		return nil

@@ -30,7 +30,7 @@ type Worker struct {
 	etcd   sync.WaitGroup
 }
 
-// stream is both ends of what a process reads and writes.
+// stream is the input and the output of a process.
 type stream struct {
 	io.Reader
 	io.WriteCloser
@@ -49,7 +49,7 @@ func work(in io.Reader, out io.WriteCloser) error {
 	return nil
 }
 
-// Opening says which peer a process opens, and with what.
+// Opening names the peer that a process opens, and its Setup.
 type Opening struct {
 	Peer  string
 	Setup Setup
@@ -134,7 +134,7 @@ func (w *Worker) Run(o Part, a *Answer) error {
 	}
 	switch o.Setting.Workload {
 	case contended:
-		// What the holder does is the same for all peers, on a connection of its own, and not counted.
+		// The work of the holder is the same for all peers, on a connection of its own, and not counted.
 		c, err := oneConnection(w.setup.Redis)
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ func (w *Worker) Run(o Part, a *Answer) error {
 			}
 		})
 		spec.Inside = func(context.Context) error { // to sleep would last a millisecond
-			for start := time.Now(); time.Since(start) < 100*time.Microsecond; { //nolint:revive // it keeps the processor
+			for start := time.Now(); time.Since(start) < 100*time.Microsecond; { //nolint:revive // to keep the processor
 			}
 			return nil
 		}

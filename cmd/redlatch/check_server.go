@@ -184,7 +184,7 @@ func (x *checkup) lua(context.Context) {
 	}
 }
 
-// topology says how the servers stand to each other, and who follows a failover.
+// topology tells the servers' roles, and whether clients follow a failover.
 func (x *checkup) topology(context.Context) {
 	n, primaries, replicas := x.nodes[0], 0, 0
 	for _, n := range x.nodes {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Launch runs the server program with the arguments that line makes of an address and of a fresh directory, in
-// which it is to write "log". stop ends it. It is for programs that are not tests; a test has Start.
+// Launch runs the server program with the arguments that line makes of an address and of a fresh directory, for its
+// file "log". stop ends the program. A test has Start, and a program that is not a test has Start with a Stage.
 func Launch(line func(host, port, dir string) []string) (s *Server, stop func(), err error) {
 	bin, err := Program()
 	if err != nil {

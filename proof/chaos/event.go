@@ -77,7 +77,7 @@ type use struct {
 	client      int
 }
 
-// idle is the longest time in which nobody held anything, or of what is not held, between two answers.
+// idle is the longest time without a holder; of a primitive without holders, between two answers.
 func (h record) idle(answers []event) (longest time.Duration) {
 	uses := h.uses()
 	if len(uses) == 0 {

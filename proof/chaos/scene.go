@@ -292,7 +292,7 @@ func (s *scene) play(ctx context.Context) (c cell) {
 		c.Failed = append(c.Failed, "a key has no end: "+key)
 	}
 	for _, p := range s.chosen {
-		h := record{events: s.events, ended: s.ended, final: finals[p.name], lease: lease}
+		h := record{events: p.events(s.events), ended: s.ended, final: finals[p.name], lease: lease}
 		r := s.judged(p, h)
 		r.compare(p, h, s.isOld)
 		if len(r.Wrong) > 0 {
@@ -303,10 +303,14 @@ func (s *scene) play(ctx context.Context) (c cell) {
 	return c
 }
 
-// judged judges the events of a primitive among those of h.
+// events returns the events of the primitive among all.
+func (p primitive) events(all []event) []event {
+	return slices.DeleteFunc(slices.Clone(all), func(e event) bool { return e.Of != p.name })
+}
+
+// judged judges h, the record of a primitive.
 func (s *scene) judged(p primitive, h record) row {
 	r := row{Primitive: p.name, Promised: promised(s.f, s.d.name, p.name)}
-	h.events = slices.DeleteFunc(slices.Clone(h.events), func(e event) bool { return e.Of != p.name })
 	for _, e := range h.events {
 		if p.works(e) {
 			r.Answers++
@@ -332,7 +336,6 @@ func (s *scene) judged(p primitive, h record) row {
 
 // compare measures the idle time, and counts how often one version followed the other.
 func (r *row) compare(p primitive, h record, isOld map[int]bool) {
-	h.events = slices.DeleteFunc(slices.Clone(h.events), func(e event) bool { return e.Of != p.name })
 	answers := slices.DeleteFunc(slices.Clone(h.events), func(e event) bool { return !p.works(e) })
 	slices.SortFunc(answers, func(a, b event) int { return cmp.Compare(a.Return, b.Return) })
 	r.Idle = h.idle(answers)

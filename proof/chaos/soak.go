@@ -133,8 +133,8 @@ func (p plan) piece(ctx context.Context, on string, length time.Duration, number
 	for _, n := range d.nodes {
 		_, _ = n.TryAsk(d.st, "CONFIG", "SET", "cluster-node-timeout", "60000")
 	}
-	s := &scene{plan: p, d: d, st: &redistest.Stage{}, prefix: "soak:", long: true, seed: p.seed + number, ended: map[int]int64{},
-		isOld: map[int]bool{}, began: now()}
+	s := &scene{plan: p, d: d, st: &redistest.Stage{}, prefix: "soak:", long: true, seed: p.seed + number,
+		ended: map[int]int64{}, isOld: map[int]bool{}, began: now()}
 	defer s.st.Clear()
 	s.chosen = p.on(on)
 	x = piece{Deployment: on, Seed: s.seed, Length: length}
@@ -215,7 +215,7 @@ func (s *scene) steady(ctx context.Context, x *piece, progress io.Writer) {
 	}
 	for _, p := range s.chosen {
 		if p.isWhole() {
-			x.judge(s, p, record{events: s.events, ended: s.ended, final: finals[p.name], lease: lease})
+			x.judge(s, p, record{events: p.events(s.events), ended: s.ended, final: finals[p.name], lease: lease})
 		}
 	}
 	if len(x.Failed) == 0 { // and so it was not broken off
