@@ -6,7 +6,7 @@ SLOW     := $(if $(ALL),,contrib/k8s)
 CONTRIB  := $(filter-out $(SLOW),$(filter contrib/% cmd/%,$(MODULES)))
 EXAMPLES := $(filter docs/%,$(MODULES))
 # The packages that have benchmarks: to link the tests of the others takes a minute, and runs nothing.
-BENCHMARKED = $(addprefix ./,$(sort $(dir $(shell git grep -l '^func Benchmark' -- '*_test.go' ':!bench/peers'))))
+BENCHMARKED = $(addprefix ./,$(sort $(dir $(shell git grep -l '^func Benchmark' -- '*_test.go' ':!bench/peers' ':!contrib'))))
 LIBRARY   = $$(go list ./... | grep -v -e /redistest -e /oracle/ -e /bench)
 
 .PHONY: all lint test short race fuzz proof prove contrib docs site bench cross release
@@ -69,6 +69,7 @@ bin/site/bin/zensical: site/requirements.txt
 bench:
 	go test -short -vet=off -run '^$$' -bench . -benchtime 1x $(BENCHMARKED)
 	go -C bench/peers test -vet=off -timeout 20m ./...
+	go -C contrib/river test -vet=off -run '^$$' -bench . -benchtime 1x ./...
 
 cross:
 	GOOS=windows go vet ./...

@@ -66,7 +66,9 @@ func TestRun_PeerFails_OthersAreMeasured(t *testing.T) {
 	p := redistest.NoError(peerNamed(lower))(t)
 	row := redistest.NoError(b.measure(t.Context(), step{broken.setting, p, 1}))(t)
 	require.Positive(t, row.Ops)
-	require.InDelta(t, 2, row.Scripts, 0.5)
+	// Scripts may run between a reading of the server's counts and the moment from which operations count. The lock of
+	// the first operation may have come before both.
+	require.GreaterOrEqual(t, row.Scripts, 2-1/float64(row.Ops))
 }
 
 func TestArena_OtherProcess_SharesIt(t *testing.T) {

@@ -346,11 +346,13 @@ func TestQueueRequests_TicketZero_SetsTheTimerOrAsks(t *testing.T) {
 			"0 0 00001": 0} {
 			s.set(func() { s.asked = 0 })
 			r.server.Embedded.Publish("g", message)
-			time.Sleep(max(0, after-10*trip))
-			_, asked := s.counted()
-			require.Zero(t, asked, message)
+			if after > 0 {
+				time.Sleep(after - 10*trip)
+				_, asked := s.counted()
+				require.Zero(t, asked, message)
+			}
 			time.Sleep(20 * trip)
-			_, asked = s.counted()
+			_, asked := s.counted()
 			require.Equal(t, 1, asked, message)
 		}
 		for _, garbage := range []string{"*", "*1", "*1 2 3", "*1 2 99 00001", "*1 2 -1 00001", "*1 2 x 00001",
