@@ -95,9 +95,13 @@ const (
 	// EventShared: a call begins that requests of this process share, because others were under way (N). It has no Name if
 	// the requests may be for several names.
 	EventShared = errs.EventShared
-	// EventAdmitted: an Allow, AllowAtMost or AllowAll was answered, by the server, by this process or by a policy, or was
-	// not (Outcome, N, Took, Err). N is how many units may pass. An AllowAll has one event for each limit.
+	// EventAdmitted: an Allow, AllowAtMost, AllowAll, Charge or ChargeAll was answered, by the server, by this process or
+	// by a policy, or was not (Outcome, N, Took, Err). N is how many units may pass. One for several limits has one event
+	// for each limit.
 	EventAdmitted = errs.EventAdmitted
+	// EventSettled: the server settled a charge of a limit, or did not (N, Took, Err). N is how many units were taken, or
+	// negative, given back. The charge of a ChargeAll has one event for each limit.
+	EventSettled = errs.EventSettled
 	// EventDegraded: the server does not answer, and from now on LimiterOptions.WhenDown does in its place; or the server
 	// answers again, and Err is nil (Outcome, Err). There is one for the first request and one for the last, not for each.
 	EventDegraded = errs.EventDegraded

@@ -62,8 +62,12 @@ var (
 		"result")
 	WriteTime  = took("write", "How long writes of counters took.", "class")
 	Admissions = count("admissions", "{request}",
-		"Requests that rate limiters judged, by result: allowed, refused, or an error.", "class", "result")
-	AdmitTime     = took("admit", "How long that took.", "class")
+		"Requests that rate limiters judged, by result: allowed, refused, would_refuse, or an error.", "class", "result")
+	AdmitTime   = took("admit", "How long that took.", "class")
+	Settlements = count("settlements", "{charge}",
+		"Charges of rate limiters that were settled, by result: settled, or an error.", "class", "result")
+	SettledUnits = count("settled_units", "{unit}",
+		"Units by which charges differed from their estimates, by direction: returned or taken.", "class", "direction")
 	PolicyChanges = count("limiter_policy_changes", "{change}",
 		"Times that a rate limiter's policy began to answer in place of the server, or ceased to.", "class", "policy",
 		"begins")

@@ -106,3 +106,6 @@ return ends
 
 // Letter is how scripts name a unit.
 func Letter(u Unit) string { return units[u].letter }
+
+// Copy is the charge as another process would know it: not whether it is settled.
+func (h *Charge) Copy() *Charge { return &Charge{c: h.c, limits: h.limits, parts: h.parts} }
