@@ -160,6 +160,12 @@ func limiterActs(c *ratelimit.Client, x *ratelimit.Limiter) []act {
 			return err1(c.AllowAll(ctx, ratelimit.Take{Limiter: x, Key: "k", N: 1},
 				ratelimit.Take{Limiter: x, Key: "other", N: 1}))
 		}),
+		does("Limiter.Charge", func(ctx context.Context) error { return err2(x.Charge(ctx, "k", 2)) }),
+		does("Client.ChargeAll", func(ctx context.Context) error {
+			return err2(c.ChargeAll(ctx, ratelimit.Take{Limiter: x, Key: "k", N: 1},
+				ratelimit.Take{Limiter: x, Key: "other", N: 1}))
+		}),
+		does("Limiter.OpenCharges", func(ctx context.Context) error { return err1(x.OpenCharges(ctx, "k")) }),
 		// it waits for units, after the answer
 		waitsFor("Limiter.Wait", func(ctx context.Context) error { return err1(x.Wait(ctx, "k", 5)) }),
 	}

@@ -410,7 +410,7 @@ func TestOutage_EveryCall_IsMeasuredOrNamed(t *testing.T) {
 		&rsemaphore.Semaphore{}, &counting.Semaphore{},
 		&rsemaphore.CountDownLatch{}, &rsemaphore.CyclicBarrier{},
 		&rsemaphore.Permit{}, &rcounter.Counter{}, &ratelimit.Client{}, &ratelimit.Limiter{},
-		&ratelimit.Reservation{}, &redpacket.Packet{}, &stock.Sale{},
+		&ratelimit.Reservation{}, &ratelimit.Charge{}, &redpacket.Packet{}, &stock.Sale{},
 	} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumMethod() {

@@ -87,7 +87,12 @@ func unwaiting(t *testing.T, red, other *redlatch.Client) verbs {
 	reserved := inTime(t, func() (*ratelimit.Reservation, error) {
 		return limits("canceled").Reserve(t.Context(), "k", 1)
 	})
+	charged := inTime(t, func() (*ratelimit.Charge, error) {
+		charge, _, err := limits("charged").Charge(t.Context(), "k", 9)
+		return charge, err
+	})
 	all.add("", returns("Reservation.Cancel", reserved.Cancel), reserveAct(limits("reserved")),
+		does("Charge.Settle", func(ctx context.Context) error { return charged.Settle(ctx, 3) }),
 		does("Limiter.Reset", func(ctx context.Context) error { return limits("reset").Reset(ctx, "k") }))
 	all.spread("limiter", "", func(name string) []act {
 		return append(limiterActs(red.Limiters(), limits(name)), storedActs(limits(name))...)

@@ -339,6 +339,7 @@ func badOfLimits(t *testing.T, c, other *ratelimit.Client) map[error]refusals {
 		"Share is 0":                        {Rate: 1, WhenDown: ratelimit.Local},
 		"Share is 1.5":                      {Rate: 1, WhenDown: ratelimit.Local, Share: 1.5},
 		"Share is 0.5, must be 0 with Fail": {Rate: 1, Share: .5},
+		`WhenDown is "Fail", must be Open`:  {Rate: 1, Shadow: true, WhenDown: ratelimit.Fail},
 		"Burst is 1250999896491":            {Rate: 1, Per: time.Hour, Burst: 1_250_999_896_491},
 		"Burst is 9223372036854775807":      {Rate: 1, Per: time.Hour, Burst: 1<<63 - 1},
 	} {
@@ -348,8 +349,13 @@ func badOfLimits(t *testing.T, c, other *ratelimit.Client) map[error]refusals {
 	}
 	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Burst: 3})
 	for _, n := range []int64{-1, 0, 4} {
-		bad.add(fmt.Sprint("n is ", n), err1(l.Allow(ctx, "k", n)), err1(l.Wait(ctx, "k", n)))
+		bad.add(fmt.Sprint("n is ", n), err1(l.Allow(ctx, "k", n)), err1(l.Wait(ctx, "k", n)), err2(l.Charge(ctx, "k", n)),
+			err2(c.ChargeAll(ctx, ratelimit.Take{Limiter: l, Key: "k", N: n})))
 	}
+	shadow := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Shadow: true})
+	bad.add("Shadow is true", err1(shadow.Wait(ctx, "k", 1)), err1(shadow.Reserve(ctx, "k", 1)))
+	charge := ratelimit.Charge{}
+	bad.add("the number of used is 1", charge.Settle(ctx, 1))
 	names.add("1025", err1(l.Wait(ctx, badTexts["1025"], 1)))
 	day := func(zone *time.Location) error {
 		return c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day,

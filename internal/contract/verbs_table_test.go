@@ -41,7 +41,7 @@ func primitiveOf(verb string) string {
 		return "latch"
 	case "CyclicBarrier":
 		return "barrier"
-	case "Limiter", "Reservation", "Client":
+	case "Limiter", "Reservation", "Charge", "Client":
 		return "limiter"
 	}
 	return strings.ToLower(typ) // Counter, Packet, Sale; Hub has no column

@@ -173,11 +173,15 @@ func (l *Limiter) OpenCharges(ctx context.Context, key string) (n int64, err err
 	if err := l.usable(key); err != nil {
 		return 0, err
 	}
-	m, err := l.c.calls.Do(ctx, script.Call{Script: openScript, Keys: []string{chargesKey(l.key(key))}})
+	k := chargesKey(l.key(key))
+	m, err := l.c.calls.Do(ctx, script.Call{Script: openScript, Keys: []string{k}})
 	if err != nil {
 		return 0, err
 	}
-	return m.AsInt64()
+	if n, err = m.AsInt64(); err != nil {
+		return 0, fmt.Errorf("unexpected reply to zcard on %q", k)
+	}
+	return n, nil
 }
 
 var (

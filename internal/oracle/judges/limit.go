@@ -108,11 +108,11 @@ func (k *Limit) Charge(now int64, id string, n int64) LimitReply {
 
 // Settle settles a charge, and returns how many units were taken or, negative, given back. open: it was not settled.
 func (k *Limit) Settle(now int64, id string, used int64) (units int64, open bool) {
-	k.pass(now)
 	c, open := k.open[id]
 	if open = open && now < c.mark+max(3_600_000_000, k.lasts()); !open {
 		return 0, false
 	}
+	k.pass(now)
 	delete(k.open, id)
 	if used > c.n {
 		units = k.owe(used-c.n, now)
@@ -202,9 +202,11 @@ func (k *Limit) endSlices(now int64) {
 func (k *Limit) pass(now int64) {
 	switch k.algorithm {
 	case GCRA:
+		if len(k.line) > 0 { // a line has no slices
+			k.ends, k.units = nil, nil
+		}
 		k.advance(now)
-		k.endSlices(now)
-		if k.level == 0 || len(k.line) > 0 || len(k.ends) == 0 {
+		if k.endSlices(now); k.level == 0 || len(k.ends) == 0 {
 			k.ends, k.units = nil, nil
 		}
 	case SlidingWindow:

@@ -49,15 +49,15 @@ local function give_back(l, n, mark)
 end
 
 -- Takes units whether there is room or not, as long as the limit owes a burst at most. Returns how many. In a line they get a turn at its
--- end, a burst at most.
-local function owe(l, n, turns)
+-- end, a burst at most; id tells it from others.
+local function owe(l, n, turns, id)
   local burst = l.limit or l.full / l.per
   if l.line then
     n = math.min(n, burst, math.floor((most - l.level) / l.per))
     if n > 0 then
       local amount = n * l.per
       l.level, l.sum, l.most, l.changed = l.level + amount, l.sum + amount, math.max(l.most, amount), true
-      turns[#turns + 1], turns[#turns + 2] = turn_of(l, '!', amount, l.level - l.full)
+      turns[#turns + 1], turns[#turns + 2] = turn_of(l, id, amount, l.level - l.full)
     end
     return n
   end
@@ -79,9 +79,9 @@ for i = 1, count do
     local mark = not l.bad and not settled[member] and redis.call('ZSCORE', key, member)
     if mark and mark + kept(l) > now then
       closed[#closed + 1], settled[member] = member, true
-      local n, kind = member:match(';(%d+);(%a+)$')
+      local id, n, kind = member:match('^1;([^;]*);(%d+);(%a+)$')
       if used > tonumber(n) then
-        units = owe(l, used - n, turns)
+        units = owe(l, used - n, turns, id)
       elseif kind == kind_of(l) then
         units = -give_back(l, n - used, tonumber(mark))
       end
