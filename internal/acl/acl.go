@@ -79,7 +79,7 @@ var features = []feature{
 	},
 	{
 		name: "limits", keys: []string{"rc"}, plain: "get",
-		scripts: "pexpire get set del unlink type zadd zrem zcount zrange zremrangebyscore time",
+		scripts: "pexpire get set del unlink type zadd zrem zcard zcount zrange zremrangebyscore zscore time",
 	},
 	{
 		name: "sales", keys: []string{"rc"}, plain: cached + " hget hscan xrange",

@@ -153,7 +153,7 @@ func (k *Limit) giveBack(n, mark, now int64) int64 {
 	}
 	was := k.level
 	k.level = min(was, max(0, was-back, level-(now-before)*k.rate))
-	return (was - k.level) / k.per
+	return (2*(was-k.level) + k.per) / (2 * k.per)
 }
 
 func (k *Limit) owe(n, now int64) int64 {

@@ -86,7 +86,7 @@ for i = 1, count do
         units = -give_back(l, n - used, tonumber(mark))
       end
     end
-    units = units < 0 and math.ceil(units) or units
+    if units < 0 then units = math.ceil(units - 0.5) end
     replies[#replies + 1], replies[#replies + 2] = l.bad or settled[member] and 1 or 0, units
   end
   a = last + 1
