@@ -91,22 +91,17 @@ func (t *terms) kind() string {
 // mostUsed is the bound of what a charge settles at. Scripts count it exactly.
 const mostUsed = 1 << 52
 
-// Settle says how many units were used, for each limit of the charge in the order of its Takes. It settles the charge
-// once, however often it runs: call it again after an error. Later calls do nothing, whatever they say. It works with
-// an ended context, so that it can be deferred. One round trip, which calls in a crowd share, repeated until answered.
+// Settle says how many units were used, for each limit of the charge in the order of its Takes. The charge is settled
+// once, however often Settle runs: call it again after an error. Later calls do nothing, whatever they say. Settle works
+// with an ended context. One round trip, which calls in a crowd share, repeated until answered.
 //
-// If fewer units were used than estimated, the difference is given back, as far as it still counts. Units that no
-// longer count are not given back, because others may have used their room:
+// Units that were not used are given back to where they were counted, while they count there; later others may have
+// used their room. With GCRA the limit stands afterwards as if only the used units had been taken, but up to a 32nd of
+// Burst * Per / Rate may come back late, and nothing while callers wait in its line (Wait, Reserve).
 //
-//   - With SlidingWindow and FixedWindow units go back to the slice or the unit of the calendar in which they were taken.
-//   - With GCRA the limit stands afterwards as if so many units had been taken in the first place. What is given back
-//     may come up to a 32nd of Burst * Per / Rate late.
-//   - While callers wait in the limit's line (Wait, Reserve) nothing is given back.
-//
-// If more units were used, the rest is taken now, whether there is room or not. Then the limit is in debt: it refuses
-// all until it has recovered, with GCRA after Per / Rate for each unit. A limit owes at most Burst (with a window Rate),
-// and what is more is not counted. So after the last Settle no debt lasts longer than Burst * Per / Rate, or its window.
-// In a line the rest, a burst at most, gets a turn at the end.
+// If more units were used, the rest is taken now, whether there is room or not. Then the limit is in debt, and refuses
+// all until it has recovered. A limit owes at most Burst (with a window Rate), and what is more is not counted. So no
+// debt lasts longer than Burst * Per / Rate, or the window. In a line the rest gets a turn at the end, a burst at most.
 //
 // What was admitted by LimiterOptions.WhenDown, or beyond a Shadow limit, was not counted, and is not settled. After
 // Limiter.Reset, or if the limit is lost, nothing is given back or taken.

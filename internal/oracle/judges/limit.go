@@ -85,7 +85,7 @@ func (k *Limit) Charge(now int64, id string, n int64) LimitReply {
 			}
 		}
 		for charge, is := range k.open {
-			if is.mark <= now-max(3_600_000_000, k.lasts()) {
+			if is.mark < now-max(3_600_000_000, k.lasts()) {
 				delete(k.open, charge)
 			}
 		}

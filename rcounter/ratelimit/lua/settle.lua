@@ -77,7 +77,7 @@ for i = 1, count do
   for k = a + 5, last, 2 do
     local member, used, units = ARGV[k], tonumber(ARGV[k + 1]), 0
     local mark = not l.bad and not settled[member] and redis.call('ZSCORE', key, member)
-    if mark and mark + kept(l) > now then
+    if mark and not begun(mark + kept(l), now) then
       closed[#closed + 1], settled[member] = member, true
       local id, n, kind = member:match('^1;([^;]*);(%d+);(%a+)$')
       if used > tonumber(n) then

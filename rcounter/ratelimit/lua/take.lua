@@ -161,7 +161,7 @@ for _, c in ipairs(opened) do
   local l, key = limits[c[1]], KEYS[count + c[1]]
   if not ttls[key] then
     redis.call('ZADD', key, 'XX', 0, '')
-    redis.call('ZREMRANGEBYSCORE', key, '-inf', digits(now - kept(l)))
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', elapsed(now - kept(l)))
   end
   ttls[key] = digits(math.ceil((c[3] - now + kept(l)) / 1000))
   redis.call('PEXPIRE', key, ttls[key])
@@ -180,7 +180,8 @@ for i = done + 1, count do
 end
 -- After what was taken: a charge whose units were not would give back those of others.
 for _, c in ipairs(opened) do
-  redis.call('ZADD', KEYS[count + c[1]], 'NX', digits(c[3]), string.format('1;%s;%.0f;%s', c[4], c[2], kind_of(limits[c[1]])))
+  local key, member = KEYS[count + c[1]], string.format('1;%s;%.0f;%s', c[4], c[2], kind_of(limits[c[1]]))
+  redis.call('ZADD', key, 'NX', digits(c[3]), member)
 end
 for key, ttl in pairs(ttls) do redis.call('PEXPIRE', key, ttl) end
 return replies
