@@ -71,13 +71,18 @@ func (c *Client) charge(ctx context.Context, r *request) (*Charge, Decision, err
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}
+	return c.newCharge(r, d), d, nil
+}
+
+// newCharge is the charge of a request that passed.
+func (c *Client) newCharge(r *request, d Decision) *Charge {
 	h := &Charge{c: c, limits: len(r.parts)}
 	for i, p := range r.parts {
 		if a := d.Each[i]; a.Down == nil && !a.WouldRefuse {
 			h.parts = append(h.parts, charged{p, i, fmt.Sprintf("1;%s;%d;%s", r.id, p.n, p.t.kind())})
 		}
 	}
-	return h, d, nil
+	return h
 }
 
 // kind is the kind of limit, as charges name it: see limit.lua.
@@ -136,10 +141,7 @@ func (h *Charge) settle(ctx context.Context, used []int64) error {
 	ctx, cancel := session.ToRelease(ctx)
 	defer cancel()
 	began := time.Now()
-	s := make(settlement, len(h.parts))
-	for i, p := range h.parts {
-		s[i] = settled{p.key, p.l.now(ctx), p.member, strconv.FormatInt(used[p.index], 10)}
-	}
+	s := h.settlement(ctx, used)
 	units, err := h.c.settles.Of(s[0].key).Do(ctx, s)
 	for i, p := range h.parts {
 		h.c.refusals.forget(p.key)
@@ -151,6 +153,15 @@ func (h *Charge) settle(ctx context.Context, used []int64) error {
 		h.c.calls.Tell(ctx, e)
 	}
 	return err
+}
+
+// settlement is the charge at what was used, by the terms of now.
+func (h *Charge) settlement(ctx context.Context, used []int64) settlement {
+	s := make(settlement, len(h.parts))
+	for i, p := range h.parts {
+		s[i] = settled{p.key, p.l.now(ctx), p.member, strconv.FormatInt(used[p.index], 10)}
+	}
+	return s
 }
 
 // now are the terms that count now, or those that were last known. Those of the charge may not count any more.
