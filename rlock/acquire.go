@@ -73,6 +73,9 @@ func (l *single) acquire(ctx context.Context, opts terms) (*Hold, error) {
 
 // explain makes the caller's error from that of its wait.
 func (l *single) explain(ctx context.Context, err error, seen refusalInfo, waited time.Duration) error {
+	if isAnswered(err) {
+		return err
+	}
 	err = errorContext(l.name, waited, seen.outcomeUnknown).Explain(err)
 	var refused *NotAcquiredError
 	if errors.As(err, &refused) {
@@ -125,11 +128,12 @@ type acquisition struct {
 	grant     grantInfo
 
 	// The wait.
-	entry     string    // the entry in the server's queue; "": no request had one
-	leavesAt  time.Time // the caller gives up at this instant; zero: not known
-	refusal   refusalInfo
-	canWait   bool // the caller waits after a refusal
-	monitored bool // the monitor reads the heartbeats of the lock's holders
+	entry      string    // the entry in the server's queue; "": no request had one
+	leavesAt   time.Time // the caller gives up at this instant; zero: not known
+	refusal    refusalInfo
+	canWait    bool // the caller waits after a refusal
+	isAnswered bool // the wait ended with an answer: the server has neither hold nor entry of the owner
+	monitored  bool // the monitor reads the heartbeats of the lock's holders
 }
 
 // holdTerms are the terms of the hold that an acquisition requests.

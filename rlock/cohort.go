@@ -503,6 +503,9 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 		err = contender.startRenewal()
 	}
 	cohorts.mu.Lock()
+	if err == nil && own.once.hasOldAnswer() {
+		cohort.answerCallers(own.once.oldAnswer, cohort.callers.First())
+	}
 	if err == nil && cohort.callers.First() != nil {
 		isUsed := cohorts.giveTenure(contender, own)
 		cohorts.mu.Unlock()
@@ -531,6 +534,7 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 // The goroutine then continues, so the process keeps its entry in the server's queue.
 func (cohorts *lockCohorts) failRequest(contender *lockContender, err error) {
 	cohort, withdrawn := contender.cohort, errors.Is(err, errWithdrawn)
+	contender.isAnswered = isAnswered(err)
 	cohorts.mu.Lock()
 	if withdrawn && cohort.hasWaiters() && contender.canWait {
 		cohorts.requestInBackground(contender)

@@ -21,6 +21,8 @@ var Derived = []string{
 	"redlatch_k8s",   // contrib/k8s
 	"redlatch_leader",
 	"redlatch_workers",
+	"redlatch_once",
+	"redlatch_answer",
 	"redisson_lock__channel",
 	"redisson_lock_queue",
 	"redisson_lock_timeout",

@@ -1,0 +1,208 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// ErrMismatch is returned by [Once.Do] if the key has an answer to a request with another fingerprint. Nothing changed.
+// It is redlatch.ErrMismatch.
+var ErrMismatch = errs.ErrMismatch
+
+// Bounds of a Once.
+const (
+	maxAnswer      = 1 << 20 // bytes
+	maxFingerprint = 1 << 10 // bytes
+)
+
+// OnceOptions are the settings of a Once. The zero value has the defaults.
+type OnceOptions struct {
+	// Keep is how long an answer is returned to callers with the same key. At least 1 ms. Defaults to 24 h.
+	Keep time.Duration
+	// Stale is for how long after Keep the old answer is returned while one caller renews it: that caller runs fn, and all
+	// others get the old answer at once. Callers of all processes get the new answer as soon as it is stored. At least 1
+	// ms. Defaults to 0: after Keep callers wait for the new answer.
+	Stale time.Duration
+}
+
+// Once runs a function once for each key, in all processes, and returns its answer to all callers: for requests with an
+// idempotency key, and for values that are dear to compute. It is immutable, has no state, and is free to make.
+//
+//	states of a key        Do of the first caller       Do of all others
+//	no answer              runs fn                      wait for its answer, or run fn if it failed
+//	an answer              returns it                   return it
+//	an old answer (Stale)  runs fn                      return the old answer
+//
+// One caller at a time has the right to run fn for a key: a hold of a Fenced lock, which is renewed. One script stores
+// the answer and releases the lock, if that owner still holds it. So the answer of a run that has lost its lock is never
+// stored, however late the run ends, and never replaces another. "At most once" has the limits of the lock: see "What is
+// not guaranteed" in the package comment. If a failover of the server forgets an answer, or a running call, fn runs
+// again. fn passes its token to the resources that it writes to.
+type Once struct {
+	c    *Client
+	name string
+	opts OnceOptions
+	wait time.Duration
+	bad  error // returned by every call if the name or an option is invalid; nil: both are valid
+}
+
+// Once describes the answers of that name. Each key has its own answer, under name:key. The name contains none of ":{}";
+// otherwise every call returns ErrInvalidName. Every call returns ErrInvalidOption if an option is out of bounds.
+func (c *Client) Once(name string, opts OnceOptions) *Once {
+	once := &Once{c: c, name: name, opts: opts, wait: forever}
+	err := session.Check(
+		session.Duration{Name: "Keep", Value: &once.opts.Keep, Least: time.Millisecond, Most: session.MaxDuration,
+			Default: 24 * time.Hour},
+		session.Duration{Name: "Stale", Value: &once.opts.Stale, Least: time.Millisecond, Most: session.MaxDuration},
+	)
+	if name == "" || strings.ContainsAny(name, ":{}") {
+		err = fmt.Errorf("%w: %.64q is the name of a Once, and must have none of \":{}\", and at least one byte",
+			errs.ErrInvalidName, name)
+	}
+	once.bad = c.session.Error(err)
+	return once
+}
+
+// Name returns the name, without Options.KeyPrefix and key.
+func (o *Once) Name() string { return o.name }
+
+// WithWait returns the same Once with a time limit: Do waits at most d for the run of another caller, or sends one
+// request if d is 0. Without WithWait only ctx bounds the waiting. If d is negative, every call on the result returns
+// ErrInvalidOption.
+func (o *Once) WithWait(d time.Duration) *Once {
+	changed := *o
+	changed.wait = d
+	if err := session.CheckWait(d); err != nil && changed.bad == nil {
+		changed.bad = o.c.session.Error(err)
+	}
+	return &changed
+}
+
+// Do returns the answer of a key. If there is none, it runs fn, or waits for the caller that runs fn for the same key,
+// in any process. replayed is true if the answer is that of another call of Do.
+//
+// The ctx of fn ends if the hold is lost, and with the ctx of Do; fn should return then. token is greater than the
+// tokens of all earlier runs of the key. ctx and WithWait bound the waiting for others, and not fn. If fn returns an
+// error or panics, nothing is stored, and the next caller runs its own fn. An answer has at most 1 MiB.
+//
+// fingerprint says which request the answer is for, such as a hash of its body. "" is a fingerprint like any other; at
+// most 1 KiB of text. fn must not call Do with the same key (ErrReentry).
+//
+// Without an answer the error is one of:
+//
+//   - ErrMismatch: the answer is for another fingerprint.
+//   - fn's own error, joined with the error of the release, if that failed, too.
+//   - ErrNotAcquired: another caller was running fn for as long as this call was willing to wait. If ctx ended, it is
+//     joined with ctx's error and cause.
+//   - ErrLost: fn ran, but lost its lock before the answer was stored. Another caller may have run fn meanwhile.
+//   - ErrUnknownOutcome or ErrUnavailable after fn ran: the answer may have been stored, or may be stored until the
+//     lease is over. Before fn ran they are those of [Lock.Lock].
+//   - ErrNotReplicated after fn ran: the answer is stored, and other callers get it, but too few replicas have confirmed
+//     it within Options.ReplicaTimeout, so a failover may forget it. An answer that is returned to other callers is not
+//     confirmed once more.
+//   - ErrInvalidOption: the answer or the fingerprint is too long. Nothing was stored.
+//   - The other errors of [Lock.Lock].
+//
+// After an error the caller may call Do again, with the same arguments. It gets the answer if there is one.
+//
+// A call that runs fn costs two requests, and a call that gets an answer at most one. A waiting call gets the answer by
+// a message, if the answer has at most 16 KiB. Answers that are asked for again are read through the client-side cache
+// of rueidis, where the server and the connection support it, and then cost no request. All callers of a process that
+// wait for a key share their requests.
+func (o *Once) Do(ctx context.Context, key, fingerprint string,
+	fn func(ctx context.Context, token int64) ([]byte, error)) (answer []byte, replayed bool, err error) {
+	lock, bad := o.lock(key)
+	if bad == nil && (len(fingerprint) > maxFingerprint) {
+		bad = errs.InvalidOption("fingerprint", fmt.Sprintf("%.32q… of %d bytes", fingerprint, len(fingerprint)),
+			fmt.Sprintf("of at most %d bytes", maxFingerprint))
+	}
+	if err := o.c.session.Usable(o.bad, bad); err != nil {
+		return nil, false, err
+	}
+	if text, ok := o.localAnswer(ctx, lock); ok {
+		return replay(lock, text, fingerprint)
+	}
+	hold, err := lock.acquire(ctx, terms{wait: o.wait})
+	var published *wait.Published
+	if errors.As(err, &published) {
+		o.c.answered.add(lock.key)
+		return replay(lock, published.Result, fingerprint)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if ended := errs.Ended(ctx); ended != nil {
+		hold.discard(ctx)
+		return nil, false, fmt.Errorf("rlock: %q: %w: %w", lock.name, errs.ErrNotAcquired, ended)
+	}
+	answer, err = o.run(ctx, hold, fingerprint, fn)
+	return answer, false, err
+}
+
+// lock returns the lock of a key, and the reason why the key cannot be used; nil: it can. The lock has a key that no
+// lock of the user has, so all waiters in its queue can be given an answer.
+func (o *Once) lock(key string) (*single, error) {
+	name := o.name + ":" + key
+	own, bad := o.c.session.Key(name)
+	if key == "" {
+		bad = fmt.Errorf("%w: the key of Once %.64q is empty", errs.ErrInvalidName, o.name)
+	}
+	lock := o.c.singleOn(onceKey(own), name, kindOnce, ownerKey{client: o.c, name: onceKey(own)})
+	return &lock, bad
+}
+
+// replay returns a stored answer to a caller with that fingerprint.
+func replay(lock *single, text, fingerprint string) (answer []byte, replayed bool, err error) {
+	stored, answerText, ok := cutAnswer(text)
+	switch {
+	case !ok:
+		err = script.Unexpected("once", text, nil)
+	case stored != fingerprint:
+		err = fmt.Errorf("%w: %q has an answer for fingerprint %.64q, not %.64q", errs.ErrMismatch, lock.name, stored,
+			fingerprint)
+	default:
+		return []byte(answerText), true, nil
+	}
+	return nil, false, lock.c.session.Error(err)
+}
+
+// run runs fn under a hold, and stores its answer with the release.
+func (o *Once) run(ctx context.Context, hold *Hold, fingerprint string,
+	fn func(ctx context.Context, token int64) ([]byte, error)) (answer []byte, err error) {
+	own, isDone := ownerOf(hold.h), false
+	defer func() {
+		if !isDone { // fn has panicked, or ended its goroutine
+			_ = hold.Unlock(ctx)
+		}
+	}()
+	answer, err = fn(hold.Context(ctx), own.token)
+	isDone = true
+	if err == nil && len(answer) > maxAnswer {
+		err = o.c.session.Error(errs.InvalidOption("answer", fmt.Sprintf("of %d bytes", len(answer)),
+			fmt.Sprintf("of at most %d bytes", maxAnswer)))
+	}
+	if err != nil {
+		return nil, errors.Join(err, hold.Unlock(ctx))
+	}
+	run := own.once
+	run.answer.Store(&onceAnswer{fingerprint: fingerprint, answer: string(answer), stale: o.opts.Stale,
+		keep: o.opts.Keep + o.opts.Stale})
+	switch err = hold.Unlock(ctx); {
+	case err == nil && !run.isStored.Load(): // an earlier store got no reply, and the lease was over before the next
+		err = o.c.session.Error(fmt.Errorf("%q: %w", hold.Name(), errs.ErrLost))
+	case errors.Is(err, errs.ErrLost):
+		run.answer.Store(nil) // the release in the background stores nothing
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
