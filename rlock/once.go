@@ -206,3 +206,32 @@ func (o *Once) run(ctx context.Context, hold *Hold, fingerprint string,
 	}
 	return answer, nil
 }
+
+// OnceState is the server's state of a key of a Once at one moment.
+type OnceState struct {
+	// Run is the lock of the key: the caller that runs fn, the processes that wait, and the last token.
+	Run State
+	// Answered: there is an answer. Bytes is its length, and Fingerprint is that of its request.
+	Answered    bool
+	Bytes       int64
+	Fingerprint string
+	// Fresh is how long the answer is returned to all callers. If it is 0, the answer is old, and the next caller renews
+	// it. Left is how long the answer is stored. Both are negative if it has no end, because it was changed by hand.
+	Fresh, Left time.Duration
+}
+
+// Inspect returns the state of a key. It changes nothing. The result is meant for people. The cost and the errors are
+// those of [Lock.Inspect], and one call more.
+func (o *Once) Inspect(ctx context.Context, key string) (state OnceState, err error) {
+	lock, bad := o.lock(key)
+	if err := o.c.session.Usable(o.bad, bad); err != nil {
+		return OnceState{}, err
+	}
+	if state.Run, err = lock.Inspect(ctx); err != nil {
+		return state, err
+	}
+	_, err = session.Ask(ctx, o.c.session, nil, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, lock.readAnswerState(ctx, &state)
+	})
+	return state, err
+}

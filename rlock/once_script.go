@@ -2,6 +2,8 @@ package rlock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +23,7 @@ import (
 var (
 	onceScript       = load("once", "once_acquire")
 	onceStoreScript  = load("store an answer", "once_store")
+	onceLookScript   = load("look at an answer", "once_look").Reads()
 	onceCachedScript = script.Plain("hmget")
 )
 
@@ -208,4 +211,29 @@ func (k *answeredKeys) remove(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.keys, key)
+}
+
+// readAnswerState reads what is known of a stored answer.
+func (l *single) readAnswerState(ctx context.Context, state *OnceState) error {
+	message, err := l.c.runner.Do(ctx, script.Call{Script: onceLookScript, Keys: []string{l.answerKey()}})
+	if err != nil {
+		return err
+	}
+	parts, err := message.ToArray()
+	if err != nil || len(parts) != 4 {
+		return script.Unexpected("look at an answer", fmt.Sprintf("of %d parts", len(parts)), err)
+	}
+	left, err1 := parts[0].AsInt64()
+	stale, err2 := parts[1].AsInt64()
+	bytes, err3 := parts[2].AsInt64()
+	fingerprint, err4 := parts[3].ToString()
+	if err := errors.Join(err1, err2, err3, err4); err != nil || left == -2 {
+		return err
+	}
+	state.Answered, state.Bytes, state.Fingerprint = true, bytes, fingerprint
+	state.Left, state.Fresh = noEnd, noEnd
+	if left >= 0 {
+		state.Left, state.Fresh = script.Duration(left), script.Duration(max(0, left-stale))
+	}
+	return nil
 }

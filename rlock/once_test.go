@@ -3,12 +3,10 @@ package rlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -264,5 +262,27 @@ func TestOnce_BadArguments_AreRefused(t *testing.T) {
 	})
 }
 
-var _ = fmt.Sprint
-var _ = synctest.Wait
+func TestOnce_Inspect_ShowsRunAndAnswer(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		ctx, once := context.Background(), rigs[0].locks.Once("pay", rlock.OnceOptions{Keep: time.Minute, Stale: time.Hour})
+		inspect := func() rlock.OnceState { return redistest.NoError(once.Inspect(ctx, "7"))(t) }
+		require.Equal(t, rlock.OnceState{Run: rlock.State{Name: "pay:7"}}, inspect())
+		_, _, err := once.Do(ctx, "7", "f", func(_ context.Context, token int64) ([]byte, error) {
+			state := inspect()
+			require.True(t, state.Run.Locked)
+			require.Len(t, state.Run.Holders, 1)
+			require.Equal(t, token, state.Run.Token)
+			require.False(t, state.Answered)
+			return []byte("four"), nil
+		})
+		require.NoError(t, err)
+		state := inspect()
+		require.False(t, state.Run.Locked)
+		require.Equal(t, []any{true, int64(4), "f"}, []any{state.Answered, state.Bytes, state.Fingerprint})
+		require.InDelta(t, time.Minute, state.Fresh, float64(time.Second))
+		require.Equal(t, state.Left, state.Fresh+time.Hour)
+		time.Sleep(2 * time.Minute)
+		require.Zero(t, inspect().Fresh)
+	})
+}
