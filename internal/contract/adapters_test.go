@@ -71,6 +71,18 @@ func lockActs(l *rlock.Lock) []act {
 	}
 }
 
+// onceActs are those of a key of a Once.
+func onceActs(o *rlock.Once, key string) []act {
+	do := func(ctx context.Context, wait time.Duration) error {
+		return err2(o.WithWait(wait).Do(ctx, key, "", func(context.Context, int64) ([]byte, error) { return []byte("a"), nil }))
+	}
+	return []act{
+		does("Once.Inspect", func(ctx context.Context) error { return err1(o.Inspect(ctx, key)) }),
+		does("Once.Do", func(ctx context.Context) error { return do(ctx, 0) }),
+		waitsFor("Once.Do with a wait", func(ctx context.Context) error { return do(ctx, time.Second) }),
+	}
+}
+
 // semaphoreActs are those without a permit. n is how many Acquire waits for.
 func semaphoreActs(s *rsemaphore.Semaphore, n int) []act {
 	take := func(ctx context.Context, n int, wait time.Duration) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 	"github.com/redlatch/redlatch/rsemaphore/counting"
@@ -59,6 +60,24 @@ func badOfLocks(t *testing.T, red *redlatch.Client) map[string]map[error]refusal
 	} {
 		spin.add(says, err1(red.Locks().Spin("l", bounds[0], bounds[1]).TryLock(ctx, 0, 0)))
 	}
+	once := func(opts rlock.OnceOptions) *rlock.Once { return red.Locks().Once("ok", opts) }
+	do := func(o *rlock.Once, key, fingerprint string) error {
+		return err2(o.Do(ctx, key, fingerprint, func(context.Context, int64) ([]byte, error) {
+			t.Error("fn ran")
+			return nil, nil
+		}))
+	}
+	tables["once"] = map[error]refusals{errs.ErrInvalidOption: {
+		"Keep is 1ns":                 {do(once(rlock.OnceOptions{Keep: 1}), "k", "")},
+		"Keep is 876000h0m1ns":        {do(once(rlock.OnceOptions{Keep: lifetime + 1}), "k", "")},
+		"Stale is -1ns":               {err1(once(rlock.OnceOptions{Stale: -1}).Inspect(ctx, "k"))},
+		"waitTime is -1ns":            {do(once(rlock.OnceOptions{}).WithWait(-1), "k", "")},
+		`fingerprint is "xxxxxxxxxxx`: {do(once(rlock.OnceOptions{}), "k", strings.Repeat("x", 1025))},
+	}, errs.ErrInvalidName: {
+		"the key of Once \"ok\" is empty": {do(once(rlock.OnceOptions{}), "", "")},
+		`"a:b" is the name of a Once`:     {do(red.Locks().Once("a:b", rlock.OnceOptions{}), "k", "")},
+		"is not valid UTF-8":              {do(once(rlock.OnceOptions{}), "a\xff", "")},
+	}}
 	tables["election"] = map[error]refusals{errs.ErrInvalidOption: {
 		"Heartbeat is": {err1(election.New(red.Hub(), election.Options{Heartbeat: time.Millisecond})),
 			err1(election.New(red.Hub(), election.Options{Heartbeat: time.Minute}))},
