@@ -8,14 +8,11 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
-
-// ErrMismatch is returned by [Once.Do] if the key has an answer to a request with another fingerprint. Nothing changed.
-// It is redlatch.ErrMismatch.
-var ErrMismatch = errs.ErrMismatch
 
 // Bounds of a Once.
 const (
@@ -42,10 +39,13 @@ type OnceOptions struct {
 //	an old answer (Stale)  runs fn                      return the old answer
 //
 // One caller at a time has the right to run fn for a key: a hold of a Fenced lock, which is renewed. One script stores
-// the answer and releases the lock, if that owner still holds it. So the answer of a run that has lost its lock is never
-// stored, however late the run ends, and never replaces another. "At most once" has the limits of the lock: see "What is
-// not guaranteed" in the package comment. If a failover of the server forgets an answer, or a running call, fn runs
-// again. fn passes its token to the resources that it writes to.
+// the answer and releases the lock, if that owner still holds it. So a run that has lost its lock never stores its
+// answer, however late it ends. The limits are those of a lock: see "What is not guaranteed" in the package comment. If
+// a failover of the server forgets an answer, or a run, fn runs again. fn passes its token to what it writes to.
+//
+// A call that runs fn costs two requests, a call that gets an answer at most one. A waiting call gets it by a message,
+// if it has at most 16 KiB. A key that is asked for again is read through rueidis' client-side cache, where there is
+// one, and then costs no request. The callers of a process that wait for a key share their requests.
 type Once struct {
 	c    *Client
 	name string
@@ -87,36 +87,24 @@ func (o *Once) WithWait(d time.Duration) *Once {
 }
 
 // Do returns the answer of a key. If there is none, it runs fn, or waits for the caller that runs fn for the same key,
-// in any process. replayed is true if the answer is that of another call of Do.
+// in any process. replayed: the answer is that of another call. ctx and WithWait bound the waiting for others.
 //
-// The ctx of fn ends if the hold is lost, and with the ctx of Do; fn should return then. token is greater than the
-// tokens of all earlier runs of the key. ctx and WithWait bound the waiting for others, and not fn. If fn returns an
-// error or panics, nothing is stored, and the next caller runs its own fn. An answer has at most 1 MiB.
-//
-// fingerprint says which request the answer is for, such as a hash of its body. "" is a fingerprint like any other; at
-// most 1 KiB of text. fn must not call Do with the same key (ErrReentry).
-//
-// Without an answer the error is one of:
+// The ctx of fn ends if the hold is lost, and with the ctx of Do; fn should return then. token is greater than those of
+// all earlier runs of the key. If fn returns an error or panics, nothing is stored, and the next caller runs its own
+// fn. fn must not call Do with the same key (ErrReentry). fingerprint says for which request the answer is, such as a
+// hash of its body; at most 1 KiB. An answer has at most 1 MiB. Without an answer the error is one of:
 //
 //   - ErrMismatch: the answer is for another fingerprint.
 //   - fn's own error, joined with the error of the release, if that failed, too.
-//   - ErrNotAcquired: another caller was running fn for as long as this call was willing to wait. If ctx ended, it is
-//     joined with ctx's error and cause.
-//   - ErrLost: fn ran, but lost its lock before the answer was stored. Another caller may have run fn meanwhile.
-//   - ErrUnknownOutcome or ErrUnavailable after fn ran: the answer may have been stored, or may be stored until the
-//     lease is over. Before fn ran they are those of [Lock.Lock].
-//   - ErrNotReplicated after fn ran: the answer is stored, and other callers get it, but too few replicas have confirmed
-//     it within Options.ReplicaTimeout, so a failover may forget it. An answer that is returned to other callers is not
-//     confirmed once more.
-//   - ErrInvalidOption: the answer or the fingerprint is too long. Nothing was stored.
-//   - The other errors of [Lock.Lock].
+//   - ErrNotAcquired: another caller was running fn for as long as this call was willing to wait.
+//   - ErrLost: fn ran, and lost its lock before the answer was stored. Another caller may have run fn meanwhile.
+//   - ErrUnknownOutcome or ErrUnavailable: as of [Lock.Lock]; or, after fn ran, the answer may have been stored, or may
+//     be stored until the lease is over.
+//   - ErrNotReplicated: as of [Lock.Lock]; or, after fn ran, the answer is stored and others get it, but too few
+//     replicas have confirmed it, so a failover may forget it.
+//   - ErrInvalidOption: fingerprint or answer is too long. Nothing was stored. And the other errors of [Lock.Lock].
 //
-// After an error the caller may call Do again, with the same arguments. It gets the answer if there is one.
-//
-// A call that runs fn costs two requests, and a call that gets an answer at most one. A waiting call gets the answer by
-// a message, if the answer has at most 16 KiB. Answers that are asked for again are read through the client-side cache
-// of rueidis, where the server and the connection support it, and then cost no request. All callers of a process that
-// wait for a key share their requests.
+// After an error Do may be called again with the same arguments, and returns the answer if there is one.
 func (o *Once) Do(ctx context.Context, key, fingerprint string,
 	fn func(ctx context.Context, token int64) ([]byte, error)) (answer []byte, replayed bool, err error) {
 	lock, bad := o.lock(key)
@@ -155,7 +143,8 @@ func (o *Once) lock(key string) (*single, error) {
 	if key == "" {
 		bad = fmt.Errorf("%w: the key of Once %.64q is empty", errs.ErrInvalidName, o.name)
 	}
-	lock := o.c.singleOn(onceKey(own), name, kindOnce, ownerKey{client: o.c, name: onceKey(own)})
+	lockKey := keyname.Suffix(own, onceEnding)
+	lock := o.c.singleOn(lockKey, name, kindOnce, ownerKey{client: o.c, name: lockKey})
 	return &lock, bad
 }
 

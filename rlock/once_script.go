@@ -14,7 +14,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -37,12 +36,12 @@ var kindOnce = kindFenced.derive(func(kind *kind) {
 	}
 })
 
-// onceKey returns the key of the lock of a Once, by P<name>:<key>.
-func onceKey(key string) string { return keyname.Prefix("redlatch_once", key) }
+// onceEnding ends the key of the lock of a Once, which no lock of the user has. The answer has an ending of its own.
+const onceEnding = "once"
 
 // answerKey returns the key of the answer next to the lock of a Once.
 func (l *single) answerKey() string {
-	return "redlatch_answer" + strings.TrimPrefix(l.key, "redlatch_once")
+	return strings.TrimSuffix(l.key, onceEnding) + "answer"
 }
 
 // onceRun is the part of an owner that a Once needs.

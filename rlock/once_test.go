@@ -49,7 +49,7 @@ func TestOnce_SecondCall_GetsTheAnswer(t *testing.T) {
 				require.True(t, replayed)
 				require.Equal(t, binary, string(answer))
 				_, _, err = r.locks.Once("pay", opts).Do(ctx, "7", "other", never(t))
-				require.ErrorIs(t, err, rlock.ErrMismatch)
+				require.ErrorIs(t, err, redlatch.ErrMismatch)
 			}
 		}
 		time.Sleep(time.Minute + time.Second)
@@ -201,7 +201,7 @@ func TestOnce_LockLost_StoresNothing(t *testing.T) {
 		ctx := context.Background()
 		_, _, err := rigs[0].locks.Once("pay", rlock.OnceOptions{}).Do(ctx, "7", "",
 			func(ctx context.Context, token int64) ([]byte, error) {
-				require.NoError(t, rigs[1].redis.Do(ctx, rigs[1].redis.B().Del().Key("redlatch_once:{pay:7}").Build()).Error())
+				require.NoError(t, rigs[1].redis.Do(ctx, rigs[1].redis.B().Del().Key("{pay:7}:once").Build()).Error())
 				answer, replayed, err := rigs[1].locks.Once("pay", rlock.OnceOptions{}).Do(context.Background(), "7", "",
 					func(_ context.Context, next int64) ([]byte, error) {
 						require.Greater(t, next, token)

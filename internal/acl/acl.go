@@ -45,7 +45,7 @@ var locks = feature{
 		"redlatch_rwq", "redlatch_kept"},
 	channels: []string{"redisson_lock__channel", "redisson_rwlock", "redlatch_plain"},
 	fixed:    []string{"~redlatch_alive:*", "&redlatch_grant:*"},
-	plain:    pubsubCommands + " exists",
+	plain:    pubsubCommands + " exists hmget" + " " + cached,
 	scripts: published + counted +
 		" exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget hscan zadd zrem " +
 		"zcard " +

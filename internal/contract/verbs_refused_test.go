@@ -186,8 +186,8 @@ func TestVerb_BadArgument_IsNamedUnsent(t *testing.T) {
 // spoils are what another program may keep under the keys of an object named x.
 var spoils = map[string][][]string{
 	"lock": {{"RPUSH", "x", "v"}}, "election": {{"RPUSH", "x", "v"}},
-	"once": {{"RPUSH", "redlatch_once:{x:k}", "v"}, {"RPUSH", "redlatch_answer:{x:k}", "v"},
-		{"HSET", "redlatch_answer:{x:k}", "answer", "v"}},
+	"once": {{"RPUSH", "{x:k}:once", "v"}, {"RPUSH", "{x:k}:answer", "v"},
+		{"HSET", "{x:k}:answer", "answer", "v"}},
 	"semaphore": {{"HSET", "x", "f", "v"}, {"SET", "x", "many"}, {"SET", "{x}:timeout", "v"}, {"SET", "{x}:notes", "v"},
 		{"SADD", "{x}:timeout", "v"}},
 	"weighted": {{"SET", "{x}:weighted", "v"}},

@@ -60,7 +60,7 @@ func versionedObjects(t *testing.T, red *redlatch.Client) map[string]versionedOb
 			acts: append(semaphoreActs(semaphore, 1), resize)},
 		"memory": {mark: []string{"HSET", "{memory}:weighted", "capacity", "v2 9"},
 			acts: append(semaphoreActs(weighted, 1), enlarge)},
-		"pay": {mark: []string{"HSET", "redlatch_answer:{pay:7}", "stale", "v2 0"}, acts: onceActs(once, "7")},
+		"pay": {mark: []string{"HSET", "{pay:7}:answer", "stale", "v2 0"}, acts: onceActs(once, "7")},
 		"ready": {mark: []string{"HSET", "{ready}:latch", "gen", "v2 1"}, acts: latchActs(latch), reads: []string{
 			"CountDownLatch.Count", "CountDownLatch.Inspect", "CountDownLatch.Await", "CountDownLatch.TrySetCount"}},
 		"start": {mark: []string{"HSET", "{start}:barrier", "gen", "v2 1"}, acts: barrierActs(barrier)},

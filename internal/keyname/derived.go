@@ -21,8 +21,6 @@ var Derived = []string{
 	"redlatch_k8s",   // contrib/k8s
 	"redlatch_leader",
 	"redlatch_workers",
-	"redlatch_once",
-	"redlatch_answer",
 	"redisson_lock__channel",
 	"redisson_lock_queue",
 	"redisson_lock_timeout",
@@ -44,6 +42,7 @@ var Endings = []string{
 	"weights", "weighted",
 	"latch",
 	"barrier",
+	"once", "answer",
 }
 
 // readerTimeouts stands behind the name and the owner in the keys of the holds of Redisson's readers.

@@ -5,5 +5,5 @@
 --   is -2 without an answer
 -- Twice: reads only.
 read_answer(KEYS[1]) -- ends the script if the key has no answer of ours
-local fields = redis.call('HMGET', KEYS[1], 'stale', 'fingerprint')
-return {redis.call('PTTL', KEYS[1]), read_integer(fields[1]) or 0, redis.call('HSTRLEN', KEYS[1], 'answer'), fields[2] or ''}
+local fields = redis.call('HMGET', KEYS[1], 'stale', 'fingerprint', 'answer')
+return {redis.call('PTTL', KEYS[1]), read_integer(fields[1]) or 0, #(fields[3] or ''), fields[2] or ''}
