@@ -59,10 +59,11 @@ type acquireReply struct {
 	server    int64         // the server's clock, ms
 	ticket    int64         // of the queue entry; 0: not queued
 	holder    holder
-	token     int64  // fencing token of a new hold; 0: none
-	serverRun int64  // of a Quorum's member: a number made of the server's run_id; 0: not given
-	unclaimed bool   // of a granted reader: no writer waits; of other grants: no process waits
-	answer    string // of a Once: the stored answer, if acquireAnswered, or the old answer, if granted; "": none
+	token     int64         // fencing token of a new hold; 0: none
+	serverRun int64         // of a Quorum's member: a number made of the server's run_id; 0: not given
+	unclaimed bool          // of a granted reader: no writer waits; of other grants: no process waits
+	answer    string        // of a Once: the stored answer, if acquireAnswered, or the old answer, if granted; "": none
+	answerFor time.Duration // how long the old answer is served
 }
 
 // holder says which holder refused a request, as a sum of 1, if the holder is not of this library, and 2, if its lock
@@ -95,7 +96,9 @@ func decodeAcquire(message rueidis.RedisMessage) (acquireReply, error) {
 	if len(ints) > 5 {
 		reply.token = ints[5]
 	}
-	if len(ints) > 6 {
+	if len(ints) > 6 && answer != "" {
+		reply.answerFor = script.Duration(ints[6])
+	} else if len(ints) > 6 {
 		reply.serverRun = ints[6]
 	}
 	return reply, nil

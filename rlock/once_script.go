@@ -47,12 +47,15 @@ func (l *single) answerKey() string {
 // onceRun is the part of an owner that a Once needs.
 type onceRun struct {
 	oldAnswer string                     // the answer that this owner renews, set before the first handle; "": none
+	oldUntil  time.Time                  // the old answer is served until then
 	answer    atomic.Pointer[onceAnswer] // the release stores it; nil: the release stores nothing
 	isStored  atomic.Bool                // the server has stored the answer
 }
 
-func (r *onceRun) hasOldAnswer() bool { return r != nil && r.oldAnswer != "" }
-func (r *onceRun) hasAnswer() bool    { return r != nil && r.answer.Load() != nil }
+func (r *onceRun) hasOldAnswer() bool {
+	return r != nil && r.oldAnswer != "" && time.Now().Before(r.oldUntil)
+}
+func (r *onceRun) hasAnswer() bool { return r != nil && r.answer.Load() != nil }
 
 // onceAnswer is an answer that is to be stored.
 type onceAnswer struct {

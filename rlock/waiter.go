@@ -189,7 +189,7 @@ func (a *acquisition) readReply(ctx context.Context, reply acquireReply, err err
 		if err == nil {
 			a.grant.writtenLease, a.grant.token, a.grant.stillQueued = 0, reply.token, stillQueued
 			if a.own.once != nil {
-				a.own.once.oldAnswer = reply.answer
+				a.own.once.oldAnswer, a.own.once.oldUntil = reply.answer, a.times.sentAt.Add(reply.answerFor)
 			}
 			a.recordContention(!reply.unclaimed)
 			a.openReadWindow(reply.unclaimed, received)

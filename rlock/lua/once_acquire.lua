@@ -3,8 +3,8 @@
 -- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] the last token  KEYS[4] the answer. All are needed: while a slot is being
 --   migrated, the request is refused
 -- ARGV[1…8] as of fenced_acquire
--- Reply as of fenced_acquire. A grant has a seventh part, if the answer is old: its text (see answer). And {7, 0, server
---   ms, text}: answered. So is a request that finds an old answer, and another owner that renews it
+-- Reply as of fenced_acquire. A grant has two more parts, if there is an old answer: for how many ms it is served, and
+--   its text (see answer). And {7, 0, server ms, text}: answered. So is a request that finds an old answer, and another owner that renews it
 -- Twice: as fenced_acquire. The second run may find an answer that another owner has stored meanwhile, and gives a grant
 --   of the first run back.
 local key, queue, token_key, answer_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -15,7 +15,7 @@ if refusal then
   return refusal
 end
 local last_token = read_last_token(token_key)
-local text, is_fresh = read_answer(answer_key)
+local text, is_fresh, left = read_answer(answer_key)
 local q, reply, unclaimed = queue_of(queue, ARGV[4], ARGV[5], now, us), nil, 0
 if ARGV[8] then
   reply = transfer_hold(key, owner, lease, now, ARGV[8])
@@ -40,4 +40,4 @@ end
 if reply[1] ~= 1 then
   return reply
 end
-return {1, reply[2], now, unclaimed, 0, mint_token(token_key, last_token, us, retention), text}
+return {1, reply[2], now, unclaimed, 0, mint_token(token_key, last_token, us, retention), text and left, text}

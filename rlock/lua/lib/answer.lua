@@ -25,7 +25,7 @@
 local MAX_SERVED = 128 -- the most waiters that one script serves: a call may not take long
 local MAX_SENT = 16384 -- the longest text that is sent to each waiter; for a longer one the waiter makes a request
 
--- Returns the stored answer as a text, and whether it is fresh; nil without one. A hash of another program, or of a
+-- Returns the stored answer as a text, whether it is fresh, and for how many ms it is served; nil without one. A hash of another program, or of a
 -- later version, ends the script before anything is written.
 local function read_answer(key)
   local fields = redis.call('HMGET', key, 'stale', 'fingerprint', 'answer')
@@ -36,7 +36,7 @@ local function read_answer(key)
     error('WRONGTYPE the answer is not complete', 0)
   end
   local left = redis.call('PTTL', key)
-  return #fields[2] .. ' ' .. fields[2] .. fields[3], left < 0 or left > stale
+  return #fields[2] .. ' ' .. fields[2] .. fields[3], left < 0 or left > stale, left
 end
 
 -- Gives the queued waiters the answer, and removes them from the queue. If there are more than MAX_SERVED, the first of
