@@ -21,12 +21,13 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // status is what inspect tells of a name.
 type status struct {
 	Name      string   `json:"name"`
-	Kind      string   `json:"kind"` // lock, semaphore or limit
+	Kind      string   `json:"kind"` // lock, semaphore, once or limit
 	Held      bool     `json:"held"`
 	Mode      string   `json:"mode,omitempty"`     // read or write
 	LeaseMS   *int64   `json:"lease_ms,omitempty"` // of a lock; -1: it has no end
@@ -35,6 +36,10 @@ type status struct {
 	Available *int     `json:"available,omitempty"`
 	Holders   []holder `json:"holders"`
 	Waiters   []holder `json:"waiters,omitempty"`
+	// Of a once with an answer: its length, how long it is fresh, and how long it is kept; -1: without an end.
+	AnswerBytes *int64 `json:"answer_bytes,omitempty"`
+	FreshMS     *int64 `json:"fresh_ms,omitempty"`
+	LeftMS      *int64 `json:"left_ms,omitempty"`
 }
 
 // holder is one that holds or waits.
@@ -62,16 +67,28 @@ func look(ctx context.Context, red *redlatch.Client, prefix, name string) (statu
 	if err == nil && there > 0 {
 		return lookAtSemaphore(ctx, red, name)
 	}
+	if isOnce(ctx, red, prefix+name) {
+		return lookAtOnce(ctx, red, name)
+	}
 	s := status{Name: name, Kind: "lock", Holders: []holder{}}
 	state, err := red.Locks().Reentrant(name).Inspect(ctx)
 	if err != nil {
 		return s, fmt.Errorf("%q: %w", name, err)
 	}
+	s.ofLock(state)
+	if !s.Held {
+		if limit, err := isLimit(ctx, c, prefix+name); err == nil && limit { // a user of locks may not ask that
+			s.Kind = "limit"
+		}
+	}
+	return s, nil
+}
+
+// ofLock is what inspect tells of a lock.
+func (s *status) ofLock(state rlock.State) {
 	s.Held, s.Mode, s.Token = state.Locked, state.Mode, state.Token
 	if s.Held {
 		s.LeaseMS = millis(state.Lease)
-	} else if limit, err := isLimit(ctx, c, prefix+name); err == nil && limit { // a user of locks may not ask that
-		s.Kind = "limit"
 	}
 	for _, h := range state.Holders {
 		x := holder{Label: h.Label, Process: h.Process, Owner: h.ID, Count: h.N,
@@ -83,7 +100,6 @@ func look(ctx context.Context, red *redlatch.Client, prefix, name string) (statu
 			Write: w.Write}
 		s.Waiters = append(s.Waiters, x.named(""))
 	}
-	return s, nil
 }
 
 func lookAtSemaphore(ctx context.Context, red *redlatch.Client, name string) (status, error) {
@@ -263,6 +279,9 @@ func statusRows(all []status, wide bool) []row {
 		switch {
 		case s.Kind == "limit": // it has no holder: redlatch limit shows where it stands
 			rows = append(rows, row{s.Name, kind})
+		case s.AnswerBytes != nil:
+			rows = append(rows, row{s.Name, kind, fmt.Sprintf("%d bytes, fresh for %s, kept for %s", *s.AnswerBytes,
+				briefMillis(s.FreshMS), briefMillis(s.LeftMS))})
 		case len(s.Holders) == 0:
 			rows = append(rows, row{s.Name, kind, "free" + free})
 		}
