@@ -3,6 +3,8 @@ package rlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -284,5 +286,194 @@ func TestOnce_Inspect_ShowsRunAndAnswer(t *testing.T) {
 		require.Equal(t, state.Left, state.Fresh+time.Hour)
 		time.Sleep(2 * time.Minute)
 		require.Zero(t, inspect().Fresh)
+	})
+}
+
+// storing matches the call that stores an answer: no other call has its fingerprint.
+func storing(words []string) bool { return slices.Contains(words, "fingerprint") }
+
+func TestOnce_StoreReplyLost_IsStoredOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		for key, fate := range map[string]redistest.Fate{"1": redistest.LoseReply, "2": redistest.LoseRequest,
+			"3": redistest.RunTwice} {
+			p := redistest.NewProxy(t, servers[0])
+			once := newRig(t, p.Server(), rlock.Options{}).locks.Once("pay", rlock.OnceOptions{})
+			other := newRig(t, servers[0], rlock.Options{}).locks.Once("pay", rlock.OnceOptions{})
+			trap := p.Trap(&redistest.Trap{Match: storing, Fate: fate})
+			var runs atomic.Int32
+			answer, replayed, err := once.Do(within(t), key, "fingerprint", answers(&runs, "answer"))
+			require.NoError(t, err)
+			require.False(t, replayed)
+			require.Equal(t, "answer", string(answer))
+			trap.Wait(t)
+			answer, replayed, err = other.Do(within(t), key, "fingerprint", never(t))
+			require.NoError(t, err)
+			require.True(t, replayed)
+			require.Equal(t, "answer", string(answer))
+		}
+	})
+}
+
+func TestOnce_StoreLostUntilTheLeaseIsOver_IsAnError(t *testing.T) {
+	t.Parallel()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		p := redistest.NewProxy(t, servers[0])
+		once := newRig(t, p.Server(), rlock.Options{}).locks.Once("pay", rlock.OnceOptions{})
+		p.Trap(&redistest.Trap{Fate: redistest.LoseRequest, Match: func(words []string) bool {
+			if storing(words) {
+				servers[0].Embedded.Del("{pay:7}:once")
+			}
+			return storing(words)
+		}})
+		var runs atomic.Int32
+		_, _, err := once.Do(within(t), "7", "fingerprint", answers(&runs, "answer"))
+		require.ErrorIs(t, err, redlatch.ErrLost)
+		_, replayed, err := once.Do(within(t), "7", "fingerprint", answers(&runs, "answer"))
+		require.NoError(t, err)
+		require.False(t, replayed)
+	})
+}
+
+func TestOnce_SlotIsMigrated_DoesNotRun(t *testing.T) {
+	t.Parallel()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		p := redistest.NewProxy(t, servers[0])
+		once := newRig(t, p.Server(), rlock.Options{CallTimeout: time.Second}).locks.Once("pay", rlock.OnceOptions{})
+		p.Trap(&redistest.Trap{Every: true, Fate: redistest.RefuseRequest,
+			Match: func(words []string) bool { return words[0] == "EVALSHA" && words[2] == "4" },
+			Says:  func([]string) string { return "TRYAGAIN Multiple keys request during rehashing of slot" }})
+		_, _, err := once.WithWait(0).Do(within(t), "7", "", never(t))
+		require.ErrorIs(t, err, redlatch.ErrUnavailable)
+	})
+}
+
+func TestOnce_OldAnswerEndsDuringItsRenewal_OthersWait(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		ctx, opts := context.Background(), rlock.OnceOptions{Keep: time.Minute, Stale: time.Minute}
+		var runs atomic.Int32
+		_, _, err := rigs[0].locks.Once("page", opts).Do(ctx, "k", "", answers(&runs, "old"))
+		require.NoError(t, err)
+		time.Sleep(90 * time.Second)
+		_, _, err = rigs[0].locks.Once("page", opts).Do(ctx, "k", "", func(context.Context, int64) ([]byte, error) {
+			for _, r := range rigs {
+				answer, _, err := r.locks.Once("page", opts).WithWait(0).Do(ctx, "k", "", never(t))
+				require.NoError(t, err)
+				require.Equal(t, "old", string(answer))
+			}
+			time.Sleep(time.Minute)
+			for _, r := range rigs {
+				_, _, err := r.locks.Once("page", opts).WithWait(0).Do(ctx, "k", "", never(t))
+				require.ErrorIs(t, err, redlatch.ErrNotAcquired)
+			}
+			return []byte("new"), nil
+		})
+		require.NoError(t, err)
+	})
+}
+
+// 4,096 callers of four processes, and a caller of each of forty. The first wait of a process costs one request more,
+// because the process subscribes.
+func TestOnce_CallersOnAMiss_CostOneCallEach(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct{ processes, callers int }{"4": {4, 4096}, "40": {40, 40}} {
+		t.Run(name+" processes", func(t *testing.T) {
+			t.Parallel()
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+				counted := servers[0].Client(t)
+				var rigs []*rig
+				for range x.processes {
+					rigs = append(rigs, newRig(t, servers[0], rlock.Options{WatchdogTimeout: time.Hour, CallTimeout: 5 * time.Second}))
+				}
+				miss := func(key string) (scripts int, runs int32) {
+					var ran atomic.Int32
+					var all sync.WaitGroup
+					before := redistest.ScriptCalls(t, counted)
+					for i := range x.callers {
+						all.Go(func() {
+							answer, _, err := rigs[i%x.processes].locks.Once("page", rlock.OnceOptions{}).Do(context.Background(), key,
+								"", func(context.Context, int64) ([]byte, error) {
+									ran.Add(1)
+									time.Sleep(500 * time.Millisecond)
+									return []byte("answer"), nil
+								})
+							if err != nil || string(answer) != "answer" {
+								t.Error(string(answer), err)
+							}
+						})
+					}
+					all.Wait()
+					time.Sleep(time.Second) // what is done in the background
+					return redistest.ScriptCalls(t, counted) - before, ran.Load()
+				}
+				for i, r := range rigs { // the server knows the scripts from now on
+					_, _, err := r.locks.Once("page", rlock.OnceOptions{}).Do(within(t), fmt.Sprint(i), "", answers(new(atomic.Int32), ""))
+					require.NoError(t, err)
+				}
+				time.Sleep(2 * time.Second) // it also knows the names of the processes
+				scripts, runs := miss("cold")
+				require.LessOrEqual(t, scripts, 2*x.processes+2) // one stores, and one looks at a hold that is 50 ms old
+				require.EqualValues(t, 1, runs)
+				scripts, runs = miss("warm")
+				require.LessOrEqual(t, scripts, x.processes+2)
+				require.EqualValues(t, 1, runs)
+			})
+		})
+	}
+}
+
+func TestOnce_Cached_CostsNoCallUntilItIsOld(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r, counted := newRig(t, server, rlock.Options{}), server.Client(t)
+	var runs atomic.Int32
+	for _, opts := range []rlock.OnceOptions{{}, {Keep: time.Hour, Stale: 24 * time.Hour}} {
+		once, key := r.locks.Once("page", opts), opts.Keep.String()
+		for range 4 {
+			_, _, err := once.Do(within(t), key, "", answers(&runs, "answer"))
+			require.NoError(t, err)
+		}
+		before := redistest.CommandCalls(t, counted)
+		for range 100 {
+			answer, replayed, err := once.Do(within(t), key, "", never(t))
+			require.NoError(t, err)
+			require.True(t, replayed)
+			require.Equal(t, "answer", string(answer))
+			_, _, err = once.Do(within(t), key, "other", never(t))
+			require.ErrorIs(t, err, redlatch.ErrMismatch)
+		}
+		after := redistest.CommandCalls(t, counted)
+		require.Zero(t, after.Since(before, "ping"), "a hit costs no call: %v, %v", before, after)
+	}
+	brief := r.locks.Once("brief", rlock.OnceOptions{Keep: 300 * time.Millisecond, Stale: time.Hour})
+	runs.Store(0)
+	for range 3 {
+		_, _, err := brief.Do(within(t), "k", "", answers(&runs, "answer"))
+		require.NoError(t, err)
+	}
+	made := runs.Load()
+	time.Sleep(400 * time.Millisecond)
+	_, replayed, err := brief.Do(within(t), "k", "", answers(&runs, "answer"))
+	require.NoError(t, err)
+	require.False(t, replayed, "it is renewed")
+	require.Equal(t, made+1, runs.Load())
+}
+
+func TestOnce_TooFewReplicas_IsSaid(t *testing.T) {
+	t.Parallel()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		servers[0].SetReplicas(1)
+		once := newRig(t, servers[0], rlock.Options{MinReplicas: 1}).locks.Once("pay", rlock.OnceOptions{})
+		_, _, err := once.Do(within(t), "7", "", func(context.Context, int64) ([]byte, error) {
+			servers[0].SetReplicas(0)
+			return []byte("answer"), nil
+		})
+		require.ErrorIs(t, err, redlatch.ErrNotReplicated)
+		servers[0].SetReplicas(1)
+		answer, replayed, err := once.Do(within(t), "7", "", never(t))
+		require.NoError(t, err)
+		require.True(t, replayed)
+		require.Equal(t, "answer", string(answer))
 	})
 }
