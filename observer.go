@@ -58,7 +58,8 @@ const (
 	EventWoken = errs.EventWoken
 	// EventAcquired: the lock or the permits were acquired (N, Took).
 	EventAcquired = errs.EventAcquired
-	// EventNotAcquired: an acquisition ended without the lock or the permits (N, Took, Err, which is never nil).
+	// EventNotAcquired: an acquisition ended without the lock or the permits (N, Took, Err, which is never nil). If the Do
+	// of a Once got an answer in place of the lock, the Reason of Err is "answered"; Do returns no such error.
 	EventNotAcquired = errs.EventNotAcquired
 	// EventAwaited: an Await ended (Took, Err). Err is nil if the latch opened or the barrier tripped.
 	EventAwaited = errs.EventAwaited
@@ -89,8 +90,8 @@ const (
 	// EventClaimed: the server answered a Buy or Reserve of a sale, or a Grab of a red packet, or the call failed
 	// (Outcome, N, Took, Again, Err). N is how many units the order has, or the cents of the user's share.
 	EventClaimed = errs.EventClaimed
-	// EventAnsweredLocally: the process answered a Buy or Reserve by itself, because the sale is sold out (Outcome).
-	// EventClaimed does not come then.
+	// EventAnsweredLocally: the process answered a Buy or Reserve by itself, because the sale is sold out, or the Do of a
+	// Once, whose answer it knows (Outcome). No other event of the call comes then.
 	EventAnsweredLocally = errs.EventAnsweredLocally
 	// EventShared: a call begins that requests of this process share, because others were under way (N). It has no Name if
 	// the requests may be for several names.

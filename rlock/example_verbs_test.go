@@ -238,3 +238,44 @@ func ExampleObserver_two() {
 	// acquired report in the span of report
 	// 1 acquired, 1 held, 0 waiting
 }
+
+// A request that is sent twice is answered once. Both callers get the same answer.
+func ExampleOnce_Do() {
+	locks, end := demo()
+	defer end()
+	payments := locks.Once("payments", rlock.OnceOptions{Keep: 24 * time.Hour})
+	pay := func(amount string) {
+		receipt, replayed, err := payments.Do(context.Background(), "order 7", amount,
+			func(ctx context.Context, token int64) ([]byte, error) {
+				fmt.Println("charges", amount, "with a token:", token > 0)
+				return []byte("receipt for " + amount), nil
+			})
+		fmt.Printf("%s, replayed: %t, %t\n", receipt, replayed, errors.Is(err, redlatch.ErrMismatch))
+	}
+	pay("5 euros")
+	pay("5 euros")
+	pay("6 euros")
+	// Output:
+	// charges 5 euros with a token: true
+	// receipt for 5 euros, replayed: false, false
+	// receipt for 5 euros, replayed: true, false
+	// , replayed: false, true
+}
+
+// Operators see who runs the function of a key, and how long its answer is kept.
+func ExampleOnce_Inspect() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	rates := locks.Once("rates", rlock.OnceOptions{Keep: time.Minute, Stale: time.Hour})
+	_, _, err := rates.Do(ctx, "eur", "", func(context.Context, int64) ([]byte, error) { return []byte("1.08"), nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	state, err := rates.Inspect(ctx, "eur")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(state.Run.Locked, state.Answered, state.Bytes, state.Fresh.Round(time.Minute), state.Left.Round(time.Minute))
+	// Output: false true 4 1m0s 1h1m0s
+}
