@@ -31,6 +31,7 @@ type Observer = errs.Observer
 //     "grabbed" or a redpacket.Share's Why, "allowed" or "refused"; for EventDegraded the
 //     ratelimit.Policy.
 //   - Took, Held (time.Duration): how long the call took, and how long the hold or permit was held.
+//   - Waited (bool): the acquisition had to wait for others, and EventWaiting came before.
 //   - ByMessage (bool): a message woke the waiter, not its timer.
 //   - Again (bool): the channel had been confirmed before, and was down meanwhile; or a sale had the order, or
 //     a red packet the user's share, before.
@@ -56,10 +57,10 @@ const (
 	EventWaiting = errs.EventWaiting
 	// EventWoken: a sleeping waiter tries again (ByMessage).
 	EventWoken = errs.EventWoken
-	// EventAcquired: the lock or the permits were acquired (N, Took).
+	// EventAcquired: the lock or the permits were acquired (N, Took, Waited).
 	EventAcquired = errs.EventAcquired
-	// EventNotAcquired: an acquisition ended without the lock or the permits (N, Took, Err, which is never nil). If the Do
-	// of a Once got an answer in place of the lock, the Reason of Err is "answered"; Do returns no such error.
+	// EventNotAcquired: an acquisition ended without the lock or the permits (N, Took, Waited, Err, which is never nil). If
+	// the Do of a Once got an answer in place of the lock, the Reason of Err is "answered"; Do returns no such error.
 	EventNotAcquired = errs.EventNotAcquired
 	// EventAwaited: an Await ended (Took, Err). Err is nil if the latch opened or the barrier tripped.
 	EventAwaited = errs.EventAwaited

@@ -62,12 +62,13 @@ func (l *single) acquire(ctx context.Context, opts terms) (*Hold, error) {
 	if err != nil {
 		err = l.explain(ctx, err, seen, waited)
 		client.session.Leave()
-		client.session.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: l.name, Took: waited, Err: err})
+		client.session.Tell(ctx,
+			errs.Event{Kind: errs.EventNotAcquired, Name: l.name, Took: waited, Waited: seen.waited, Err: err})
 		return nil, err
 	}
 	client.session.Answered()
 	hold.follow(ctx, client)
-	client.session.Tell(ctx, errs.Event{Kind: errs.EventAcquired, Name: l.name, Took: waited})
+	client.session.Tell(ctx, errs.Event{Kind: errs.EventAcquired, Name: l.name, Took: waited, Waited: seen.waited})
 	return hold, nil
 }
 
@@ -91,8 +92,9 @@ func (l *single) explain(ctx context.Context, err error, seen refusalInfo, waite
 	return err
 }
 
-// refusalInfo is what a call that did not acquire the lock knows besides its error.
+// refusalInfo is what a call knows of the requests that were refused to it, besides its error.
 type refusalInfo struct {
+	waited         bool // the call waited for others
 	outcomeUnknown bool // a request without a reply may have taken the lock
 	holder         holder
 	isEndless      bool // the holder's lease had no end, by the last reply
@@ -132,6 +134,7 @@ type acquisition struct {
 	leavesAt   time.Time // the caller gives up at this instant; zero: not known
 	refusal    refusalInfo
 	canWait    bool // the caller waits after a refusal
+	waited     bool // the caller has waited for others
 	isAnswered bool // the wait ended with an answer: the server has neither hold nor entry of the owner
 	monitored  bool // the monitor reads the heartbeats of the lock's holders
 }
@@ -192,6 +195,7 @@ func (l *single) acquireAlone(ctx context.Context, began time.Time, opts terms,
 	acquiring := acquisition{lock: l, ctx: ctx, began: began, wanted: l.c.holdTerms(opts)}
 	hold, err := acquiring.acquire(ctx, opts.wait, carried)
 	acquiring.refusal.outcomeUnknown = !acquiring.times.unansweredUntil.IsZero()
+	acquiring.refusal.waited = acquiring.waited
 	return hold, acquiring.refusal, err
 }
 
@@ -200,7 +204,7 @@ func (a *acquisition) acquire(ctx context.Context, waitTime time.Duration,
 	carried carriedOwner) (hold *Hold, err error) {
 	lock := a.lock
 	request := wait.Request{Name: lock.name, Object: lock, Began: a.began, QueueKey: lock.key, QueueClass: lock.kind.title,
-		Channel: lock.channel, Taker: a}
+		Channel: lock.channel, Taker: a, Watcher: a}
 	if waitTime != forever {
 		request.Until = a.began.Add(waitTime)
 	}
@@ -246,6 +250,9 @@ func (a *acquisition) acquire(ctx context.Context, waitTime time.Duration,
 	}
 	return a.makeHold()
 }
+
+// BeginWait implements wait.Watcher.
+func (a *acquisition) BeginWait(*wait.Caller) { a.waited = true }
 
 // reenter acquires the lock for an owner that holds it. The server counts the owner once, however often the owner is
 // re-entered, so a re-entry is a count in this process. Only a re-entry with a lease of its own sends a request,

@@ -124,10 +124,10 @@ type queuedCaller struct {
 	waitsUntil time.Time // the caller gives up at this instant; zero: only ctx limits the wait
 	terms      terms
 
-	cohort   *lockCohort // nil: the caller is not in a local queue
-	wait     *wait.Caller
-	reported bool // an observer was notified that the caller waits
-	hasLeft  bool // the caller gave up while admitBeside requested its hold: see reading.go
+	cohort  *lockCohort // nil: the caller is not in a local queue
+	wait    *wait.Caller
+	waited  bool // the caller has waited for others
+	hasLeft bool // the caller gave up while admitBeside requested its hold: see reading.go
 
 	// The end of the wait: a turn or an error.
 	own     *owner        // the owner of the turn; nil: no turn
@@ -205,12 +205,22 @@ func (cohorts *lockCohorts) acquire(ctx context.Context, lock *single, began tim
 			lock.listenForGrants()
 		}
 		if err = cohorts.awaitTurn(caller); err != nil {
-			return nil, caller.refusal, err
+			return nil, caller.seen(), err
 		}
 		if hold, err = cohorts.takeTurn(caller); hold != nil || err != nil {
-			return hold, caller.refusal, err
+			return hold, caller.seen(), err
 		}
 	}
+}
+
+// BeginWait implements wait.Watcher.
+func (caller *queuedCaller) BeginWait(*wait.Caller) { caller.waited = true }
+
+// seen returns what the caller knows of the requests that were refused to it.
+func (caller *queuedCaller) seen() refusalInfo {
+	seen := caller.refusal
+	seen.waited = caller.waited
+	return seen
 }
 
 // onHeap returns a copy of the caller, and memory for its contender, in one allocation. Without a request of its own
@@ -339,7 +349,7 @@ func (caller *queuedCaller) startWait(own *owner) {
 	}
 	lock := caller.lock
 	request := wait.Request{Name: lock.name, Object: lock, Began: caller.began, Until: caller.waitsUntil,
-		QueueKey: lock.key, QueueClass: lock.kind.title, Mode: wait.Turn, Reported: caller.reported}
+		QueueKey: lock.key, QueueClass: lock.kind.title, Mode: wait.Turn, Watcher: caller, Reported: caller.waited}
 	if own != nil && !lock.kind.waiting.concurrentTurns {
 		request.FreeBy = lock.c.engine.Until(&own.Lease)
 	}

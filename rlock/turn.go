@@ -40,7 +40,6 @@ func (cohorts *lockCohorts) awaitTurn(caller *queuedCaller) (gaveUp error) {
 		cohorts.mu.Unlock()
 		gaveUp = caller.wait.Await()
 		cohorts.mu.Lock()
-		caller.reported = true
 	}
 	defer cohorts.mu.Unlock()
 	if caller.wait != nil {

@@ -63,6 +63,8 @@ type Event struct {
 	Took time.Duration
 	// Held is how long a hold or permit was held; negative for a counting.Semaphore, which knows no holders.
 	Held time.Duration
+	// Waited: the acquisition waited for other holders or callers, and EventWaiting came before.
+	Waited bool
 	// ByMessage: a message woke the waiter, not its timer.
 	ByMessage bool
 	// Again: the channel had been confirmed before, and was down meanwhile; or the order was there before.

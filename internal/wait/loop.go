@@ -91,6 +91,9 @@ func (w *Caller) takesGrant() bool {
 func (w *Caller) reportWaiting() {
 	if !w.waitReported {
 		w.waitReported = true
+		if watcher := w.request.Watcher; watcher != nil {
+			watcher.BeginWait(w)
+		}
 		w.waiters.onWait(w.ctx, w.request.Name)
 	}
 }

@@ -82,6 +82,8 @@ type Request struct {
 	MultiServer bool
 	// Reported: an earlier request of the same call has reported that the call waits.
 	Reported bool
+	// Watcher, if set, is notified when the call begins to wait for others.
+	Watcher Watcher
 	// Until bounds the wait; zero: only ctx does. If Until passes during the first request, the wait ends after it.
 	Until time.Time
 	// Try makes one request. ctx ends with the caller's patience, but Until does not end the first request.
@@ -101,6 +103,13 @@ type Request struct {
 	// Backoff, if set, returns how long to sleep after the n-th request in a row, from 0. The waiter polls, without any
 	// subscription.
 	Backoff func(n int) time.Duration
+}
+
+// Watcher is notified of the wait of a call.
+type Watcher interface {
+	// BeginWait is called on the goroutine of the call, before its first sleep: the call was refused and may wait, or
+	// another call of the process is before it. BeginWait is called once for each call that Waiters.onWait is called for.
+	BeginWait(caller *Caller)
 }
 
 // QueueMode is how a waiter queues with the other waiters of its process.
