@@ -250,34 +250,38 @@ func TestContention_UncontendedAcquisition_IsNoSample(t *testing.T) {
 
 func TestContention_Holder_HasTheNameThatInspectShows(t *testing.T) {
 	t.Parallel()
-	srv := redlatchtest.New(t)
-	red := srv.Open(redlatch.Options{CallTimeout: patience, Process: "web-1"})
-	h := redlatchdebug.Contention(red)
-	for name, lock := range map[string]*rlock.Lock{
-		"payment": red.Locks().Reentrant("order:1").WithLabel("payment"),
-		"reader":  red.Locks().ReadWrite("order:2").Read().WithLabel("reader"),
-	} {
-		hold := redistest.NoError(lock.Lock(t.Context()))(t)
-		other := red.Locks().Reentrant("order:1")
-		if name == "reader" {
-			other = red.Locks().ReadWrite("order:2").Write()
+	synctest.Test(t, func(t *testing.T) {
+		red := redlatchtest.New(t).Open(redlatch.Options{Process: "web-1"})
+		h := redlatchdebug.Contention(red)
+		locks, pool := red.Locks(), red.Semaphores().Semaphore("pool", 1)
+		for _, pair := range [][2]*rlock.Lock{
+			{locks.Reentrant("order:1").WithLabel("payment"), locks.Reentrant("order:1")},
+			{locks.ReadWrite("order:2").Read().WithLabel("reader"), locks.ReadWrite("order:2").Write()},
+			{locks.Plain("order:3"), locks.Plain("order:3")},
+		} {
+			hold := redistest.NoError(pair[0].Lock(t.Context()))(t)
+			time.Sleep(2 * time.Second) // until then the process has no name on the server
+			_, err := pair[1].TryLock(t.Context(), 300*time.Millisecond, 0)
+			require.ErrorIs(t, err, redlatch.ErrNotAcquired)
+			require.NoError(t, hold.Unlock(t.Context()))
 		}
-		_, err := other.TryLock(t.Context(), 300*time.Millisecond, 0)
+		permit := redistest.NoError(pool.WithLabel("batch").Acquire(t.Context(), 1))(t)
+		_, err := pool.TryAcquire(t.Context(), 1, 300*time.Millisecond, 0)
 		require.ErrorIs(t, err, redlatch.ErrNotAcquired)
-		var refused *redlatch.NotAcquiredError
-		require.ErrorAs(t, err, &refused)
-		require.Equal(t, name, refused.Holders[0].Label)
-		require.NoError(t, hold.Unlock(t.Context()))
-	}
-	permit := redistest.NoError(red.Semaphores().Semaphore("pool", 1).WithLabel("batch").Acquire(t.Context(), 1))(t)
-	_, err := red.Semaphores().Semaphore("pool", 1).TryAcquire(t.Context(), 1, 300*time.Millisecond, 0)
-	require.ErrorIs(t, err, redlatch.ErrNotAcquired)
-	require.NoError(t, permit.Release(t.Context()))
-	holders := map[string]uint64{}
-	for _, one := range profile(t, h, "") {
-		holders[one.labels["kind"]+" "+one.labels["holder"]] += one.count
-	}
-	require.Equal(t, map[string]uint64{"lock payment": 1, "lock reader": 1, "semaphore batch": 1}, holders)
+		require.NoError(t, permit.Release(t.Context()))
+		leader := redistest.NoError(red.Elections().Election("leader").Campaign(t.Context(), "me"))(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err = red.Elections().Election("leader").Campaign(ctx, "other")
+		require.ErrorIs(t, err, redlatch.ErrNotAcquired)
+		require.NoError(t, leader.Resign(t.Context()))
+		holders := map[string]uint64{}
+		for _, one := range profile(t, h, "") {
+			holders[one.labels["kind"]+" "+one.labels["holder"]] += one.count
+		}
+		require.Equal(t, map[string]uint64{"lock payment": 1, "lock reader": 1, "lock web-1": 1, "semaphore batch": 1,
+			"election me": 1}, holders)
+	})
 }
 
 func TestContention_Seconds_AreTheWaitsThatEndInThem(t *testing.T) {
