@@ -35,23 +35,20 @@ const (
 //
 //	go tool pprof http://127.0.0.1:6060/debug/redlatch/contention
 //
-// The profile has the acquisitions of locks, permits and leaderships that waited for others and have ended since
-// Contention was called, with or without success. A sample is a call site, the stack of the caller outside of this
-// module. Its values are the number of waits and the waited nanoseconds: the same time as in the metric
-// redlatch_acquire_seconds. It has two labels:
+// The profile has the acquisitions of locks, permits and leaderships that waited and have ended since Contention was
+// called, with or without success. A sample is a call site: the stack of the caller outside of this module. Its values
+// are the number of waits and the nanoseconds that redlatch_acquire_seconds counts for them. It has two labels:
 //
-//   - holder: who held the object, by the name that Inspect shows: the label, the process, or the beginning of the
-//     owner. The name is that of one look while the call waited, or up to a second before. "unknown": no look has found
-//     a holder. Beyond 256 names, "other".
+//   - holder: by the name that Inspect shows, found by one look while the call waited, or up to a second before: the
+//     label, the process, or the beginning of the owner. "unknown" if no look found one. Beyond 256 names, "other".
 //   - kind: lock, election or semaphore
 //
-// Show the holders with -tagroot=holder or -tags. With ?seconds=30 the profile has the waits that end within that time.
-// At most 4096 pairs of a call site and a holder are kept apart, and the rest is one sample without a call site. A
-// Quorum, a latch and a barrier are not in the profile.
+// With ?seconds=30 the profile has the waits that end within that time. At most 4096 pairs of a call site and a holder
+// are kept apart; the rest is one sample. The waits of a Quorum, a latch and a barrier are not in the profile.
 //
-// An acquisition that does not wait costs nothing more. From Contention on, an acquisition that waits costs the capture
-// of its stack. It may also cost an Inspect in the background: at most ten in a second for an object, and 16 at a time.
-// Contention panics if red is nil. Call it once for a client.
+// An acquisition that does not wait costs nothing. From Contention on, one that waits costs the capture of its stack,
+// and perhaps an Inspect in the background: at most ten in a second for an object, and 16 at a time. Contention panics
+// if red is nil. Call it once for a client.
 func Contention(red *redlatch.Client) http.Handler {
 	if red == nil {
 		panic("redlatchdebug: Contention of a nil client")

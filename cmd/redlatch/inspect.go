@@ -117,7 +117,8 @@ func lookAtSemaphore(ctx context.Context, red *redlatch.Client, name string) (st
 }
 
 func (t *tool) inspect() *cobra.Command {
-	var asJSON, wide bool
+	var asJSON bool
+	var v view
 	var every time.Duration
 	s := search{tool: t}
 	c := &cobra.Command{
@@ -130,39 +131,54 @@ func (t *tool) inspect() *cobra.Command {
 			}
 			return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
 				if every > 0 {
-					return s.watch(ctx, red, names, every, wide)
+					return s.watch(ctx, red, names, every, v)
 				}
-				all, err := s.statuses(ctx, red, names)
+				all, rows, err := s.show(ctx, red, names, v)
 				if err != nil {
 					return err
 				}
 				if asJSON {
 					return t.json(all)
 				}
-				return table(t.out, statusRows(all, wide))
+				return table(t.out, rows)
 			})
 		},
 	}
 	s.flags(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON: an array with an object for each name")
-	c.Flags().BoolVar(&wide, "wide", false, "also show the owners on the server")
+	c.Flags().BoolVar(&v.wide, "wide", false, "also show the owners on the server")
+	c.Flags().BoolVar(&v.blocking, "blocking", false, "show who keeps how many waiting, and for how long")
 	c.Flags().Var(within(&every, 100*time.Millisecond, century), "watch",
 		"repeat after this `time`, until ctrl-c")
 	c.Flags().Lookup("watch").NoOptDefVal = "1s"
 	c.MarkFlagsMutuallyExclusive("watch", "json")
+	c.MarkFlagsMutuallyExclusive("blocking", "wide")
 	return c
+}
+
+// view is what inspect shows of the names.
+type view struct{ wide, blocking bool }
+
+// show returns what JSON and tables have of the names.
+func (s *search) show(ctx context.Context, red *redlatch.Client, names []string, v view) (any, []row, error) {
+	if v.blocking {
+		all, err := s.blocking(ctx, red, names)
+		return all, blockerRows(all), err
+	}
+	all, err := s.statuses(ctx, red, names)
+	return all, statusRows(all, v.wide), err
 }
 
 // watch writes a table again and again, each over the last one if that is on a terminal, until ctx ends. A server that
 // gives no answer is asked again.
 func (s *search) watch(ctx context.Context, red *redlatch.Client, names []string, every time.Duration,
-	wide bool) error {
+	v view) error {
 	before := ""
 	if f, ok := s.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		before = "\x1b[H\x1b[J" // the upper left corner, and nothing below
 	}
 	for {
-		all, err := s.statuses(ctx, red, names)
+		_, rows, err := s.show(ctx, red, names, v)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -172,7 +188,7 @@ func (s *search) watch(ctx context.Context, red *redlatch.Client, names []string
 			return err
 		default:
 			fmt.Fprintf(s.out, "%s%s\n", before, time.Now().Format(time.TimeOnly))
-			if err := table(s.out, statusRows(all, wide)); err != nil {
+			if err := table(s.out, rows); err != nil {
 				return err
 			}
 		}
