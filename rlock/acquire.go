@@ -59,6 +59,9 @@ func (l *single) acquire(ctx context.Context, opts terms) (*Hold, error) {
 		hold, seen, err = l.acquireAlone(ctx, began, opts, carried)
 	}
 	waited := time.Since(began)
+	if seen.watch != nil {
+		err = seen.watch.end(err)
+	}
 	if err != nil {
 		err = l.explain(ctx, err, seen, waited)
 		client.session.Leave()
@@ -94,8 +97,9 @@ func (l *single) explain(ctx context.Context, err error, seen refusalInfo, waite
 
 // refusalInfo is what a call knows of the requests that were refused to it, besides its error.
 type refusalInfo struct {
-	waited         bool // the call waited for others
-	outcomeUnknown bool // a request without a reply may have taken the lock
+	waited         bool           // the call waited for others
+	watch          *deadlockWatch // of the wait; nil: none
+	outcomeUnknown bool           // a request without a reply may have taken the lock
 	holder         holder
 	isEndless      bool // the holder's lease had no end, by the last reply
 }
@@ -136,7 +140,9 @@ type acquisition struct {
 	canWait    bool // the caller waits after a refusal
 	waited     bool // the caller has waited for others
 	isAnswered bool // the wait ended with an answer: the server has neither hold nor entry of the owner
-	monitored  bool // the monitor reads the heartbeats of the lock's holders
+	beside     *heldParts
+	watch      *deadlockWatch // nil: the caller does not wait, or carries no hold
+	monitored  bool           // the monitor reads the heartbeats of the lock's holders
 }
 
 // holdTerms are the terms of the hold that an acquisition requests.
@@ -192,10 +198,10 @@ func (a *acquisition) newOwner() *owner {
 // acquireAlone acquires the lock by requests of its own, under the owner that the caller's context carries.
 func (l *single) acquireAlone(ctx context.Context, began time.Time, opts terms,
 	carried carriedOwner) (*Hold, refusalInfo, error) {
-	acquiring := acquisition{lock: l, ctx: ctx, began: began, wanted: l.c.holdTerms(opts)}
+	acquiring := acquisition{lock: l, ctx: ctx, began: began, wanted: l.c.holdTerms(opts), beside: opts.beside}
 	hold, err := acquiring.acquire(ctx, opts.wait, carried)
 	acquiring.refusal.outcomeUnknown = !acquiring.times.unansweredUntil.IsZero()
-	acquiring.refusal.waited = acquiring.waited
+	acquiring.refusal.waited, acquiring.refusal.watch = acquiring.waited, acquiring.watch
 	return hold, acquiring.refusal, err
 }
 
@@ -252,7 +258,9 @@ func (a *acquisition) acquire(ctx context.Context, waitTime time.Duration,
 }
 
 // BeginWait implements wait.Watcher.
-func (a *acquisition) BeginWait(*wait.Caller) { a.waited = true }
+func (a *acquisition) BeginWait(caller *wait.Caller) {
+	a.waited, a.watch = true, a.lock.watchForDeadlock(a.ctx, a.began, a.beside, caller)
+}
 
 // reenter acquires the lock for an owner that holds it. The server counts the owner once, however often the owner is
 // re-entered, so a re-entry is a count in this process. Only a re-entry with a lease of its own sends a request,

@@ -127,6 +127,7 @@ type queuedCaller struct {
 	cohort  *lockCohort // nil: the caller is not in a local queue
 	wait    *wait.Caller
 	waited  bool // the caller has waited for others
+	watch   *deadlockWatch
 	hasLeft bool // the caller gave up while admitBeside requested its hold: see reading.go
 
 	// The end of the wait: a turn or an error.
@@ -214,12 +215,19 @@ func (cohorts *lockCohorts) acquire(ctx context.Context, lock *single, began tim
 }
 
 // BeginWait implements wait.Watcher.
-func (caller *queuedCaller) BeginWait(*wait.Caller) { caller.waited = true }
+func (caller *queuedCaller) BeginWait(waiter *wait.Caller) {
+	caller.waited = true
+	if caller.watch != nil { // the caller could not use its turn
+		caller.watch.setGiveUp(waiter.GiveUp())
+		return
+	}
+	caller.watch = caller.lock.watchForDeadlock(caller.ctx, caller.began, caller.terms.beside, waiter)
+}
 
 // seen returns what the caller knows of the requests that were refused to it.
 func (caller *queuedCaller) seen() refusalInfo {
 	seen := caller.refusal
-	seen.waited = caller.waited
+	seen.waited, seen.watch = caller.waited, caller.watch
 	return seen
 }
 

@@ -50,6 +50,42 @@ func ExampleLock_Inspect() {
 	// "nightly run 17", 1 time(s)
 }
 
+// Two callers acquire two locks in opposite orders. The one that began to wait last gets the error, and the other goes
+// on when it has released its hold.
+func ExampleDeadlockError() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	account := func(name string) *rlock.Hold {
+		hold, err := locks.Reentrant(name).Lock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return hold
+	}
+	alice, bob := account("alice"), account("bob")
+	transferred := make(chan error)
+	go func() { // from alice to bob
+		defer alice.Unlock(ctx)
+		transferred <- locks.Reentrant("bob").Do(alice.Context(ctx), func(context.Context) error { return nil })
+	}()
+	time.Sleep(100 * time.Millisecond)
+
+	_, err := locks.Reentrant("alice").Lock(bob.Context(ctx)) // from bob to alice
+	var deadlock *rlock.DeadlockError
+	if errors.As(err, &deadlock) {
+		for _, step := range deadlock.Cycle {
+			fmt.Println("waits for", step.Name)
+		}
+		bob.Unlock(ctx)
+	}
+	fmt.Println("the other transfer:", <-transferred)
+	// Output:
+	// waits for alice
+	// waits for bob
+	// the other transfer: <nil>
+}
+
 // An operator takes a lock from a holder that is stuck. The holder finds out when it next talks to the server.
 func ExampleLock_ForceUnlock() {
 	locks, end := demo()

@@ -261,6 +261,9 @@ type holdContext struct {
 }
 
 func (x *holdContext) Value(key any) any {
+	if _, ok := key.(carriedKey); ok {
+		return x
+	}
 	if parts := x.hold.parts; parts != nil {
 		if handle := parts.handle(key); handle != nil {
 			return handle
@@ -278,7 +281,8 @@ func Detach(ctx context.Context) context.Context { return detached{ctx} }
 type detached struct{ context.Context }
 
 func (d detached) Value(key any) any {
-	if _, ok := key.(ownerKey); ok {
+	switch key.(type) {
+	case ownerKey, carriedKey:
 		return nil
 	}
 	return d.Context.Value(key)

@@ -42,7 +42,7 @@ var locks = feature{
 	keys: []string{"redlatch_queue", "redisson_lock_token", "redisson_lock_queue",
 		"redisson_lock_timeout",
 		"redlatch_fair", "redlatch_rw",
-		"redlatch_rwq", "redlatch_kept"},
+		"redlatch_rwq", "redlatch_blocked", "redlatch_kept"},
 	channels: []string{"redisson_lock__channel", "redisson_rwlock", "redlatch_plain"},
 	fixed:    []string{"~redlatch_alive:*", "&redlatch_grant:*"},
 	plain:    pubsubCommands + " exists hmget" + " " + cached,
@@ -58,7 +58,7 @@ var features = []feature{
 	locks,
 	{
 		name: "elections", own: locks.own, keys: []string{"redlatch_queue", "redisson_lock_token", "redlatch_kept",
-			"redlatch_leader", "redlatch_workers"},
+			"redlatch_blocked", "redlatch_leader", "redlatch_workers"},
 		channels: []string{"redisson_lock__channel", "redlatch_leader"}, fixed: locks.fixed,
 		plain: pubsubCommands + " exists get hexists hdel",
 		scripts: published + counted + " exists pttl pexpire get set del hgetall hset hdel hmget hscan zadd zrem " +

@@ -15,6 +15,7 @@ var Derived = []string{
 	"redlatch_rw",
 	"redlatch_rwq",
 	"redlatch_kept",
+	"redlatch_blocked",
 	"redlatch_alive",
 	"redlatch_grant",
 	"redlatch_fence", // contrib/fence
