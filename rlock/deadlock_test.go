@@ -401,3 +401,48 @@ func TestDeadlock_HolderDies_IsNotReported(t *testing.T) {
 		letGo(b)
 	})
 }
+
+// The owner of a is another when the second search looks. The first has not noticed: nothing is tracked here.
+func TestDeadlock_LockIsForcedAway_IsNotReported(t *testing.T) {
+	t.Parallel()
+	bubble(t, 3, rlock.Options{PollCap: deadlockPoll, Liveness: false}, func(t *testing.T, _ *redistest.Server,
+		rigs []*rig) {
+		ctx := context.Background()
+		a, b := lock(t, rigs[0].locks.Reentrant("a"), ctx), lock(t, rigs[1].locks.Reentrant("b"), ctx)
+		go func() { _, _ = rigs[0].locks.Reentrant("b").TryLock(a.Context(ctx), time.Minute, 0) }()
+		time.Sleep(deadlockPoll)
+		failed := make(chan error)
+		go func() {
+			_, err := rigs[1].locks.Spin("a", 0, time.Second).TryLock(b.Context(ctx), 5*deadlockPoll, 0)
+			failed <- err
+		}()
+		time.Sleep(deadlockPoll/3 + deadlockPoll/10) // after the first search
+		require.Len(t, blockedKeys(t, rigs[2]), 2)
+		require.True(t, redistest.NoError(rigs[2].locks.Reentrant("b").ForceUnlock(ctx))(t))
+		var deadlock *rlock.DeadlockError
+		require.False(t, errors.As(<-failed, &deadlock))
+		letGo(a)
+		letGo(b)
+	})
+}
+
+// The call goes on waiting after its hold was unlocked, and keeps nobody waiting.
+func TestDeadlock_CarriedHoldEnded_HasNoRecord(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, rlock.Options{PollCap: deadlockPoll}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		a, b := lock(t, rigs[0].locks.Reentrant("a"), ctx), lock(t, rigs[1].locks.Reentrant("b"), ctx)
+		done := make(chan error)
+		go func() {
+			_, err := rigs[0].locks.Reentrant("b").TryLock(context.WithoutCancel(a.Context(ctx)), 5*deadlockPoll, 0)
+			done <- err
+		}()
+		time.Sleep(deadlockPoll)
+		require.Len(t, blockedKeys(t, rigs[0]), 1)
+		require.NoError(t, a.Unlock(ctx))
+		time.Sleep(deadlockPoll)
+		require.Empty(t, blockedKeys(t, rigs[0]))
+		require.ErrorIs(t, <-done, redlatch.ErrNotAcquired)
+		letGo(b)
+	})
+}
