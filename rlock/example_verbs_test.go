@@ -312,6 +312,7 @@ func ExampleOnce_Inspect() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(state.Run.Locked, state.Answered, state.Bytes, state.Fresh.Round(time.Minute), state.Left.Round(time.Minute))
+	fmt.Println(state.Run.Locked, state.Answered, state.Bytes, state.Fresh.Round(time.Minute),
+		state.Left.Round(time.Minute))
 	// Output: false true 4 1m0s 1h1m0s
 }

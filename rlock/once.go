@@ -54,8 +54,8 @@ type Once struct {
 	bad  error // returned by every call if the name or an option is invalid; nil: both are valid
 }
 
-// Once describes the answers of that name. Each key has its own answer, under name:key. The name contains none of ":{}";
-// otherwise every call returns ErrInvalidName. Every call returns ErrInvalidOption if an option is out of bounds.
+// Once describes the answers of that name. Each key has its own answer, under name:key. The name contains none of
+// ":{}"; otherwise every call returns ErrInvalidName. Every call returns ErrInvalidOption if an option is out of bounds.
 func (c *Client) Once(name string, opts OnceOptions) *Once {
 	once := &Once{c: c, name: name, opts: opts, wait: forever}
 	err := session.Check(

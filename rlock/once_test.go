@@ -73,14 +73,14 @@ func TestOnce_CallersOfManyProcesses_ShareOneRun(t *testing.T) {
 	for name, text := range map[string]string{"short": "answer", "longer than a message": strings.Repeat("x", 20000)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 3, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+			bubble(t, 3, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 				var runs, replays atomic.Int32
 				var all sync.WaitGroup
 				began := time.Now()
 				for i := range 300 {
 					all.Go(func() {
 						answer, replayed, err := rigs[i%len(rigs)].locks.Once("page", rlock.OnceOptions{}).Do(
-							context.Background(), "k", "", func(ctx context.Context, token int64) ([]byte, error) {
+							context.Background(), "k", "", func(ctx context.Context, _ int64) ([]byte, error) {
 								runs.Add(1)
 								time.Sleep(10 * time.Second)
 								return []byte(text), ctx.Err()
@@ -112,7 +112,7 @@ func TestOnce_RunFails_NextCallerRuns(t *testing.T) {
 		for i := range 20 {
 			all.Go(func() {
 				answer, _, err := rigs[i%2].locks.Once("page", rlock.OnceOptions{}).Do(context.Background(), "k", "",
-					func(ctx context.Context, token int64) ([]byte, error) {
+					func(_ context.Context, token int64) ([]byte, error) {
 						time.Sleep(time.Second)
 						if _, twice := tokens.LoadOrStore(token, true); twice || token == 0 {
 							t.Error("token", token)
@@ -156,7 +156,7 @@ func TestOnce_InProgress_IsNotAcquired(t *testing.T) {
 
 func TestOnce_Stale_OneRenewsOthersGetTheOldAnswer(t *testing.T) {
 	t.Parallel()
-	bubble(t, 3, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 3, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx, opts := context.Background(), rlock.OnceOptions{Keep: time.Minute, Stale: time.Hour}
 		var runs atomic.Int32
 		_, _, err := rigs[0].locks.Once("page", opts).Do(ctx, "k", "", answers(&runs, "old"))
@@ -199,7 +199,7 @@ func TestOnce_Stale_OneRenewsOthersGetTheOldAnswer(t *testing.T) {
 
 func TestOnce_LockLost_StoresNothing(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		_, _, err := rigs[0].locks.Once("pay", rlock.OnceOptions{}).Do(ctx, "7", "",
 			func(ctx context.Context, token int64) ([]byte, error) {
@@ -408,7 +408,8 @@ func TestOnce_CallersOnAMiss_CostOneCallEach(t *testing.T) {
 					return redistest.ScriptCalls(t, counted) - before, ran.Load()
 				}
 				for i, r := range rigs { // the server knows the scripts from now on
-					_, _, err := r.locks.Once("page", rlock.OnceOptions{}).Do(within(t), fmt.Sprint(i), "", answers(new(atomic.Int32), ""))
+					_, _, err := r.locks.Once("page", rlock.OnceOptions{}).Do(within(t), fmt.Sprint(i), "",
+						answers(new(atomic.Int32), ""))
 					require.NoError(t, err)
 				}
 				time.Sleep(2 * time.Second) // it also knows the names of the processes

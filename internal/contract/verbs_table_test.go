@@ -13,8 +13,8 @@ import (
 
 // verbColumns are the primitives, in the order of the columns of the second table of testdata/promises.md.
 var verbColumns = []string{"reentrant", "non-reentrant", "fenced", "fair", "read", "write", "plain", "spin", "multi",
-	"quorum", "semaphore", "weighted", "counting", "latch", "barrier", "election", "shards", "once", "counter", "sale", "packet",
-	"limiter"}
+	"quorum", "semaphore", "weighted", "counting", "latch", "barrier", "election", "shards", "once", "counter", "sale",
+	"packet", "limiter"}
 
 // primitiveOf is whose verb it is: "Lock.Lock of Fair" is fair's.
 func primitiveOf(verb string) string {

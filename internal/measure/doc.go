@@ -57,7 +57,8 @@ var (
 		"Units that were sold or reserved, or cents of red packets that were grabbed.", "kind", "class")
 	ClaimTime    = took("claim", "How long claims took for which the server was asked.", "kind", "class")
 	LocalAnswers = count("local_answers", "{claim}",
-		"Orders of sales that are sold out, and calls of a Once, that the process answered without the server, by outcome.", "class", "outcome")
+		"Orders of sales that are sold out, and calls of a Once, that the process answered without the server, by outcome.",
+		"class", "outcome")
 	Writes = count("writes", "{write}", "Writes of counters, by result: written, or an error.", "class",
 		"result")
 	WriteTime  = took("write", "How long writes of counters took.", "class")

@@ -16,8 +16,8 @@ type GaveUp struct {
 	Cause   error         // of the context's end; nil if Request.Until has passed
 }
 
-// Published is the error of a wait that a result ended: a reply, or a message to this waiter. The waiter has no hold, and
-// no entry in the server's queue.
+// Published is the error of a wait that a result ended: a reply, or a message to this waiter. The waiter has no hold,
+// and no entry in the server's queue.
 type Published struct{ Result string }
 
 func (*Published) Error() string { return errs.ErrAnswered.Error() }
