@@ -55,7 +55,8 @@ type Once struct {
 }
 
 // Once describes the answers of that name. Each key has its own answer, under name:key. The name contains none of
-// ":{}"; otherwise every call returns ErrInvalidName. Every call returns ErrInvalidOption if an option is out of bounds.
+// ":{}"; otherwise every call returns ErrInvalidName. If an option is out of bounds every call returns
+// ErrInvalidOption.
 func (c *Client) Once(name string, opts OnceOptions) *Once {
 	once := &Once{c: c, name: name, opts: opts, wait: forever}
 	err := session.Check(

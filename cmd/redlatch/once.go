@@ -67,7 +67,8 @@ func (t *tool) once() *cobra.Command {
 	f.Var(within(&j.ttl, 2*time.Second, century), "ttl",
 		"lease that is renewed: the `time` for which a crashed machine keeps the key")
 	f.Var(within(&j.grace, 0, century), "grace", "`time` between SIGTERM and SIGKILL when the command is stopped")
-	f.StringVar(&j.fingerprint, "fingerprint", "", "`text` that must be equal in all calls of a key (default: the command)")
+	f.StringVar(&j.fingerprint, "fingerprint", "",
+		"`text` that must be equal in all calls of a key (default: the command)")
 	f.VarP(between(&j.conflict, 0, 255), "conflict-exit-code", "E",
 		"exit `code` if the command of another was still running after --wait")
 	return c

@@ -74,7 +74,9 @@ func lockActs(l *rlock.Lock) []act {
 // onceActs are those of a key of a Once.
 func onceActs(o *rlock.Once, key string) []act {
 	do := func(ctx context.Context, wait time.Duration) error {
-		return err2(o.WithWait(wait).Do(ctx, key, "", func(context.Context, int64) ([]byte, error) { return []byte("a"), nil }))
+		return err2(o.WithWait(wait).Do(ctx, key, "", func(context.Context, int64) ([]byte, error) {
+			return []byte("a"), nil
+		}))
 	}
 	return []act{
 		does("Once.Inspect", func(ctx context.Context) error { return err1(o.Inspect(ctx, key)) }),
