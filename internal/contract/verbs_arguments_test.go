@@ -68,11 +68,11 @@ func badOfLocks(t *testing.T, red *redlatch.Client) map[string]map[error]refusal
 		}))
 	}
 	tables["once"] = map[error]refusals{errs.ErrInvalidOption: {
-		"Keep is 1ns":                 {do(once(rlock.OnceOptions{Keep: 1}), "k", "")},
-		"Keep is 876000h0m1ns":        {do(once(rlock.OnceOptions{Keep: lifetime + 1}), "k", "")},
-		"Stale is -1ns":               {err1(once(rlock.OnceOptions{Stale: -1}).Inspect(ctx, "k"))},
-		"waitTime is -1ns":            {do(once(rlock.OnceOptions{}).WithWait(-1), "k", "")},
-		`fingerprint is "xxxxxxxxxxx`: {do(once(rlock.OnceOptions{}), "k", strings.Repeat("x", 1025))},
+		"Keep is 1ns":                   {do(once(rlock.OnceOptions{Keep: 1}), "k", "")},
+		"Keep is 876000h0m0.000000001s": {do(once(rlock.OnceOptions{Keep: lifetime + 1}), "k", "")},
+		"Stale is -1ns":                 {err1(once(rlock.OnceOptions{Stale: -1}).Inspect(ctx, "k"))},
+		"waitTime is -1ns":              {do(once(rlock.OnceOptions{}).WithWait(-1), "k", "")},
+		`fingerprint is "xxxxxxxxxxx`:   {do(once(rlock.OnceOptions{}), "k", strings.Repeat("x", 1025))},
 	}, errs.ErrInvalidName: {
 		"the key of Once \"ok\" is empty": {do(once(rlock.OnceOptions{}), "", "")},
 		`"a:b" is the name of a Once`:     {do(red.Locks().Once("a:b", rlock.OnceOptions{}), "k", "")},
