@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
@@ -25,7 +24,7 @@ type Charge struct {
 	limits int
 	parts  []charged // that the server has counted
 
-	mu      sync.Mutex
+	turn    chan struct{} // full while a Settle is under way; guards settled
 	settled bool
 }
 
@@ -76,7 +75,7 @@ func (c *Client) charge(ctx context.Context, r *request) (*Charge, Decision, err
 
 // newCharge is the charge of a request that passed.
 func (c *Client) newCharge(r *request, d Decision) *Charge {
-	h := &Charge{c: c, limits: len(r.parts)}
+	h := &Charge{c: c, limits: len(r.parts), turn: make(chan struct{}, 1)}
 	for i, p := range r.parts {
 		if a := d.Each[i]; a.Down == nil && !a.WouldRefuse {
 			h.parts = append(h.parts, charged{p, i, fmt.Sprintf("1;%s;%d;%s", r.id, p.n, p.t.kind())})
@@ -126,20 +125,26 @@ func (h *Charge) Settle(ctx context.Context, used ...int64) (err error) {
 			return errs.InvalidOption("used", n, fmt.Sprintf("between 0 and %d", int64(mostUsed)))
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.settled || len(h.parts) == 0 {
+	if len(h.parts) == 0 {
 		return nil
 	}
-	err = h.settle(ctx, used)
-	h.settled = err == nil
+	ctx, cancel := session.ToRelease(ctx)
+	defer cancel()
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: another Settle is under way: %w", errs.ErrUnavailable, errs.Cut(errs.Ended(ctx)))
+	}
+	if !h.settled {
+		err = h.settle(ctx, used)
+		h.settled = err == nil
+	}
 	return err
 }
 
 // settle has the server settle the charge, and reports it to the observer for each limit.
 func (h *Charge) settle(ctx context.Context, used []int64) error {
-	ctx, cancel := session.ToRelease(ctx)
-	defer cancel()
 	began := time.Now()
 	s := h.settlement(ctx, used)
 	units, err := h.c.settles.Of(s[0].key).Do(ctx, s)

@@ -56,15 +56,20 @@ func (b *book) settle(i int, now, used int64) {
 // level is that of a leaky bucket into which of each admission of ran at its instant, up to now.
 func (b *book) level(now int64, of func(spent) int64) int64 {
 	level, before := int64(0), int64(0)
-	for _, s := range b.spent {
-		if past := s.at - before; past > level/b.o.Rate {
+	drain := func(at int64) {
+		if past := at - before; past > level/b.o.Rate {
 			level = 0
 		} else {
 			level -= past * b.o.Rate
 		}
-		level, before = level+of(s)*b.o.Per.Microseconds(), s.at
+		before = at
 	}
-	return max(0, level-(now-before)*b.o.Rate)
+	for _, s := range b.spent {
+		drain(s.at)
+		level += of(s) * b.o.Per.Microseconds()
+	}
+	drain(now)
+	return level
 }
 
 // sum is how many units count at now that were admitted less than span ago, or in this minute.
@@ -210,10 +215,10 @@ func (w *walker) queue(now, n int64) {
 func TestCharge_RandomSettling_KeepsTheLimit(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 2)) {
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 10)) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
-			walkCharges(t, seed, redistest.Sized(500, 3000, 500_000))
+			walkCharges(t, seed, redistest.Sized(500, 3000, 100_000))
 		})
 	}
 }

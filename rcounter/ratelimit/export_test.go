@@ -109,7 +109,9 @@ return ends
 func Letter(u Unit) string { return units[u].letter }
 
 // Copy is the charge as another process would know it: not whether it is settled.
-func (h *Charge) Copy() *Charge { return &Charge{c: h.c, limits: h.limits, parts: h.parts} }
+func (h *Charge) Copy() *Charge {
+	return &Charge{c: h.c, limits: h.limits, parts: h.parts, turn: make(chan struct{}, 1)}
+}
 
 // ChargeTogether makes requests in one call. Those that settle are charges; the others take units for good.
 func (c *Client) ChargeTogether(ctx context.Context, takes []Take, settle []bool) ([]*Charge, []Admission, error) {
