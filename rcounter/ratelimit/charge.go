@@ -17,7 +17,7 @@ import (
 // estimate. A Charge is safe for concurrent use. A nil Charge is one that was refused: its Settle does nothing.
 //
 // A charge whose process has died, or that is not settled within an hour, stays at its estimate. Where its units count
-// for longer, the charge is kept for that long. An open charge costs the server about 100 bytes, and a settled one
+// for longer, the charge is kept for that long. An open charge costs the server about 120 bytes, and a settled one
 // nothing.
 type Charge struct {
 	c      *Client

@@ -687,3 +687,29 @@ func TestCharge_LeftOpen_IsForgotten(t *testing.T) {
 	srv.Embedded.SetTime(at.Add(2 * time.Hour))
 	require.Empty(t, keys(t, srv.Client(t)))
 }
+
+// An open charge costs the server little, and a settled one nothing.
+func TestCharge_Open_CostsLittleMemory(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw := srv.Client(t)
+	const charges = 2000
+	for name, o := range algorithms {
+		o.Rate = charges
+		l := on(t, srv.Client(t), patient).Limiter(name, o)
+		var open []*ratelimit.Charge
+		for range charges {
+			h, _, err := l.Charge(ctx, "k", 1)
+			require.NoError(t, err)
+			open = append(open, h)
+		}
+		each := number(t, raw, "MEMORY", "USAGE", l.Key("k")+":c", "SAMPLES", "0") / charges
+		t.Logf("%s: %d bytes for each open charge, %d for the limit", name, each,
+			number(t, raw, "MEMORY", "USAGE", l.Key("k")))
+		require.LessOrEqual(t, each, int64(160))
+		for _, h := range open {
+			require.NoError(t, h.Settle(ctx, 0))
+		}
+		require.Zero(t, number(t, raw, "EXISTS", l.Key("k")+":c"))
+	}
+}
