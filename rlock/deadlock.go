@@ -23,7 +23,7 @@ import (
 // Calls with a time limit take part. All kinds of locks are looked at, except Quorum, whose members have no common
 // owner. Permits are not looked at. A circle is not found in these cases:
 //
-//   - A call waits without a context of its hold, or under a context of Detach or WithOwner.
+//   - A call waits without a context of its hold, or under a context of Detach or WithOwner, or is a candidate's.
 //   - The locks are on several servers, or a process has them through several hubs.
 //   - A call carries more than 16 holds, of which the innermost count, or the key of a lock has more than 512 bytes.
 //   - The user has no right to the keys redlatch_blocked:….

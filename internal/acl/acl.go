@@ -58,7 +58,7 @@ var features = []feature{
 	locks,
 	{
 		name: "elections", own: locks.own, keys: []string{"redlatch_queue", "redisson_lock_token", "redlatch_kept",
-			"redlatch_blocked", "redlatch_leader", "redlatch_workers"},
+			"redlatch_leader", "redlatch_workers"},
 		channels: []string{"redisson_lock__channel", "redlatch_leader"}, fixed: locks.fixed,
 		plain: pubsubCommands + " exists get hexists hdel",
 		scripts: published + counted + " exists pttl pexpire get set del hgetall hset hdel hmget hscan zadd zrem " +
