@@ -10,7 +10,7 @@ if ARGV[2] ~= '' then
 end
 if ARGV[1] ~= '' then
   redis.call('ZADD', KEYS[1], digits(now), ARGV[1])
-  local old = redis.call('ZRANGE', KEYS[1], '-inf', digits(now - 60000), 'BYSCORE', 'LIMIT', 0, 16) -- of processes that died
+  local old = redis.call('ZRANGE', KEYS[1], '-inf', elapsed(now - 60000), 'BYSCORE', 'LIMIT', 0, 16) -- of processes that died
   if #old > 0 then
     redis.call('ZREM', KEYS[1], unpack(old))
   end

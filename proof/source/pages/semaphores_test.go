@@ -122,7 +122,7 @@ func TestTrain_ModelLoaded_ReturnsUnusedMemory(t *testing.T) {
 func TestInfer_CustomerWithItsMaximum_LeavesTheRestToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		semaphores := redlatchtest.New(t).Open().Semaphores()
-		permit := redistest.NoError(semaphores.Semaphore("gpus", 64).For("large").Acquire(t.Context(), 16))(t)
+		permit := redistest.NoError(semaphores.Semaphore("gpus", 64).For("large").WithMax(16).Acquire(t.Context(), 16))(t)
 		nothing := func(context.Context) error { return nil }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
