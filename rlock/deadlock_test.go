@@ -163,7 +163,7 @@ func TestDeadlock_PlantedCircle_IsFoundByTheYoungest(t *testing.T) {
 func TestDeadlock_EveryPairOfKinds_IsFound(t *testing.T) {
 	t.Parallel()
 	for _, one := range kindNames {
-		bubble(t, 2, rlock.Options{PollCap: deadlockPoll}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		bubble(t, 2, rlock.Options{PollCap: deadlockPoll}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 			for _, other := range kindNames {
 				p := &planted{name: one + "," + other, kinds: []sides{deadlockKinds[one], deadlockKinds[other]}, rigs: rigs,
 					begins: []time.Duration{time.Second, time.Second + time.Millisecond}}
@@ -291,7 +291,7 @@ func TestDeadlock_MultiWaitsForItsSecondMember_IsFound(t *testing.T) {
 // A hold of another client of the same server waits for itself.
 func TestDeadlock_CallerWaitsForItself_IsFound(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, rlock.Options{PollCap: deadlockPoll}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, rlock.Options{PollCap: deadlockPoll}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		other := redistest.NoError(rlock.New(rigs[0].hub, rlock.Options{PollCap: deadlockPoll}))(t)
 		hold := lock(t, rigs[0].locks.Reentrant("a"), context.Background())
 		_, err := other.Reentrant("a").Lock(hold.Context(context.Background()))
@@ -308,7 +308,9 @@ func TestDeadlock_HoldNotCarried_IsNotFound(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(hold *rlock.Hold) context.Context{
 		"no context of the hold": func(*rlock.Hold) context.Context { return context.Background() },
-		"detached":               func(hold *rlock.Hold) context.Context { return rlock.Detach(hold.Context(context.Background())) },
+		"detached": func(hold *rlock.Hold) context.Context {
+			return rlock.Detach(hold.Context(context.Background()))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 2, rlock.Options{PollCap: deadlockPoll}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
