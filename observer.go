@@ -59,8 +59,8 @@ const (
 	EventWoken = errs.EventWoken
 	// EventAcquired: the lock or the permits were acquired (N, Took, Waited).
 	EventAcquired = errs.EventAcquired
-	// EventNotAcquired: an acquisition ended without the lock or the permits (N, Took, Waited, Err, which is never nil). If
-	// the Do of a Once got an answer in place of the lock, the Reason of Err is "answered"; Do returns no such error.
+	// EventNotAcquired: an acquisition ended without the lock or the permits (N, Took, Waited, Err, which is never nil).
+	// If the Do of a Once got an answer in place of the lock, the Reason of Err is "answered"; Do returns no such error.
 	EventNotAcquired = errs.EventNotAcquired
 	// EventAwaited: an Await ended (Took, Err). Err is nil if the latch opened or the barrier tripped.
 	EventAwaited = errs.EventAwaited

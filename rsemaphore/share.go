@@ -81,7 +81,8 @@ func (s *Semaphore) WithWeight(weight int) *Semaphore {
 // count. A semaphore that is Shared has no maximum (ErrInvalidOption), because Java gives back permits without a
 // word about their tenant.
 func (s *Semaphore) WithMax(most int) *Semaphore {
-	return s.withShare(func(own *share) { own.most = most }, session.CheckNumber("max", int64(most), 1, s.store.maxCapacity))
+	return s.withShare(func(own *share) { own.most = most },
+		session.CheckNumber("max", int64(most), 1, s.store.maxCapacity))
 }
 
 // WithPriority returns the same semaphore with a priority of its calls, 0 to 9; the default is 0. Calls with a priority

@@ -15,10 +15,10 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// backlog starts n calls of a semaphore that wait, and awaits their entries. order receives name at each grant, and each
+// backlog starts n calls of a semaphore that wait, and awaits their entries. order receives name at each grant. Each
 // permit is released at once when next is received from.
-func backlog(t *testing.T, r *rig, s *rsemaphore.Semaphore, name string, n int, order chan<- string, next <-chan struct{},
-) *sync.WaitGroup {
+func backlog(t *testing.T, r *rig, s *rsemaphore.Semaphore, name string, n int, order chan<- string,
+	next <-chan struct{}) *sync.WaitGroup {
 	t.Helper()
 	var wg sync.WaitGroup
 	before := waiting(r)
@@ -261,7 +261,9 @@ func TestFor_ImpatientCallers_DelayNobody(t *testing.T) {
 			}
 		})
 	}
-	redistest.Eventually(t, 30*time.Second, "many have given up", func() bool { return r.number(t, "ZCARD", queueKey) > 3 })
+	redistest.Eventually(t, 30*time.Second, "many have given up", func() bool {
+		return r.number(t, "ZCARD", queueKey) > 3
+	})
 	got := make(chan *rsemaphore.Permit, 2)
 	for _, tenant := range []string{"t", "other"} {
 		go func() { got <- acquire(t, sem.For(tenant), 1) }()

@@ -77,7 +77,8 @@ func (c *Client) WeightedSemaphore(name string, capacity int) *Semaphore {
 	at.permits, at.channel = keyname.Suffix(key, "weights"), keyname.Prefix("redisson_sc", keyname.Own(key))
 	shares := keyname.Suffix(key, "weighted_shares")
 	keys := []string{at.key, at.permits, keyname.Prefix("redlatch_queue", at.key), shares}
-	at.allKeys, at.releaseKeys, at.renewKeys, at.inspectKeys = keys, keys, keys[1:2:2], []string{at.key, at.permits, shares}
+	at.allKeys, at.releaseKeys, at.renewKeys = keys, keys, keys[1:2:2]
+	at.inspectKeys = []string{at.key, at.permits, shares}
 	return c.semaphore(at, capacity, bad)
 }
 

@@ -57,7 +57,8 @@ type Event struct {
 	// a call. Other events of locks and events of counters have 0.
 	N int64
 	// Outcome is the answer in words: a stock.State, or why an order was Refused; "grabbed", or a redpacket.Share's Why;
-	// "allowed", "refused" or "would refuse". Outcome is "" if Err is set. For EventDegraded, Outcome is the ratelimit.Policy.
+	// "allowed", "refused" or "would refuse". Outcome is "" if Err is set. For EventDegraded, Outcome is the
+	// ratelimit.Policy.
 	Outcome string
 	// Took is how long the call took.
 	Took time.Duration

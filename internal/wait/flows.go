@@ -6,8 +6,8 @@ import (
 )
 
 // Tenants of one key share a local queue, and so the calls that request for its waiters: with a local queue for each
-// tenant, a process with 10,000 tenants would poll with 10,000 calls in place of 80. But a tenant's waiter must not wait
-// until the requests for a thousand waiters of another are sent:
+// tenant, a process with 10,000 tenants would poll with 10,000 calls in place of 80. But a tenant's waiter must not
+// wait until the requests for a thousand waiters of another are sent:
 //
 //	tenant A                         tenant B                      calls, 128 waiters each
 //	1,000 callers come
@@ -25,7 +25,10 @@ func (l *localQueue) isOfFlows() bool { return l.ofFlows > 0 }
 // inOrder returns the waiters of a local queue, by arrival or, with flows, in turns. Called with mu held.
 func (l *localQueue) inOrder() iter.Seq[*Caller] {
 	byArrival := func(yield func(*Caller) bool) {
-		for caller := l.first; caller != nil && yield(caller); caller = caller.behind {
+		for caller := l.first; caller != nil; caller = caller.behind {
+			if !yield(caller) {
+				return
+			}
 		}
 	}
 	if !l.isOfFlows() {

@@ -288,7 +288,8 @@ func permits() []*kind {
 		// The maximum is what holders share, and never the capacity.
 		holding("maximum", few, func(r *rand.Rand, s *Step) { s.N = 1 + r.IntN(few)*r.IntN(2) }, nil,
 			func(ctx context.Context, c *client, object string, s Step) (held, error) {
-				p, err := c.red.Semaphores().Semaphore(object, many).For("one").WithMax(few).TryAcquire(ctx, s.N, s.patience(), s.Lease)
+				sem := c.red.Semaphores().Semaphore(object, many).For("one").WithMax(few)
+				p, err := sem.TryAcquire(ctx, s.N, s.patience(), s.Lease)
 				if err != nil {
 					return held{}, err
 				}

@@ -96,8 +96,8 @@ func (t *terms) kind() string {
 const mostUsed = 1 << 52
 
 // Settle says how many units were used, for each limit of the charge in the order of its Takes. The charge is settled
-// once, however often Settle runs: call it again after an error. Later calls do nothing, whatever they say. Settle works
-// with an ended context. One round trip, which calls in a crowd share, repeated until answered.
+// once, however often Settle runs: call it again after an error. Later calls do nothing, whatever they say. Settle
+// works with an ended context. One round trip, which calls in a crowd share, repeated until answered.
 //
 // Units that were not used are given back to where they were counted, while they count there; later others may have
 // used their room. With GCRA the limit stands afterwards as if only the used units had been taken, but up to a 32nd of

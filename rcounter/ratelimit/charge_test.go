@@ -196,7 +196,8 @@ func (w *walker) queue(now, n int64) {
 		i := w.rnd.IntN(len(w.turns))
 		c := w.turns[i]
 		w.turns = slices.Delete(w.turns, i, i+1)
-		require.Equal(w.t, w.m.Cancel(now, c.id, c.n), redistest.NoError(w.l.CancelAs(ctx, c.id, "", c.n, ""))(w.t), w.hint...)
+		canceled := redistest.NoError(w.l.CancelAs(ctx, c.id, "", c.n, ""))(w.t)
+		require.Equal(w.t, w.m.Cancel(now, c.id, c.n), canceled, w.hint...)
 		return
 	}
 	w.reserved++
@@ -209,9 +210,9 @@ func (w *walker) queue(now, n int64) {
 	}
 }
 
-// Random charges with lost, doubled and late settlings are counted as the model does. More than the limit is never used,
-// but for what was beyond estimates; and what is given back can be taken again. Each step is one call for the charges of
-// several limits, and one for what they settle.
+// Random charges with lost, doubled and late settlings are counted as the model does. More than the limit is never
+// used, but for the units beyond the estimates. Units that were given back can be taken again. Each step is one call
+// for the charges of several limits, and one call for their settlings.
 func TestCharge_RandomSettling_KeepsTheLimit(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
@@ -651,7 +652,7 @@ func TestSettle_Crowd_SharesCalls(t *testing.T) {
 		c := on(t, wire, o)
 		const callers, each = 32, 20
 		l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 2 * callers * each, Per: 24 * time.Hour})
-		rig.Crowd(callers, each, func(caller, i int) {
+		rig.Crowd(callers, each, func(_, i int) {
 			h, a, err := l.Charge(ctx, "k", 2)
 			if err != nil || !a.Allowed {
 				t.Errorf("%+v, %v", a, err)

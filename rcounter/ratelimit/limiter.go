@@ -45,9 +45,9 @@ type LimiterOptions struct {
 	// Stored has the server's limit count, if one was Set under this name; until one is, and while it is not known, Rate,
 	// Per, Burst, Algorithm, Unit and Zone do. See Limiter.Set. Defaults to false: those of the program, always.
 	Stored bool
-	// Shadow has the limit judge and count, and refuse nothing: Admission.WouldRefuse is its verdict. Units beyond the limit
-	// pass and are not counted, so the verdicts are those of a limit that refuses. To try a limit on real requests, set
-	// Shadow first. Not with Wait and Reserve. Defaults to false.
+	// Shadow has the limit judge and count, and refuse nothing: Admission.WouldRefuse is its verdict. Units beyond the
+	// limit pass and are not counted, so the verdicts are those of a limit that refuses. To try a limit on real requests,
+	// set Shadow first. Not with Wait and Reserve. Defaults to false.
 	Shadow bool
 	// WhenDown is what Allow, AllowAtMost, AllowAll, Charge and ChargeAll answer while the server does not: see Policy.
 	// Defaults to Fail, and with Shadow to Open, which is the only one there.

@@ -49,8 +49,8 @@ func Train(ctx context.Context, semaphores *rsemaphore.Client, mib int, load, ru
 	return run(share.Context(ctx))
 }
 
-// Infer runs a customer's job on one of 64 GPUs. Large customers get three times the share of others, and nobody has more
-// than 16 at a time.
+// Infer runs a customer's job on one of 64 GPUs. Large customers get three times the share of others. No customer has
+// more than 16 at a time.
 func Infer(ctx context.Context, semaphores *rsemaphore.Client, customer string, large bool,
 	job func(context.Context) error) error {
 	gpus := semaphores.Semaphore("gpus", 64).For(customer).WithMax(16)
