@@ -104,12 +104,25 @@ func (r *onceRun) Until() time.Time {
 }
 
 func (r *onceRun) Context(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(context.WithValue(parent, runKey{}, r))
+	ctx, cancel := context.WithCancelCause(carrying{context.WithValue(parent, runKey{}, r), r.ctx})
 	if r.Err() != nil {
 		cancel(r.Err())
 	}
 	context.AfterFunc(r.ctx, func() { cancel(r.Err()) })
 	return ctx
+}
+
+// carrying is a context that carries the holds of another context, too.
+type carrying struct {
+	context.Context
+	holds context.Context
+}
+
+func (c carrying) Value(key any) any {
+	if value := c.Context.Value(key); value != nil {
+		return value
+	}
+	return c.holds.Value(key)
 }
 
 // runKey is the key by which a context of a run has that run.
