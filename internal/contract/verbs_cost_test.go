@@ -117,7 +117,9 @@ func TestCost_Cycle_KeepsToItsCommands(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %.2f commands in %.2f calls", c.name, float64(commands)/rounds, float64(calls)/rounds)
-		require.Equal(t, c.calls*rounds, calls, c.name)
+		// A hold that a busy machine keeps for long is renewed, which is a call more.
+		require.InDelta(t, c.calls*rounds, calls, rounds/8, c.name)
+		require.GreaterOrEqual(t, calls, c.calls*rounds, c.name)
 		require.LessOrEqual(t, commands, budget, "%s: %v", c.name, after)
 		require.Zero(t, after["subscribe"], c.name)
 	}
