@@ -35,6 +35,7 @@
 local step, round = ARGV[1], ARGV[2]
 local is = redis.call('HMGET', KEYS[1], 'state', 'before', 'round', 'epoch', 'gone')
 refuse_newer(is[1])
+local epoch = require_integer(is[4], 'epoch') or 0
 local now, micros = clock()
 local DAY = 86400000
 local function set_fields(first)
@@ -49,7 +50,7 @@ if step == 'suspend' then
       redis.call('DEL', KEYS[1])
       set_fields(5)
       redis.call('PEXPIRE', KEYS[1], digits(DAY))
-      is[1], is[4] = '1', '0'
+      is[1], epoch = '1', 0
     end
     redis.call('HSET', KEYS[1], 'state', 3, 'before', is[1] == '3' and is[2] or is[1], 'round', round)
     redis.call('UNLINK', KEYS[4], KEYS[7], KEYS[8], KEYS[9])
@@ -59,7 +60,7 @@ elseif not is[5] then
 elseif is[3] ~= round then
   return {-10, 0, 0}
 elseif is[1] ~= '3' then
-  return {0, tonumber(is[4]), micros} -- 'resume' has run
+  return {0, epoch, micros} -- 'resume' has run
 elseif step == 'put' then
   local key = KEYS[({orders = 7, reservations = 8, endings = 9})[ARGV[3]]]
   if ARGV[3] == 'orders' then
@@ -90,4 +91,4 @@ else
   redis.call('HSET', KEYS[1], 'fields', found[1], 'reservations', found[2], 'state', is[2])
   redis.call('PEXPIRE', KEYS[1], ttl_until(gone, now))
 end
-return {0, tonumber(is[4] or '0'), micros}
+return {0, epoch, micros}
