@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -34,7 +33,6 @@ type Session struct {
 	failureLog   failureLog
 	recentErrors errs.RecentErrors
 	holds        Holds // nil: the client keeps nothing
-	waitObserver atomic.Pointer[errs.Observer]
 
 	// The goroutines besides calls, until Close.
 	closing Once

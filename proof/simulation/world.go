@@ -49,9 +49,8 @@ type object struct {
 	kind  *kind
 	name  string
 	parts []*resource
-	calls callLog   // of a kind that is not a lock
-	shop  *shop     // of a sale
-	once  *onceBook // of a Once
+	calls callLog // of a kind that is not a lock
+	shop  *shop   // of a sale
 }
 
 // client is one process.
