@@ -35,7 +35,7 @@
 local step, round = ARGV[1], ARGV[2]
 local is = redis.call('HMGET', KEYS[1], 'state', 'before', 'round', 'epoch', 'gone')
 refuse_newer(is[1])
-local epoch = require_integer(is[4], 'epoch') or 0
+local epoch = is[5] and require_integer(is[4], 'epoch') or 0 -- without 'gone' the hash is made anew, whatever it has
 local now, micros = clock()
 local DAY = 86400000
 local function set_fields(first)
