@@ -20,12 +20,12 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// node is one server, as it describes itself. What it refuses to say is empty.
+// node is one server, as it describes itself. A field is empty if the server refuses to tell it.
 type node struct {
 	addr                string
 	hello, info, config map[string]string
 	noInfo, noConfig    error
-	alone               bool // there is no other
+	alone               bool // the only server of the client
 }
 
 func (n *node) replica() bool { return n.info["role"] == "slave" }
@@ -38,7 +38,7 @@ const configured = "CONFIG GET appendfsync min-replicas-to-write min-replicas-ma
 func (x *checkup) describe(ctx context.Context) {
 	for addr, client := range x.client.Nodes() {
 		n := &node{addr: addr, hello: map[string]string{}, alone: len(x.client.Nodes()) == 1}
-		said, _ := x.send(ctx, client, "HELLO").AsMap() // what it refuses INFO says, and the other way round
+		said, _ := x.send(ctx, client, "HELLO").AsMap() // INFO says the same if HELLO is refused, and the reverse
 		for k, v := range said {
 			if text, err := v.ToString(); err == nil {
 				n.hello[k] = text
@@ -55,7 +55,7 @@ func (x *checkup) describe(ctx context.Context) {
 }
 
 // send sends commands, one after the other, on a connection of their own: a proxy may close it, or keep silent, at a
-// command that it does not know. It returns the last reply, or the first error.
+// command that it does not know. send returns the last reply, or the first error.
 func (x *checkup) send(ctx context.Context, client rueidis.Client, lines ...string) (r rueidis.RedisResult) {
 	ctx, cancel := context.WithTimeout(ctx, x.bound)
 	defer cancel()
@@ -96,8 +96,8 @@ func fields(text string) map[string]string {
 	return info
 }
 
-// tested are the versions that the tests were run on: the table in docs/versions.md. What is older than
-// Redis 7.0 is refused before it is asked.
+// tested are the versions that the tests were run on: the table in docs/versions.md. A server older than Redis 7.0 is
+// refused before it is asked.
 var tested = map[string][]string{
 	"Redis":  {"7.0", "7.2", "7.4", "8.0", "8.2", "8.6"},
 	"Valkey": {"8.0", "8.1", "9.0", "9.1"},
@@ -286,7 +286,7 @@ type setting struct {
 var settingsJSON []byte
 
 // meets reports whether a condition holds: a field, "is", "isnt", "over", "under" or "nears" (is more than nine tenths
-// of), and a value or, after $, another field. The value of a field that is not known is none.
+// of), and a value or, after $, another field. The value of an unknown field is "none".
 func (n *node) meets(condition string) bool {
 	words := strings.Fields(condition)
 	have, value := cmp.Or(n.get(words[0]), "none"), words[2]

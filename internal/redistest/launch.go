@@ -45,7 +45,7 @@ const inUse = "Address already in use" // as redis-server logs it
 
 var errInUse = errors.New("the address is in use")
 
-// run is one server program: what it was started with, and the process that runs now.
+// run is one server program: its arguments, and the process that runs now.
 type run struct {
 	addr, dir string
 	command   []string
@@ -85,7 +85,7 @@ func (r *run) start() error {
 		return err
 	}
 	exited := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(exited) }() // it is killed
+	go func() { _ = cmd.Wait(); close(exited) }() // the error is that of a killed process
 	r.process, r.exited = cmd.Process, exited
 	last := errors.New("nothing answers")
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
@@ -111,8 +111,8 @@ func (r *run) start() error {
 	return fmt.Errorf("redis-server, process %d, does not answer on %s: %w", cmd.Process.Pid, r.addr, last)
 }
 
-// processOf asks the server at addr for its process id. A server that is still reading its data is not ready: it
-// answers INFO, and LOADING to most other commands.
+// processOf asks the server at addr for its process id. A server that is still reading its data is not ready:
+// such a server answers INFO, and LOADING to most other commands.
 func processOf(addr string) (int, error) {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 type deployment struct {
 	name  string
 	st    *redistest.Stage
-	nodes []*redistest.Server         // those that have data
+	nodes []*redistest.Server         // all but the sentinels
 	pairs []redistest.Pair            // of primary and replica
 	entry order                       // Addrs, Set and Each
 	wires map[*redistest.Server]wired // between nodes; nil: they talk to each other directly
