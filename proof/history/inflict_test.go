@@ -11,24 +11,24 @@ import (
 )
 
 // inflict plays the network and the server until ctx ends, heals everything, and returns how many faults there were.
-// Most last some milliseconds; long is how long some do.
+// Most last some milliseconds, times pace; long is how long some do.
 func inflict(t testing.TB, ctx context.Context, s *redistest.Server, proxies []*redistest.Proxy, rnd *rand.Rand,
-	long time.Duration) (n int) {
+	pace, long time.Duration) (n int) {
 	direct := s.Client(t)
-	for rest := (time.Duration)(0); ; rest = time.Duration(5+rnd.IntN(60)) * time.Millisecond {
+	for rest := (time.Duration)(0); ; rest = time.Duration(5+rnd.IntN(60)) * pace * time.Millisecond {
 		if !script.Pause(ctx, rest) {
 			return n
 		}
 		n++
 		p := proxies[rnd.IntN(len(proxies))]
 		d := redistest.Direction(rnd.IntN(2))
-		lasts := time.Duration(rnd.IntN(80)) * time.Millisecond
+		lasts := time.Duration(rnd.IntN(80)) * pace * time.Millisecond
 		switch kind := rnd.IntN(10); kind {
 		case 0, 1:
 			p.Cut()
 			lasts = 0
 		case 2:
-			p.Delay(time.Duration(rnd.IntN(10))*time.Millisecond, time.Duration(rnd.IntN(10))*time.Millisecond)
+			p.Delay(time.Duration(rnd.IntN(10))*pace*time.Millisecond, time.Duration(rnd.IntN(10))*pace*time.Millisecond)
 		case 3:
 			p.Hold(d)
 		case 4:
