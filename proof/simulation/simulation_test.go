@@ -21,7 +21,6 @@ func play(t *testing.T, how string, seeds []uint64, kinds ...string) (total simu
 				seed, how, r.Violations[0], p, how, strings.Join(kinds, ","), seed)
 		}
 	}
-	t.Log(how, kinds, total)
 	return total
 }
 
@@ -29,6 +28,7 @@ func play(t *testing.T, how string, seeds []uint64, kinds ...string) (total simu
 func TestSimulation_EverySeed_KeepsThePromises(t *testing.T) {
 	redistest.SkipShort(t)
 	total := play(t, "plans", redistest.Seeds(t, redistest.Sized(2, 20, 210)))
+	t.Log(total)
 	require.Positive(t, total.Acquired)
 }
 
@@ -43,6 +43,7 @@ func crowds(t *testing.T, how string, kinds []string) {
 	for _, kind := range kinds {
 		total.Add(play(t, how, seeds, kind))
 	}
+	t.Log(how, kinds, total)
 	require.Positive(t, total.Acquired)
 	require.Positive(t, total.Refused)
 }
@@ -67,6 +68,7 @@ func TestSimulation_CrowdKeepsOrHearsNothing_WaitsWithinItsBound(t *testing.T) {
 // Rate limits under every fault: what was answered is held against a plain model.
 func TestSimulation_LimitsUnderFaults_AnswerAsTheModel(t *testing.T) {
 	total := play(t, "plans", redistest.Seeds(t, redistest.Sized(2, 20, 200)), "limit", "limit", "limit")
+	t.Log(total)
 	require.Positive(t, total.Answers)
 }
 
@@ -75,6 +77,7 @@ func TestSimulation_LimitsUnderFaults_AnswerAsTheModel(t *testing.T) {
 func TestSales_UnderFaults_BooksAreExact(t *testing.T) {
 	redistest.SkipShort(t)
 	total := play(t, "plans", redistest.Seeds(t, redistest.Sized(2, 10, 200)), "sale", "sale", "stock")
+	t.Log(total)
 	require.Positive(t, total.Followed)
 	require.Positive(t, total.Restored)
 }
