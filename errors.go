@@ -80,7 +80,8 @@ var (
 	ErrOverflow = errs.ErrOverflow
 	// ErrMismatch: the id of an AddOnce or an order was used before with other arguments: another number, another user, or
 	// other lines. Another order needs another id. From Sale.Pay: the order has none of the items that were paid for. From
-	// Sale.Open: the sale was opened with another Spec, and the text names the difference.
+	// Sale.Open: the sale was opened with another Spec, and the text names the difference. From Once.Do: the key has an
+	// answer for another fingerprint.
 	ErrMismatch = errs.ErrMismatch
 	// ErrAlreadyOpen: the red packet exists, sent by another call, and its retention is not over. The epoch returned with
 	// it is that of the existing one.

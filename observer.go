@@ -31,6 +31,7 @@ type Observer = errs.Observer
 //     "grabbed" or a redpacket.Share's Why, "allowed" or "refused"; for EventDegraded the
 //     ratelimit.Policy.
 //   - Took, Held (time.Duration): how long the call took, and how long the hold or permit was held.
+//   - Waited (bool): the acquisition had to wait for others, and EventWaiting came before.
 //   - ByMessage (bool): a message woke the waiter, not its timer.
 //   - Again (bool): the channel had been confirmed before, and was down meanwhile; or a sale had the order, or
 //     a red packet the user's share, before.
@@ -56,9 +57,10 @@ const (
 	EventWaiting = errs.EventWaiting
 	// EventWoken: a sleeping waiter tries again (ByMessage).
 	EventWoken = errs.EventWoken
-	// EventAcquired: the lock or the permits were acquired (N, Took).
+	// EventAcquired: the lock or the permits were acquired (N, Took, Waited).
 	EventAcquired = errs.EventAcquired
-	// EventNotAcquired: an acquisition ended without the lock or the permits (N, Took, Err, which is never nil).
+	// EventNotAcquired: an acquisition ended without the lock or the permits (N, Took, Waited, Err, which is never nil).
+	// If the Do of a Once got an answer in place of the lock, the Reason of Err is "answered"; Do returns no such error.
 	EventNotAcquired = errs.EventNotAcquired
 	// EventAwaited: an Await ended (Took, Err). Err is nil if the latch opened or the barrier tripped.
 	EventAwaited = errs.EventAwaited
@@ -89,15 +91,19 @@ const (
 	// EventClaimed: the server answered a Buy or Reserve of a sale, or a Grab of a red packet, or the call failed
 	// (Outcome, N, Took, Again, Err). N is how many units the order has, or the cents of the user's share.
 	EventClaimed = errs.EventClaimed
-	// EventAnsweredLocally: the process answered a Buy or Reserve by itself, because the sale is sold out (Outcome).
-	// EventClaimed does not come then.
+	// EventAnsweredLocally: the process answered a Buy or Reserve by itself, because the sale is sold out, or the Do of a
+	// Once, whose answer it knows (Outcome). No other event of the call comes then.
 	EventAnsweredLocally = errs.EventAnsweredLocally
 	// EventShared: a call begins that requests of this process share, because others were under way (N). It has no Name if
 	// the requests may be for several names.
 	EventShared = errs.EventShared
-	// EventAdmitted: an Allow, AllowAtMost or AllowAll was answered, by the server, by this process or by a policy, or was
-	// not (Outcome, N, Took, Err). N is how many units may pass. An AllowAll has one event for each limit.
+	// EventAdmitted: an Allow, AllowAtMost, AllowAll, Charge or ChargeAll was answered, by the server, by this process or
+	// by a policy, or was not (Outcome, N, Took, Err). N is how many units may pass. One for several limits has one event
+	// for each limit.
 	EventAdmitted = errs.EventAdmitted
+	// EventSettled: the server settled a charge of a limit, or did not (N, Took, Err). N is how many units were taken, or
+	// negative, given back. The charge of a ChargeAll has one event for each limit.
+	EventSettled = errs.EventSettled
 	// EventDegraded: the server does not answer, and from now on LimiterOptions.WhenDown does in its place; or the server
 	// answers again, and Err is nil (Outcome, Err). There is one for the first request and one for the last, not for each.
 	EventDegraded = errs.EventDegraded

@@ -22,6 +22,10 @@
 //
 // There is no cost until the page is opened, except two words per waiting call.
 //
+// # Contention
+//
+// [Contention] is a profile for go tool pprof: how long which calls waited, and for which holders.
+//
 // # JSON
 //
 // With format=json, [Handler] answers with one object. The fields that are named here keep their names and meanings;

@@ -59,20 +59,27 @@ func (l *single) acquire(ctx context.Context, opts terms) (*Hold, error) {
 		hold, seen, err = l.acquireAlone(ctx, began, opts, carried)
 	}
 	waited := time.Since(began)
+	if seen.watch != nil {
+		err = seen.watch.end(err)
+	}
 	if err != nil {
 		err = l.explain(ctx, err, seen, waited)
 		client.session.Leave()
-		client.session.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: l.name, Took: waited, Err: err})
+		client.session.Tell(ctx,
+			errs.Event{Kind: errs.EventNotAcquired, Name: l.name, Took: waited, Waited: seen.waited, Err: err})
 		return nil, err
 	}
 	client.session.Answered()
 	hold.follow(ctx, client)
-	client.session.Tell(ctx, errs.Event{Kind: errs.EventAcquired, Name: l.name, Took: waited})
+	client.session.Tell(ctx, errs.Event{Kind: errs.EventAcquired, Name: l.name, Took: waited, Waited: seen.waited})
 	return hold, nil
 }
 
 // explain makes the caller's error from that of its wait.
 func (l *single) explain(ctx context.Context, err error, seen refusalInfo, waited time.Duration) error {
+	if isAnswered(err) {
+		return err
+	}
 	err = errorContext(l.name, waited, seen.outcomeUnknown).Explain(err)
 	var refused *NotAcquiredError
 	if errors.As(err, &refused) {
@@ -88,9 +95,11 @@ func (l *single) explain(ctx context.Context, err error, seen refusalInfo, waite
 	return err
 }
 
-// refusalInfo is what a call that did not acquire the lock knows besides its error.
+// refusalInfo is what a call knows of the requests that were refused to it, besides its error.
 type refusalInfo struct {
-	outcomeUnknown bool // a request without a reply may have taken the lock
+	waited         bool           // the call waited for others
+	watch          *deadlockWatch // of the wait; nil: none
+	outcomeUnknown bool           // a request without a reply may have taken the lock
 	holder         holder
 	isEndless      bool // the holder's lease had no end, by the last reply
 }
@@ -125,11 +134,15 @@ type acquisition struct {
 	grant     grantInfo
 
 	// The wait.
-	entry     string    // the entry in the server's queue; "": no request had one
-	leavesAt  time.Time // the caller gives up at this instant; zero: not known
-	refusal   refusalInfo
-	canWait   bool // the caller waits after a refusal
-	monitored bool // the monitor reads the heartbeats of the lock's holders
+	entry      string    // the entry in the server's queue; "": no request had one
+	leavesAt   time.Time // the caller gives up at this instant; zero: not known
+	refusal    refusalInfo
+	canWait    bool // the caller waits after a refusal
+	waited     bool // the caller has waited for others
+	isAnswered bool // the wait ended with an answer: the server has neither hold nor entry of the owner
+	beside     *heldParts
+	watch      *deadlockWatch // nil: the caller does not wait, or carries no hold
+	monitored  bool           // the monitor reads the heartbeats of the lock's holders
 }
 
 // holdTerms are the terms of the hold that an acquisition requests.
@@ -185,9 +198,10 @@ func (a *acquisition) newOwner() *owner {
 // acquireAlone acquires the lock by requests of its own, under the owner that the caller's context carries.
 func (l *single) acquireAlone(ctx context.Context, began time.Time, opts terms,
 	carried carriedOwner) (*Hold, refusalInfo, error) {
-	acquiring := acquisition{lock: l, ctx: ctx, began: began, wanted: l.c.holdTerms(opts)}
+	acquiring := acquisition{lock: l, ctx: ctx, began: began, wanted: l.c.holdTerms(opts), beside: opts.beside}
 	hold, err := acquiring.acquire(ctx, opts.wait, carried)
 	acquiring.refusal.outcomeUnknown = !acquiring.times.unansweredUntil.IsZero()
+	acquiring.refusal.waited, acquiring.refusal.watch = acquiring.waited, acquiring.watch
 	return hold, acquiring.refusal, err
 }
 
@@ -196,7 +210,7 @@ func (a *acquisition) acquire(ctx context.Context, waitTime time.Duration,
 	carried carriedOwner) (hold *Hold, err error) {
 	lock := a.lock
 	request := wait.Request{Name: lock.name, Object: lock, Began: a.began, QueueKey: lock.key, QueueClass: lock.kind.title,
-		Channel: lock.channel, Taker: a}
+		Channel: lock.channel, Taker: a, Watcher: a}
 	if waitTime != forever {
 		request.Until = a.began.Add(waitTime)
 	}
@@ -241,6 +255,11 @@ func (a *acquisition) acquire(ctx context.Context, waitTime time.Duration,
 		return nil, a.giveUp(err)
 	}
 	return a.makeHold()
+}
+
+// BeginWait implements wait.Watcher.
+func (a *acquisition) BeginWait(caller *wait.Caller) {
+	a.waited, a.watch = true, a.lock.watchForDeadlock(a.ctx, a.began, a.beside, caller)
 }
 
 // reenter acquires the lock for an owner that holds it. The server counts the owner once, however often the owner is

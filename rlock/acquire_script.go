@@ -50,6 +50,7 @@ const (
 	acquireYoung    // of a Quorum's member: the server started too recently to vote
 	acquireShared   // of a reader: it shares the hold of another owner of this process
 	acquireNotAlone // of a transfer: another owner holds the lock, too
+	acquireAnswered // of a Once: there is an answer
 )
 
 type acquireReply struct {
@@ -58,9 +59,11 @@ type acquireReply struct {
 	server    int64         // the server's clock, ms
 	ticket    int64         // of the queue entry; 0: not queued
 	holder    holder
-	token     int64 // fencing token of a new hold; 0: none
-	serverRun int64 // of a Quorum's member: a number made of the server's run_id; 0: not given
-	unclaimed bool  // of a granted reader: no writer waits; of other grants: no process waits
+	token     int64         // fencing token of a new hold; 0: none
+	serverRun int64         // of a Quorum's member: a number made of the server's run_id; 0: not given
+	unclaimed bool          // of a granted reader: no writer waits; of other grants: no process waits
+	answer    string        // of a Once: the stored answer, if acquireAnswered, or the old answer, if granted; "": none
+	answerFor time.Duration // how long the old answer is served
 }
 
 // holder says which holder refused a request, as a sum of 1, if the holder is not of this library, and 2, if its lock
@@ -78,12 +81,12 @@ func decodeAcquire(message rueidis.RedisMessage) (acquireReply, error) {
 		server, err := message.AsInt64()
 		return acquireReply{status: acquireGranted, server: server, unclaimed: true}, err
 	}
-	ints, err := message.AsIntSlice()
+	ints, answer, err := acquireParts(message)
 	if err != nil || len(ints) < 3 {
 		return acquireReply{}, script.Unexpected("acquire", ints, err)
 	}
 	reply := acquireReply{status: acquireStatus(ints[0]), leaseLeft: script.Duration(ints[1]),
-		server: ints[2]}
+		server: ints[2], answer: answer}
 	switch {
 	case len(ints) > 4 && (reply.status == acquireGranted || reply.status == acquireShared):
 		reply.unclaimed = ints[3] == 1
@@ -93,10 +96,28 @@ func decodeAcquire(message rueidis.RedisMessage) (acquireReply, error) {
 	if len(ints) > 5 {
 		reply.token = ints[5]
 	}
-	if len(ints) > 6 {
+	if len(ints) > 6 && answer != "" {
+		reply.answerFor = script.Duration(ints[6])
+	} else if len(ints) > 6 {
 		reply.serverRun = ints[6]
 	}
 	return reply, nil
+}
+
+// acquireParts returns the integers of a reply, and the answer of a Once that follows them; "": none.
+func acquireParts(message rueidis.RedisMessage) (ints []int64, answer string, err error) {
+	parts, err := message.ToArray()
+	if last := len(parts) - 1; err == nil && last >= 3 && parts[last].IsString() {
+		answer, err = parts[last].ToString()
+		parts = parts[:last]
+	}
+	ints = make([]int64, len(parts))
+	for i := range parts {
+		if err == nil {
+			ints[i], err = parts[i].AsInt64()
+		}
+	}
+	return ints, answer, err
 }
 
 // acquireCall requests the lock, and with an entry also a place in the queue.

@@ -29,6 +29,7 @@ type Client struct {
 	waiters   *wait.Waiters
 	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 	cohorts   lockCohorts
+	answered  answeredKeys // of all Onces
 
 	clustered   bool
 	lockOptions Options  // the options that only locks have; opts has the others, with their defaults

@@ -124,10 +124,11 @@ type queuedCaller struct {
 	waitsUntil time.Time // the caller gives up at this instant; zero: only ctx limits the wait
 	terms      terms
 
-	cohort   *lockCohort // nil: the caller is not in a local queue
-	wait     *wait.Caller
-	reported bool // an observer was notified that the caller waits
-	hasLeft  bool // the caller gave up while admitBeside requested its hold: see reading.go
+	cohort  *lockCohort // nil: the caller is not in a local queue
+	wait    *wait.Caller
+	waited  bool // the caller has waited for others
+	watch   *deadlockWatch
+	hasLeft bool // the caller gave up while admitBeside requested its hold: see reading.go
 
 	// The end of the wait: a turn or an error.
 	own     *owner        // the owner of the turn; nil: no turn
@@ -205,12 +206,29 @@ func (cohorts *lockCohorts) acquire(ctx context.Context, lock *single, began tim
 			lock.listenForGrants()
 		}
 		if err = cohorts.awaitTurn(caller); err != nil {
-			return nil, caller.refusal, err
+			return nil, caller.seen(), err
 		}
 		if hold, err = cohorts.takeTurn(caller); hold != nil || err != nil {
-			return hold, caller.refusal, err
+			return hold, caller.seen(), err
 		}
 	}
+}
+
+// BeginWait implements wait.Watcher.
+func (caller *queuedCaller) BeginWait(waiter *wait.Caller) {
+	caller.waited = true
+	if caller.watch != nil { // the caller could not use its turn
+		caller.watch.setGiveUp(waiter.GiveUp())
+		return
+	}
+	caller.watch = caller.lock.watchForDeadlock(caller.ctx, caller.began, caller.terms.beside, waiter)
+}
+
+// seen returns what the caller knows of the requests that were refused to it.
+func (caller *queuedCaller) seen() refusalInfo {
+	seen := caller.refusal
+	seen.waited, seen.watch = caller.waited, caller.watch
+	return seen
 }
 
 // onHeap returns a copy of the caller, and memory for its contender, in one allocation. Without a request of its own
@@ -339,7 +357,7 @@ func (caller *queuedCaller) startWait(own *owner) {
 	}
 	lock := caller.lock
 	request := wait.Request{Name: lock.name, Object: lock, Began: caller.began, Until: caller.waitsUntil,
-		QueueKey: lock.key, QueueClass: lock.kind.title, Mode: wait.Turn, Reported: caller.reported}
+		QueueKey: lock.key, QueueClass: lock.kind.title, Mode: wait.Turn, Watcher: caller, Reported: caller.waited}
 	if own != nil && !lock.kind.waiting.concurrentTurns {
 		request.FreeBy = lock.c.engine.Until(&own.Lease)
 	}
@@ -503,6 +521,9 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 		err = contender.startRenewal()
 	}
 	cohorts.mu.Lock()
+	if err == nil && own.once.hasOldAnswer() {
+		cohort.answerCallers(own.once.oldAnswer, cohort.callers.First())
+	}
 	if err == nil && cohort.callers.First() != nil {
 		isUsed := cohorts.giveTenure(contender, own)
 		cohorts.mu.Unlock()
@@ -531,6 +552,7 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 // The goroutine then continues, so the process keeps its entry in the server's queue.
 func (cohorts *lockCohorts) failRequest(contender *lockContender, err error) {
 	cohort, withdrawn := contender.cohort, errors.Is(err, errWithdrawn)
+	contender.isAnswered = isAnswered(err)
 	cohorts.mu.Lock()
 	if withdrawn && cohort.hasWaiters() && contender.canWait {
 		cohorts.requestInBackground(contender)

@@ -50,6 +50,42 @@ func ExampleLock_Inspect() {
 	// "nightly run 17", 1 time(s)
 }
 
+// Two callers acquire two locks in opposite orders. The one that began to wait last gets the error, and the other goes
+// on when it has released its hold.
+func ExampleDeadlockError() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	account := func(name string) *rlock.Hold {
+		hold, err := locks.Reentrant(name).Lock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return hold
+	}
+	alice, bob := account("alice"), account("bob")
+	transferred := make(chan error)
+	go func() { // from alice to bob
+		defer alice.Unlock(ctx)
+		transferred <- locks.Reentrant("bob").Do(alice.Context(ctx), func(context.Context) error { return nil })
+	}()
+	time.Sleep(100 * time.Millisecond)
+
+	_, err := locks.Reentrant("alice").Lock(bob.Context(ctx)) // from bob to alice
+	var deadlock *rlock.DeadlockError
+	if errors.As(err, &deadlock) {
+		for _, step := range deadlock.Cycle {
+			fmt.Println("waits for", step.Name)
+		}
+		bob.Unlock(ctx)
+	}
+	fmt.Println("the other transfer:", <-transferred)
+	// Output:
+	// waits for alice
+	// waits for bob
+	// the other transfer: <nil>
+}
+
 // An operator takes a lock from a holder that is stuck. The holder finds out when it next talks to the server.
 func ExampleLock_ForceUnlock() {
 	locks, end := demo()
@@ -237,4 +273,46 @@ func ExampleObserver_two() {
 	// Output:
 	// acquired report in the span of report
 	// 1 acquired, 1 held, 0 waiting
+}
+
+// A request that is sent twice is answered once. Both callers get the same answer.
+func ExampleOnce_Do() {
+	locks, end := demo()
+	defer end()
+	payments := locks.Once("payments", rlock.OnceOptions{Keep: 24 * time.Hour})
+	pay := func(amount string) {
+		receipt, replayed, err := payments.Do(context.Background(), "order 7", amount,
+			func(ctx context.Context, token int64) ([]byte, error) {
+				fmt.Println("charges", amount, "with a token:", token > 0)
+				return []byte("receipt for " + amount), nil
+			})
+		fmt.Printf("%s, replayed: %t, %t\n", receipt, replayed, errors.Is(err, redlatch.ErrMismatch))
+	}
+	pay("5 euros")
+	pay("5 euros")
+	pay("6 euros")
+	// Output:
+	// charges 5 euros with a token: true
+	// receipt for 5 euros, replayed: false, false
+	// receipt for 5 euros, replayed: true, false
+	// , replayed: false, true
+}
+
+// Operators see who runs the function of a key, and how long its answer is kept.
+func ExampleOnce_Inspect() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	rates := locks.Once("rates", rlock.OnceOptions{Keep: time.Minute, Stale: time.Hour})
+	_, _, err := rates.Do(ctx, "eur", "", func(context.Context, int64) ([]byte, error) { return []byte("1.08"), nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	state, err := rates.Inspect(ctx, "eur")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(state.Run.Locked, state.Answered, state.Bytes, state.Fresh.Round(time.Minute),
+		state.Left.Round(time.Minute))
+	// Output: false true 4 1m0s 1h1m0s
 }

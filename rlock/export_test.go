@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
@@ -57,3 +58,24 @@ const (
 	MaxDuration            = session.MaxDuration
 	MaxLabel               = session.MaxLabel
 )
+
+// ReadBlocked is the content of a record of a call that waits, in words; "" if the text is none.
+func ReadBlocked(text string) string {
+	record, ok := readBlocked(text)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d %v %s %v", record.began, record.stale, record.id, record.holds)
+}
+
+// BlockedAgain is a record that was read, as it would be written.
+func BlockedAgain(text string) string {
+	record, _ := readBlocked(text)
+	return record.text()
+}
+
+// Search reports whether a call that waits for a lock since began, and holds another as owner, finds a circle.
+func (c *Client) Search(ctx context.Context, waits, holds, owner string, began int64) bool {
+	lock, _ := c.single(waits, kindReentrant)
+	return lock.search(ctx, blockedRecord{began: began, id: "own", holds: []heldLock{{holds, owner}}}) != nil
+}

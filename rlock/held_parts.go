@@ -162,7 +162,7 @@ func (p *heldParts) reacquire() {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(member.c.session.Context(), member.voteTimeout(0))
 			defer cancel()
-			if hold, err := p.of.acquireMember(ctx, i, 0, 0); err == nil {
+			if hold, err := p.of.acquireMember(ctx, i, terms{}); err == nil {
 				p.add(ctx, i, hold)
 			}
 		})

@@ -36,6 +36,8 @@ type terms struct {
 	label string
 
 	isPart bool // of a Multi: the hold is renewed until all members are held, and has the lease from then on
+	// beside is the members that the same call holds already; nil: it holds none.
+	beside *heldParts
 }
 
 // autoRenew reports whether the watchdog renews the hold.

@@ -178,7 +178,7 @@ var errLostMeanwhile = errors.New("lost while others were acquired")
 // acquireEach acquires the members one after the other, and then applies the fixed lease of the call.
 func (a *multiAcquisition) acquireEach(ctx context.Context, parts *heldParts) error {
 	for i := range a.of.members {
-		hold, err := a.of.acquireMember(ctx, i, a.timeLeft(), a.terms.lease)
+		hold, err := a.of.acquireMember(ctx, i, terms{wait: a.timeLeft(), lease: a.terms.lease, beside: parts})
 		if err != nil {
 			var contended *NotAcquiredError
 			if errors.As(err, &contended) {

@@ -31,6 +31,7 @@ type owner struct {
 	turnsUntil time.Duration
 	// keepUntil is in ns after session.Base: the lock is not released before; see UnlockAfter. 0: no limit.
 	keepUntil atomic.Int64
+	once      *onceRun // of a Once; nil for other kinds
 }
 
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
@@ -43,6 +44,9 @@ func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *o
 	if l.kind.layout.extraRenewKeys != nil {
 		more := l.kind.layout.extraRenewKeys(l, own.Lease.Owner)
 		own.Lease.More = &more
+	}
+	if l.kind == kindOnce {
+		own.once = &onceRun{}
 	}
 	own.Begin(l.c.keeper, own)
 	return own
@@ -134,6 +138,7 @@ func (o *owner) Object() any { return o.lock }
 //
 //   - Before the instant of UnlockAfter it makes the lock end at that instant (keep.lua), and makes waiters send
 //     requests (look.lua).
+//   - With an answer of a Once it stores the answer, too, and gives it to all waiters (once_store.lua).
 //   - The first release of a tenure also requests the next tenure, if callers wait (cohort.go). A repeated release
 //     (again) does not, because it may be the second run of the first: the lease of the next tenure counts from the
 //     first send, so a grant by a later run would be trusted for too long.
@@ -143,6 +148,9 @@ func (o *owner) Object() any { return o.lock }
 // ended the hold's contexts, so that no work continues under it, and has removed the owner from the watchdog.
 func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	lock, client := o.lock, o.lock.c
+	if o.once.hasAnswer() {
+		return o.sendAnswer(ctx)
+	}
 	var status releaseStatus
 	var next *lockContender
 	rest := time.Duration(0)
@@ -253,6 +261,9 @@ type holdContext struct {
 }
 
 func (x *holdContext) Value(key any) any {
+	if _, ok := key.(carriedKey); ok {
+		return x
+	}
 	if parts := x.hold.parts; parts != nil {
 		if handle := parts.handle(key); handle != nil {
 			return handle
@@ -270,7 +281,8 @@ func Detach(ctx context.Context) context.Context { return detached{ctx} }
 type detached struct{ context.Context }
 
 func (d detached) Value(key any) any {
-	if _, ok := key.(ownerKey); ok {
+	switch key.(type) {
+	case ownerKey, carriedKey:
 		return nil
 	}
 	return d.Context.Value(key)

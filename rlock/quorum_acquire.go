@@ -188,7 +188,7 @@ func (a *quorumAcquisition) requestVotes(ctx context.Context, parts *heldParts) 
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, member.voteTimeout(a.lease))
 			defer cancel()
-			hold, err := q.acquireMember(ctx, i, 0, a.lease)
+			hold, err := q.acquireMember(ctx, i, terms{lease: a.lease})
 			if err == nil {
 				parts.add(ctx, i, hold)
 			}

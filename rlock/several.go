@@ -96,9 +96,10 @@ func (q *several) acquire(ctx context.Context, wanted terms) (*Hold, error) {
 	return &Hold{parts: parts}, nil
 }
 
-// acquireMember acquires the i-th member as a part of the whole.
-func (q *several) acquireMember(ctx context.Context, i int, waitTime, lease time.Duration) (*Hold, error) {
-	return q.members[i].acquire(ctx, terms{wait: waitTime, lease: lease, label: q.labels[i], isPart: !q.isQuorum})
+// acquireMember acquires the i-th member as a part of the whole, with the member's own label.
+func (q *several) acquireMember(ctx context.Context, i int, wanted terms) (*Hold, error) {
+	wanted.label, wanted.isPart = q.labels[i], !q.isQuorum
+	return q.members[i].acquire(ctx, wanted)
 }
 
 // withOwner implements form. text is the result of Hold.Owner: each member gets its own owner.

@@ -26,13 +26,18 @@ func (c *Client) single(name string, kind *kind) (s single, bad error) {
 	if bad == nil && kind.refusesBracePair {
 		bad = c.session.Error(keyname.CheckPair(key))
 	}
-	s = single{c: c, kind: kind, name: name, key: key, ownKey: ownerKey{c, name, kind.resolve != nil}}
+	return c.singleOn(key, name, kind, ownerKey{c, name, kind.resolve != nil}), bad
+}
+
+// singleOn returns the lock of a key.
+func (c *Client) singleOn(key, name string, kind *kind, ownKey ownerKey) (s single) {
+	s = single{c: c, kind: kind, name: name, key: key, ownKey: ownKey}
 	s.channel, s.keys = kind.layout.channel(key, ""), kind.layout.keys(key)
 	s.grants = grantPrefix
 	if c.clustered {
 		s.grants = keyname.Prefix("redlatch_grant", key) + ":"
 	}
-	return s, bad
+	return s
 }
 
 // grantPrefix, followed by a connection id, is the channel of grants to one process, where one server serves all keys.

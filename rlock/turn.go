@@ -40,7 +40,6 @@ func (cohorts *lockCohorts) awaitTurn(caller *queuedCaller) (gaveUp error) {
 		cohorts.mu.Unlock()
 		gaveUp = caller.wait.Await()
 		cohorts.mu.Lock()
-		caller.reported = true
 	}
 	defer cohorts.mu.Unlock()
 	if caller.wait != nil {
@@ -105,7 +104,10 @@ func (o *owner) Next(known bool) bool {
 	cohorts.mu.Lock()
 	defer cohorts.mu.Unlock()
 	cohort := cohorts.cohortOfTenure(o)
-	if cohort == nil || !cohort.hasWaiters() || o.keepUntil.Load() != 0 || !client.engine.Lasting(&o.Lease) {
+	if cohort == nil || !cohort.hasWaiters() || !client.engine.Lasting(&o.Lease) {
+		return false
+	}
+	if o.keepUntil.Load() != 0 || o.once.hasAnswer() {
 		return false
 	}
 	if cohorts.isOver(cohort) {

@@ -64,6 +64,9 @@ func (a *acquisition) Taken(grant wait.Grant) bool {
 
 // ReleaseLater implements wait.Taker.
 func (a *acquisition) ReleaseLater(after time.Time) {
+	if after.IsZero() && a.isAnswered {
+		return // the script that gave the answer has removed the entry
+	}
 	if after.IsZero() {
 		after = time.Now()
 	}
@@ -148,9 +151,11 @@ func (a *acquisition) request(ctx context.Context, entry *wait.QueueEntry, share
 // callWithQueue makes a call whose second key, if it has one, is the queue. While a slot is being migrated a script
 // with two keys is refused, whether the lock is held or free. Then the call is made with the lock's key alone, and
 // waiters poll.
+//
+// A request of a Once needs all its keys: without the answer it would grant a run although there is an answer.
 func (c *Client) callWithQueue(ctx context.Context, call *script.Call) (rueidis.RedisMessage, error) {
 	reply, err := c.runner.Attempt(ctx, *call)
-	if err != nil && len(call.Keys) > 1 {
+	if err != nil && len(call.Keys) > 1 && call.Script != onceScript {
 		var refusal *rueidis.RedisError
 		if errors.As(err, &refusal) && refusal.IsTryAgain() {
 			call.Keys = lockAlone(call.Keys)
@@ -183,6 +188,9 @@ func (a *acquisition) readReply(ctx context.Context, reply acquireReply, err err
 		answer, err := a.answerGrant(received)
 		if err == nil {
 			a.grant.writtenLease, a.grant.token, a.grant.stillQueued = 0, reply.token, stillQueued
+			if a.own.once != nil {
+				a.own.once.oldAnswer, a.own.once.oldUntil = reply.answer, a.times.sentAt.Add(reply.answerFor)
+			}
 			a.recordContention(!reply.unclaimed)
 			a.openReadWindow(reply.unclaimed, received)
 		}
@@ -192,6 +200,8 @@ func (a *acquisition) readReply(ctx context.Context, reply acquireReply, err err
 			return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.joinOwner, a.lock.name, errs.ErrLost)
 		}
 		return wait.Answer{}, fmt.Errorf("re-enter %q: %w", a.lock.name, errs.ErrLost)
+	case acquireAnswered:
+		return wait.Answer{}, &wait.Published{Result: reply.answer}
 	case acquireYoung:
 		return wait.Answer{}, &youngError{a.lock.name, reply.leaseLeft}
 	}

@@ -22,6 +22,7 @@ type acquisition struct {
 	auto   bool
 	lease  time.Duration
 	waits  bool
+	waited bool      // the call has waited for others
 	leaves time.Time // when the caller gives up; zero: not known
 
 	p       *permit
@@ -39,6 +40,9 @@ type acquisition struct {
 // Object returns the semaphore, and Permits how many permits the call waits for. Both are for the debug page.
 func (a *acquisition) Object() any    { return described{a.s} }
 func (a *acquisition) Permits() int64 { return int64(a.n) }
+
+// BeginWait implements wait.Watcher.
+func (a *acquisition) BeginWait(*wait.Caller) { a.waited = true }
 
 // poll returns the longest time between two requests of a process for its waiters.
 func (c *Client) poll() time.Duration { return min(c.opts.PollCap, wait.MaxPoll) }
@@ -58,7 +62,7 @@ func (a *acquisition) run(ctx context.Context, began time.Time, waitTime time.Du
 	s, c := a.s, a.s.c
 	r := wait.Request{Name: s.name, Object: a, Began: began, QueueKey: s.queueKey, QueueClass: s.queueClass(),
 		Channel: s.channel,
-		Grants:  s.ownGrantChannel, Taker: a, MaxRunTime: c.opts.CallTimeout}
+		Grants:  s.ownGrantChannel, Taker: a, Watcher: a, MaxRunTime: c.opts.CallTimeout}
 	if !a.waits {
 		r.Mode = wait.Yielding
 	}

@@ -245,14 +245,16 @@ func (s *Semaphore) acquire(ctx context.Context, permits int, waitTime, leaseTim
 		}
 		client.session.Leave()
 		client.session.Tell(ctx,
-			errs.Event{Kind: errs.EventNotAcquired, Name: s.name, N: int64(permits), Took: waited, Err: err})
+			errs.Event{Kind: errs.EventNotAcquired, Name: s.name, N: int64(permits), Took: waited, Waited: request.waited,
+				Err: err})
 		return nil, err
 	}
 	client.session.Answered()
 	if client.opts.Observer != nil {
 		permit.acquired = ctx
 	}
-	client.session.Tell(ctx, errs.Event{Kind: errs.EventAcquired, Name: s.name, N: int64(permits), Took: waited})
+	client.session.Tell(ctx,
+		errs.Event{Kind: errs.EventAcquired, Name: s.name, N: int64(permits), Took: waited, Waited: request.waited})
 	return permit, nil
 }
 

@@ -21,12 +21,13 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // status is what inspect tells of a name.
 type status struct {
 	Name      string   `json:"name"`
-	Kind      string   `json:"kind"` // lock, semaphore or limit
+	Kind      string   `json:"kind"` // lock, semaphore, once or limit
 	Held      bool     `json:"held"`
 	Mode      string   `json:"mode,omitempty"`     // read or write
 	LeaseMS   *int64   `json:"lease_ms,omitempty"` // of a lock; -1: it has no end
@@ -35,6 +36,10 @@ type status struct {
 	Available *int     `json:"available,omitempty"`
 	Holders   []holder `json:"holders"`
 	Waiters   []holder `json:"waiters,omitempty"`
+	// Of a once with an answer: its length, how long it is fresh, and how long it is kept; -1: without an end.
+	AnswerBytes *int64 `json:"answer_bytes,omitempty"`
+	FreshMS     *int64 `json:"fresh_ms,omitempty"`
+	LeftMS      *int64 `json:"left_ms,omitempty"`
 }
 
 // holder is one that holds or waits.
@@ -62,16 +67,28 @@ func look(ctx context.Context, red *redlatch.Client, prefix, name string) (statu
 	if err == nil && there > 0 {
 		return lookAtSemaphore(ctx, red, name)
 	}
+	if isOnce(ctx, red, prefix+name) {
+		return lookAtOnce(ctx, red, name)
+	}
 	s := status{Name: name, Kind: "lock", Holders: []holder{}}
 	state, err := red.Locks().Reentrant(name).Inspect(ctx)
 	if err != nil {
 		return s, fmt.Errorf("%q: %w", name, err)
 	}
+	s.ofLock(state)
+	if !s.Held {
+		if limit, err := isLimit(ctx, c, prefix+name); err == nil && limit { // a user of locks may not ask that
+			s.Kind = "limit"
+		}
+	}
+	return s, nil
+}
+
+// ofLock is what inspect tells of a lock.
+func (s *status) ofLock(state rlock.State) {
 	s.Held, s.Mode, s.Token = state.Locked, state.Mode, state.Token
 	if s.Held {
 		s.LeaseMS = millis(state.Lease)
-	} else if limit, err := isLimit(ctx, c, prefix+name); err == nil && limit { // a user of locks may not ask that
-		s.Kind = "limit"
 	}
 	for _, h := range state.Holders {
 		x := holder{Label: h.Label, Process: h.Process, Owner: h.ID, Count: h.N,
@@ -83,7 +100,6 @@ func look(ctx context.Context, red *redlatch.Client, prefix, name string) (statu
 			Write: w.Write}
 		s.Waiters = append(s.Waiters, x.named(""))
 	}
-	return s, nil
 }
 
 func lookAtSemaphore(ctx context.Context, red *redlatch.Client, name string) (status, error) {
@@ -101,7 +117,8 @@ func lookAtSemaphore(ctx context.Context, red *redlatch.Client, name string) (st
 }
 
 func (t *tool) inspect() *cobra.Command {
-	var asJSON, wide bool
+	var asJSON bool
+	var v view
 	var every time.Duration
 	s := search{tool: t}
 	c := &cobra.Command{
@@ -114,39 +131,54 @@ func (t *tool) inspect() *cobra.Command {
 			}
 			return t.with(c, func(ctx context.Context, red *redlatch.Client) error {
 				if every > 0 {
-					return s.watch(ctx, red, names, every, wide)
+					return s.watch(ctx, red, names, every, v)
 				}
-				all, err := s.statuses(ctx, red, names)
+				all, rows, err := s.show(ctx, red, names, v)
 				if err != nil {
 					return err
 				}
 				if asJSON {
 					return t.json(all)
 				}
-				return table(t.out, statusRows(all, wide))
+				return table(t.out, rows)
 			})
 		},
 	}
 	s.flags(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON: an array with an object for each name")
-	c.Flags().BoolVar(&wide, "wide", false, "also show the owners on the server")
+	c.Flags().BoolVar(&v.wide, "wide", false, "also show the owners on the server")
+	c.Flags().BoolVar(&v.blocking, "blocking", false, "show who keeps how many waiting, and for how long")
 	c.Flags().Var(within(&every, 100*time.Millisecond, century), "watch",
 		"repeat after this `time`, until ctrl-c")
 	c.Flags().Lookup("watch").NoOptDefVal = "1s"
 	c.MarkFlagsMutuallyExclusive("watch", "json")
+	c.MarkFlagsMutuallyExclusive("blocking", "wide")
 	return c
+}
+
+// view is what inspect shows of the names.
+type view struct{ wide, blocking bool }
+
+// show returns what JSON and tables have of the names.
+func (s *search) show(ctx context.Context, red *redlatch.Client, names []string, v view) (any, []row, error) {
+	if v.blocking {
+		all, err := s.blocking(ctx, red, names)
+		return all, blockerRows(all), err
+	}
+	all, err := s.statuses(ctx, red, names)
+	return all, statusRows(all, v.wide), err
 }
 
 // watch writes a table again and again, each over the last one if that is on a terminal, until ctx ends. A server that
 // gives no answer is asked again.
 func (s *search) watch(ctx context.Context, red *redlatch.Client, names []string, every time.Duration,
-	wide bool) error {
+	v view) error {
 	before := ""
 	if f, ok := s.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		before = "\x1b[H\x1b[J" // the upper left corner, and nothing below
 	}
 	for {
-		all, err := s.statuses(ctx, red, names)
+		_, rows, err := s.show(ctx, red, names, v)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -156,7 +188,7 @@ func (s *search) watch(ctx context.Context, red *redlatch.Client, names []string
 			return err
 		default:
 			fmt.Fprintf(s.out, "%s%s\n", before, time.Now().Format(time.TimeOnly))
-			if err := table(s.out, statusRows(all, wide)); err != nil {
+			if err := table(s.out, rows); err != nil {
 				return err
 			}
 		}
@@ -263,6 +295,9 @@ func statusRows(all []status, wide bool) []row {
 		switch {
 		case s.Kind == "limit": // it has no holder: redlatch limit shows where it stands
 			rows = append(rows, row{s.Name, kind})
+		case s.AnswerBytes != nil:
+			rows = append(rows, row{s.Name, kind, fmt.Sprintf("%d bytes, fresh for %s, kept for %s", *s.AnswerBytes,
+				briefMillis(s.FreshMS), briefMillis(s.LeftMS))})
 		case len(s.Holders) == 0:
 			rows = append(rows, row{s.Name, kind, "free" + free})
 		}

@@ -115,12 +115,20 @@ func (t *tool) peek(ctx context.Context, l *ratelimit.Limiter, o *limitOrders) e
 	if err != nil {
 		return err
 	}
+	charges, err := l.OpenCharges(ctx, o.key)
+	if err != nil {
+		return err
+	}
 	if o.json {
 		return t.json(map[string]any{"remaining": a.Remaining, "reset_after_ms": a.ResetAfter.Milliseconds(),
-			"stored": s.Stored, "stored_rate": s.Rate, "stored_by": s.By, "stored_algorithm": s.Algorithm,
+			"open_charges": charges,
+			"stored":       s.Stored, "stored_rate": s.Rate, "stored_by": s.By, "stored_algorithm": s.Algorithm,
 			"stored_per_ms": s.Per.Milliseconds(), "stored_unit": s.Unit, "stored_zone": s.Zone})
 	}
 	fmt.Fprintf(t.out, "%d remaining; full again in %.3f s\n", a.Remaining, a.ResetAfter.Seconds())
+	if charges > 0 {
+		fmt.Fprintf(t.out, "%d charges are not settled; each counts at its estimate\n", charges)
+	}
 	if s.Stored {
 		per := s.Per.String()
 		if s.Algorithm == ratelimit.FixedWindow {

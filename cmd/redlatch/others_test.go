@@ -145,6 +145,13 @@ func TestLimit_SetUnsetReset_ArePeeked(t *testing.T) {
 	r := here(s, "", "inspect", "mails").out
 	require.Contains(t, r, "mails  limit")
 	require.NotContains(t, r, "lock")
+	charge, _, err := open(t, s).Limiters().Limiter("mails", ratelimit.LimiterOptions{Rate: 3, Per: 24 * time.Hour}).
+		Charge(t.Context(), "", 2)
+	require.NoError(t, err)
+	require.Contains(t, mails("--peek"), "1 charges are not settled")
+	require.Contains(t, mails("--peek", "--json"), `"open_charges": 1`)
+	require.NoError(t, charge.Settle(t.Context(), 0))
+	require.NotContains(t, mails("--peek"), "charges")
 	mails("--unset")
 	require.Contains(t, mails(append(programs, "--stored")...), "0 remaining")
 	mails("--reset")

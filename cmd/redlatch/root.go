@@ -60,7 +60,7 @@ func (t *tool) root() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	t.server.flags(root.PersistentFlags())
 	root.MarkFlagsRequiredTogether("tls-cert", "tls-key")
-	root.AddCommand(t.run(), t.inspect(), t.elect(), t.unlock(), t.check(), t.stock(), t.limit(), t.acl(),
+	root.AddCommand(t.run(), t.once(), t.inspect(), t.elect(), t.unlock(), t.check(), t.stock(), t.limit(), t.acl(),
 		guard(t.err), become(),
 		&cobra.Command{Use: "connection", Short: "how to name the server"},
 		&cobra.Command{Use: "exit-codes", Short: "what the exit codes mean"})
@@ -123,9 +123,14 @@ func version() string {
 
 // with connects, does what a command is for until SIGINT or SIGTERM, and closes.
 func (t *tool) with(c *cobra.Command, do func(ctx context.Context, red *redlatch.Client) error) error {
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := untilSignal(c.Context())
 	defer stop()
 	return t.server.with(ctx, nil, func(red *redlatch.Client) error { return do(ctx, red) })
+}
+
+// untilSignal is ctx until SIGINT or SIGTERM.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 }
 
 // names are arguments of which count allows the number, and check each.

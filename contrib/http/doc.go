@@ -1,4 +1,5 @@
-// Package redlatchhttp limits the requests of an HTTP handler by rate limiters that all processes share.
+// Package redlatchhttp limits the requests of an HTTP handler by rate limiters that all processes share, and answers
+// repeated requests with the answer of the first (Idempotent).
 //
 //	api := red.Limiters().Limiter("api", ratelimit.LimiterOptions{Rate: 10, WhenDown: ratelimit.Open})
 //	limited, err := redlatchhttp.New(red.Limiters(), redlatchhttp.Options{

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"time"
 
 	"github.com/redlatch/redlatch/contrib/http"
 	"github.com/redlatch/redlatch/internal/redistest/services"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // Two requests a day for each user, whatever process they reach.
@@ -41,4 +44,29 @@ func ExampleByIP() {
 	r.RemoteAddr = "[2001:db8:1:2:3:4:5:6]:4711"
 	fmt.Println(redlatchhttp.ByIP(r))
 	// Output: 2001:db8:1:2::/64
+}
+
+// A payment that a client sends twice is made once, whatever processes its requests reach.
+func ExampleIdempotent() {
+	red, _, end := services.Redlatch()
+	defer end()
+	payments := red.Locks().Once("payments", rlock.OnceOptions{Keep: 24 * time.Hour}).WithWait(0)
+	handler := redlatchhttp.Idempotent(payments, redlatchhttp.IdempotentOptions{})(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			token, _ := redlatchhttp.Token(r.Context())
+			fmt.Println("paid, with a token:", token > 0)
+			w.WriteHeader(http.StatusCreated)
+		}))
+	for _, body := range []string{"5 euros", "5 euros", "6 euros"} {
+		r := httptest.NewRequest("POST", "/payments", strings.NewReader(body))
+		r.Header.Set(redlatchhttp.IdempotencyKey, "8e03978e-40d5-43dd")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// paid, with a token: true
+	// 201
+	// 201
+	// 422
 }

@@ -226,6 +226,7 @@ func everything() *redlatchprom.Collector {
 		"ratelimit": {
 			{Kind: redlatch.EventBackgroundFailed, Name: "r", Err: err},
 			{Kind: redlatch.EventAdmitted, Name: "r", Outcome: "allowed", Took: time.Second},
+			{Kind: redlatch.EventSettled, Name: "r", N: 1},
 			{Kind: redlatch.EventDegraded, Name: "r", Outcome: string(ratelimit.Open), Err: err},
 		},
 		"pubsub": {

@@ -42,10 +42,10 @@ var locks = feature{
 	keys: []string{"redlatch_queue", "redisson_lock_token", "redisson_lock_queue",
 		"redisson_lock_timeout",
 		"redlatch_fair", "redlatch_rw",
-		"redlatch_rwq", "redlatch_kept"},
+		"redlatch_rwq", "redlatch_blocked", "redlatch_kept"},
 	channels: []string{"redisson_lock__channel", "redisson_rwlock", "redlatch_plain"},
 	fixed:    []string{"~redlatch_alive:*", "&redlatch_grant:*"},
-	plain:    pubsubCommands + " exists",
+	plain:    pubsubCommands + " exists hmget" + " " + cached,
 	scripts: published + counted +
 		" exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget hscan zadd zrem " +
 		"zcard " +
@@ -79,7 +79,7 @@ var features = []feature{
 	},
 	{
 		name: "limits", keys: []string{"rc"}, plain: "get",
-		scripts: "pexpire get set del unlink type zadd zrem zcount zrange zremrangebyscore time",
+		scripts: "pexpire get set del unlink type zadd zrem zcard zcount zrange zremrangebyscore zscore time",
 	},
 	{
 		name: "sales", keys: []string{"rc"}, plain: cached + " hget hscan xrange",

@@ -71,6 +71,20 @@ func lockActs(l *rlock.Lock) []act {
 	}
 }
 
+// onceActs are those of a key of a Once.
+func onceActs(o *rlock.Once, key string) []act {
+	do := func(ctx context.Context, wait time.Duration) error {
+		return err2(o.WithWait(wait).Do(ctx, key, "", func(context.Context, int64) ([]byte, error) {
+			return []byte("a"), nil
+		}))
+	}
+	return []act{
+		does("Once.Inspect", func(ctx context.Context) error { return err1(o.Inspect(ctx, key)) }),
+		does("Once.Do", func(ctx context.Context) error { return do(ctx, 0) }),
+		waitsFor("Once.Do with a wait", func(ctx context.Context) error { return do(ctx, time.Second) }),
+	}
+}
+
 // semaphoreActs are those without a permit. n is how many Acquire waits for.
 func semaphoreActs(s *rsemaphore.Semaphore, n int) []act {
 	take := func(ctx context.Context, n int, wait time.Duration) error {
@@ -160,6 +174,12 @@ func limiterActs(c *ratelimit.Client, x *ratelimit.Limiter) []act {
 			return err1(c.AllowAll(ctx, ratelimit.Take{Limiter: x, Key: "k", N: 1},
 				ratelimit.Take{Limiter: x, Key: "other", N: 1}))
 		}),
+		does("Limiter.Charge", func(ctx context.Context) error { return err2(x.Charge(ctx, "k", 2)) }),
+		does("Client.ChargeAll", func(ctx context.Context) error {
+			return err2(c.ChargeAll(ctx, ratelimit.Take{Limiter: x, Key: "k", N: 1},
+				ratelimit.Take{Limiter: x, Key: "other", N: 1}))
+		}),
+		does("Limiter.OpenCharges", func(ctx context.Context) error { return err1(x.OpenCharges(ctx, "k")) }),
 		// it waits for units, after the answer
 		waitsFor("Limiter.Wait", func(ctx context.Context) error { return err1(x.Wait(ctx, "k", 5)) }),
 	}

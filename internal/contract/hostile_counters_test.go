@@ -34,9 +34,12 @@ func counterScenes(c *rcounter.Client) []hostileCase {
 
 func limitScenes(c *ratelimit.Client, o ratelimit.LimiterOptions) []hostileCase {
 	bg := context.Background()
-	acts := func(name string, r *ratelimit.Reservation) []act {
+	acts := func(name string, r *ratelimit.Reservation, charges ...*ratelimit.Charge) []act {
 		x := c.Limiter(name, o)
 		all := limiterActs(c, x)
+		for i, h := range charges {
+			all = append(all, does("Settle", func(ctx context.Context) error { return h.Settle(ctx, int64(8*i)) }))
+		}
 		if o.Algorithm == ratelimit.GCRA {
 			all = append(all, reserveAct(x))
 		}
@@ -63,6 +66,12 @@ func limitScenes(c *ratelimit.Client, o ratelimit.LimiterOptions) []hostileCase 
 			require.NoError(t, x.Set(bg, "me"))
 		}
 		return acts(name, nil), func() {}
+	}, works}, {"charged", func(t testing.TB, name string) ([]act, func()) {
+		less, _, err := c.Limiter(name, o).Charge(bg, "k", 3)
+		require.NoError(t, err)
+		more, _, err := c.Limiter(name, o).Charge(bg, "k", 3)
+		require.NoError(t, err)
+		return acts(name, nil, less, more), func() {}
 	}, works}}
 	if o.Algorithm == ratelimit.GCRA {
 		scenes = append(scenes, hostileCase{"reserved", func(t testing.TB, name string) ([]act, func()) {

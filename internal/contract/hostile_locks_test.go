@@ -132,5 +132,46 @@ func lockPairs() map[string]scenes {
 		return m
 	}
 	kinds["Multi"] = of("Multi", multi, multi)
+	kinds["Once"] = (*hostileRig).onceScenes
 	return kinds
+}
+
+// onceScenes are those of a key of a Once: its function runs, others wait for that, or there is an answer.
+func (s *hostileRig) onceScenes(a actors) []hostileCase {
+	bg := context.Background()
+	of := func(red *redlatch.Client, name string) *rlock.Once {
+		return red.Locks().Once(name, rlock.OnceOptions{Keep: time.Minute, Stale: time.Minute})
+	}
+	running := func(t testing.TB, name string) (acts []act, end func()) {
+		run := redistest.NoError(beginRun(bg, of(a.holder, name), "k"))(t).(*onceRun)
+		return onceActs(of(a.other, name), "k"), func() { _ = run.end(bg) }
+	}
+	works := func(ctx context.Context, name string) error {
+		err := onceActs(of(a.other, name), "k")[2].do(ctx)
+		if errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrMismatch) {
+			err = nil // a lock of a process that is gone, and the answer of another
+		}
+		return err
+	}
+	return []hostileCase{
+		{"running", running, works},
+		{"queued", func(t testing.TB, name string) ([]act, func()) {
+			acts, finish := running(t, name)
+			end := s.waiting(t, "Once", func(ctx context.Context) error {
+				return onceActs(of(a.waiter, name).WithWait(time.Minute), "k")[2].do(ctx)
+			}, func() bool {
+				state, err := of(a.other, name).Inspect(bg, "k")
+				return err == nil && len(state.Run.Waiters) > 0
+			})
+			return acts, func() {
+				end()
+				finish()
+			}
+		}, works},
+		{"answered", func(t testing.TB, name string) ([]act, func()) {
+			acts := onceActs(of(a.other, name), "k")
+			require.NoError(t, acts[1].do(bg))
+			return acts, func() {}
+		}, works},
+	}
 }

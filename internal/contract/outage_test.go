@@ -405,12 +405,13 @@ func TestOutage_EveryCall_IsMeasuredOrNamed(t *testing.T) {
 	require.Equal(t, len(apart), len(slices.Compact(slices.Sorted(slices.Values(apart)))))
 	withCtx := reflect.TypeFor[context.Context]()
 	for _, v := range []any{
-		&redlatch.Client{}, &pubsub.Hub{}, &pubsub.Subscription{}, &rlock.Lock{}, &rlock.Hold{}, &election.Election{},
+		&redlatch.Client{}, &pubsub.Hub{}, &pubsub.Subscription{}, &rlock.Lock{}, &rlock.Hold{}, &rlock.Once{},
+		&election.Election{},
 		&election.Leadership{}, &election.Shards{}, &election.Shard{},
 		&rsemaphore.Semaphore{}, &counting.Semaphore{},
 		&rsemaphore.CountDownLatch{}, &rsemaphore.CyclicBarrier{},
 		&rsemaphore.Permit{}, &rcounter.Counter{}, &ratelimit.Client{}, &ratelimit.Limiter{},
-		&ratelimit.Reservation{}, &redpacket.Packet{}, &stock.Sale{},
+		&ratelimit.Reservation{}, &ratelimit.Charge{}, &redpacket.Packet{}, &stock.Sale{},
 	} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumMethod() {

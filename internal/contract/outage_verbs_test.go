@@ -87,7 +87,12 @@ func unwaiting(t *testing.T, red, other *redlatch.Client) verbs {
 	reserved := inTime(t, func() (*ratelimit.Reservation, error) {
 		return limits("canceled").Reserve(t.Context(), "k", 1)
 	})
+	charged := inTime(t, func() (*ratelimit.Charge, error) {
+		charge, _, err := limits("charged").Charge(t.Context(), "k", 9)
+		return charge, err
+	})
 	all.add("", returns("Reservation.Cancel", reserved.Cancel), reserveAct(limits("reserved")),
+		does("Charge.Settle", func(ctx context.Context) error { return charged.Settle(ctx, 3) }),
 		does("Limiter.Reset", func(ctx context.Context) error { return limits("reset").Reset(ctx, "k") }))
 	all.spread("limiter", "", func(name string) []act {
 		return append(limiterActs(red.Limiters(), limits(name)), storedActs(limits(name))...)
@@ -119,6 +124,7 @@ func ofLocks(t *testing.T, red *redlatch.Client, all verbs) {
 	all["Lock.DoOnce"] = func(ctx context.Context) error {
 		return err1(c.Reentrant("job").DoOnce(ctx, time.Hour, func(context.Context) error { return nil }))
 	}
+	all.spread("once", "", func(name string) []act { return onceActs(c.Once(name, rlock.OnceOptions{}), "k")[:2] })
 	all["Election.Leader"] = func(ctx context.Context) error { return err1(red.Elections().Election("asked").Leader(ctx)) }
 	all["Election.Observe"] = func(ctx context.Context) error {
 		return errOf(red.Elections().Election("observed").Observe(ctx))
@@ -169,6 +175,10 @@ func waiting(red *redlatch.Client, patience time.Duration, then func(context.Con
 	waits := verbs{
 		"Lock.TryLock with a wait": func(ctx context.Context) error {
 			return err1(locks.Reentrant("tried").TryLock(context.WithoutCancel(ctx), patience, 0))
+		},
+		"Once.Do with a wait": func(ctx context.Context) error {
+			return err2(locks.Once("once", rlock.OnceOptions{}).Do(ctx, "waited", "",
+				func(ctx context.Context, _ int64) ([]byte, error) { return nil, then(ctx) }))
 		},
 		"Semaphore.TryAcquire with a wait": func(ctx context.Context) error {
 			return err1(permits.Semaphore("tried", 1).TryAcquire(context.WithoutCancel(ctx), 1, patience, 0))

@@ -221,6 +221,8 @@ func takeAll(t *testing.T, red *redlatch.Client) {
 		c.Reentrant("s"), c.ReadWrite("r").Write(), c.ReadWrite("w").Write()} {
 		require.NoError(t, keeping(l.Lock(ctx)))
 	}
+	run := redistest.NoError(beginRun(ctx, c.Once("once", rlock.OnceOptions{}), "waited"))(t)
+	t.Cleanup(func() { _ = run.(*onceRun).end(redistest.Ended()) })
 	for _, name := range []string{"tried", "acquired", "done"} {
 		require.NoError(t, keeping(permits.Semaphore(name, 1).Acquire(ctx, 1)))
 	}

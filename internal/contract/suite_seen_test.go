@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,7 +154,14 @@ var seenScenarios = []scenario{
 	}},
 	{"an observer is told once of each call that waits, and of no other", simulated, func(t *testing.T, s *stage) {
 		f := &follower{}
-		first, p := s.open(t, redlatch.Options{}), s.open(t, f.options())
+		o, waited := f.options(), atomic.Int64{}
+		o.Observer = redlatch.Observer(o.Observer).And(func(ctx context.Context, e redlatch.Event) context.Context {
+			if e.Waited {
+				waited.Add(1)
+			}
+			return ctx
+		})
+		first, p := s.open(t, redlatch.Options{}), s.open(t, o)
 		held := s.blocked(t, first)
 		if s.try != nil {
 			_, err := s.try(t.Context(), p, object, 0, terms{})
@@ -181,6 +189,7 @@ var seenScenarios = []scenario{
 			}
 		}
 		require.Len(t, told, waiters, "%q", notes)
+		require.EqualValues(t, waiters, waited.Load(), "and the end of each says so")
 	}},
 	{"Stats count what is held and waited for", simulated, func(t *testing.T, s *stage) {
 		p := s.open(t, redlatch.Options{})

@@ -104,6 +104,33 @@ var takingScenarios = []scenario{
 		require.Regexp(t, `held by holder .*leases? ends? in [12]`, err.Error())
 		s.released(t, held)
 	}},
+	{circle, simulated, func(t *testing.T, s *stage) {
+		const other, poll = "other", time.Second
+		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
+		held := s.blocked(t, first)
+		ctx, cancel := context.WithTimeout(t.Context(), lasting)
+		defer cancel()
+		mine := redistest.NoError(s.block(ctx, second, other, terms{}))(t)
+		older := make(chan error, 1)
+		go func() {
+			g, err := s.acquire(held.Context(ctx), first, other, terms{})
+			if err == nil {
+				err = s.release(ctx, g)
+			}
+			older <- err
+		}()
+		time.Sleep(poll / 10)
+		began := time.Now()
+		_, err := s.acquire(mine.Context(ctx), second, object, terms{})
+		var deadlock *rlock.DeadlockError
+		require.ErrorAs(t, err, &deadlock)
+		require.ErrorIs(t, err, redlatch.ErrNotAcquired)
+		require.Len(t, deadlock.Cycle, 2)
+		require.LessOrEqual(t, time.Since(began), 2*poll)
+		s.released(t, mine)
+		require.NoError(t, <-older)
+		s.released(t, held)
+	}},
 	{"a caller whose ctx ends learns the cause", repeated, func(t *testing.T, s *stage) {
 		first, second := s.open(t, redlatch.Options{}), s.open(t, redlatch.Options{})
 		held := s.blocked(t, first)
@@ -293,6 +320,9 @@ var takingScenarios = []scenario{
 	}},
 }
 
+// circle is the promise about deadlocks.
+const circle = "of two callers that wait for each other's the younger learns that within two PollCaps"
+
 // ofTaking notes in which of the promises of takingScenarios the primitive differs.
 func (p *primitive) ofTaking() {
 	const holder = "a caller that has waited in vain learns who has it"
@@ -300,8 +330,12 @@ func (p *primitive) ofTaking() {
 	switch p.name {
 	case "election":
 		const noTry = "Campaign waits for as long as its context, and has no waitTime."
+		p.differs[circle] = "A candidate carries no holds: it waits for as long as another leads."
 		p.differs[holder], p.differs["a call ends when its waitTime is over"] = noTry, noTry
+	case "semaphore", "weighted":
+		p.differs[circle] = "Permits have no owner, and any process may release them."
 	case "quorum":
+		p.differs[circle] = "The members of a Quorum have no common owner."
 		p.differs[holder] = "The error of a Quorum does not name its holder. Inspect does."
 		p.differs[order] = compete
 	case "plain", "spin":

@@ -146,6 +146,10 @@ func (p *primitive) ofTerms() {
 			if x.set == nil && i > 0 {
 				differs("A candidate has a value, and no other terms.", share, farShare, impatient, grants)
 			}
+		case "once":
+			if x.set == nil && i > 0 {
+				differs("A run has no lease and no label of its own.", share, farShare, impatient, grants, idle)
+			}
 		}
 		if slices.Contains([]string{"multi", "quorum", "semaphore", "weighted", "election"}, p.name) {
 			differs("It is not one lock, and Reentrant is no measure for it.", idle)

@@ -133,6 +133,10 @@ func (p *process) left() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range p.kept {
+		if run, ok := g.(*onceRun); ok {
+			_ = run.end(redistest.Ended())
+			continue
+		}
 		if !errors.Is(g.Err(), redlatch.ErrReleased) {
 			keeping(g, nil)
 		}
@@ -449,6 +453,7 @@ func primitives() []primitive {
 			return c.WeightedSemaphore(object, 1000)
 		}),
 		elected(),
+		ran(),
 	}
 	for i := range all {
 		if all[i].block == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 	"github.com/redlatch/redlatch/rsemaphore/counting"
@@ -59,6 +60,24 @@ func badOfLocks(t *testing.T, red *redlatch.Client) map[string]map[error]refusal
 	} {
 		spin.add(says, err1(red.Locks().Spin("l", bounds[0], bounds[1]).TryLock(ctx, 0, 0)))
 	}
+	once := func(opts rlock.OnceOptions) *rlock.Once { return red.Locks().Once("ok", opts) }
+	do := func(o *rlock.Once, key, fingerprint string) error {
+		return err2(o.Do(ctx, key, fingerprint, func(context.Context, int64) ([]byte, error) {
+			t.Error("fn ran")
+			return nil, nil
+		}))
+	}
+	tables["once"] = map[error]refusals{errs.ErrInvalidOption: {
+		"Keep is 1ns":                   {do(once(rlock.OnceOptions{Keep: 1}), "k", "")},
+		"Keep is 876000h0m0.000000001s": {do(once(rlock.OnceOptions{Keep: lifetime + 1}), "k", "")},
+		"Stale is -1ns":                 {err1(once(rlock.OnceOptions{Stale: -1}).Inspect(ctx, "k"))},
+		"waitTime is -1ns":              {do(once(rlock.OnceOptions{}).WithWait(-1), "k", "")},
+		`fingerprint is "xxxxxxxxxxx`:   {do(once(rlock.OnceOptions{}), "k", strings.Repeat("x", 1025))},
+	}, errs.ErrInvalidName: {
+		"the key of Once \"ok\" is empty": {do(once(rlock.OnceOptions{}), "", "")},
+		`"a:b" is the name of a Once`:     {do(red.Locks().Once("a:b", rlock.OnceOptions{}), "k", "")},
+		"is not valid UTF-8":              {do(once(rlock.OnceOptions{}), "a\xff", "")},
+	}}
 	tables["election"] = map[error]refusals{errs.ErrInvalidOption: {
 		"Heartbeat is": {err1(election.New(red.Hub(), election.Options{Heartbeat: time.Millisecond})),
 			err1(election.New(red.Hub(), election.Options{Heartbeat: time.Minute}))},
@@ -339,6 +358,7 @@ func badOfLimits(t *testing.T, c, other *ratelimit.Client) map[error]refusals {
 		"Share is 0":                        {Rate: 1, WhenDown: ratelimit.Local},
 		"Share is 1.5":                      {Rate: 1, WhenDown: ratelimit.Local, Share: 1.5},
 		"Share is 0.5, must be 0 with Fail": {Rate: 1, Share: .5},
+		`WhenDown is "Fail", must be Open`:  {Rate: 1, Shadow: true, WhenDown: ratelimit.Fail},
 		"Burst is 1250999896491":            {Rate: 1, Per: time.Hour, Burst: 1_250_999_896_491},
 		"Burst is 9223372036854775807":      {Rate: 1, Per: time.Hour, Burst: 1<<63 - 1},
 	} {
@@ -348,8 +368,13 @@ func badOfLimits(t *testing.T, c, other *ratelimit.Client) map[error]refusals {
 	}
 	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Burst: 3})
 	for _, n := range []int64{-1, 0, 4} {
-		bad.add(fmt.Sprint("n is ", n), err1(l.Allow(ctx, "k", n)), err1(l.Wait(ctx, "k", n)))
+		bad.add(fmt.Sprint("n is ", n), err1(l.Allow(ctx, "k", n)), err1(l.Wait(ctx, "k", n)), err2(l.Charge(ctx, "k", n)),
+			err2(c.ChargeAll(ctx, ratelimit.Take{Limiter: l, Key: "k", N: n})))
 	}
+	shadow := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Shadow: true})
+	bad.add("Shadow is true", err1(shadow.Wait(ctx, "k", 1)), err1(shadow.Reserve(ctx, "k", 1)))
+	charge := ratelimit.Charge{}
+	bad.add("the number of used is 1", charge.Settle(ctx, 1))
 	names.add("1025", err1(l.Wait(ctx, badTexts["1025"], 1)))
 	day := func(zone *time.Location) error {
 		return c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day,

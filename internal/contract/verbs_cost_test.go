@@ -206,7 +206,8 @@ func TestCost_ManyGoroutines_KeepToTheirAllocations(t *testing.T) {
 
 // roundTrips are those of the verbs that do not make one call: of several calls, or of one that finds out what to ask.
 var roundTrips = map[string]int{
-	"Lock.TryLock": 2, "Lock.DoOnce": 4, "Semaphore.TryAcquire": 2, "Limiter.Reserve": 2, // and back
+	"Lock.TryLock": 2, "Lock.DoOnce": 4, "Once.Do": 2, "Once.Inspect": 2,
+	"Semaphore.TryAcquire": 2, "Limiter.Reserve": 2, // and back
 	"Hold.UnlockAfter": 2, "Leadership.Resign": 2, // confirmed
 	"Semaphore.Inspect": 2, "Shards.Drain": 2, "Packet.Ledger": 2, "Packet.Send": 2, "Packet.Shares": 3,
 	"Sale.Change": 2, "Sale.Delete": 2, "Sale.EndSale": 2, "Sale.Holders": 3, "Sale.Ledger": 3,

@@ -223,4 +223,11 @@ func TestObserver_CountsAndSales_AreToldOnce(t *testing.T) {
 	require.NoError(t, err1(b.AllowAtMost(ctx, "k", 5)))
 	is("a: allowed, 1, <nil>", "b: allowed, 1, <nil>", "a: allowed, 1, <nil>", "b: allowed, 1, <nil>",
 		"a: refused, 0, <nil>", "b: allowed, 3, <nil>")
+	shadow := red.Limiters().Limiter("c", ratelimit.LimiterOptions{Rate: 9, Per: time.Hour, Shadow: true})
+	charge, _, err := shadow.Charge(ctx, "k", 4)
+	require.NoError(t, err)
+	require.NoError(t, charge.Settle(ctx, 1))
+	require.NoError(t, charge.Settle(ctx, 2)) // is no event
+	require.NoError(t, err1(shadow.Allow(ctx, "k", 9)))
+	is("c: allowed, 4, <nil>", "c: , -3, <nil>", "c: would refuse, 9, <nil>")
 }

@@ -13,8 +13,8 @@ import (
 
 // verbColumns are the primitives, in the order of the columns of the second table of testdata/promises.md.
 var verbColumns = []string{"reentrant", "non-reentrant", "fenced", "fair", "read", "write", "plain", "spin", "multi",
-	"quorum", "semaphore", "weighted", "counting", "latch", "barrier", "election", "shards", "counter", "sale", "packet",
-	"limiter"}
+	"quorum", "semaphore", "weighted", "counting", "latch", "barrier", "election", "shards", "once", "counter", "sale",
+	"packet", "limiter"}
 
 // primitiveOf is whose verb it is: "Lock.Lock of Fair" is fair's.
 func primitiveOf(verb string) string {
@@ -41,10 +41,10 @@ func primitiveOf(verb string) string {
 		return "latch"
 	case "CyclicBarrier":
 		return "barrier"
-	case "Limiter", "Reservation", "Client":
+	case "Limiter", "Reservation", "Charge", "Client":
 		return "limiter"
 	}
-	return strings.ToLower(typ) // Counter, Packet, Sale; Hub has no column
+	return strings.ToLower(typ) // Once, Counter, Packet, Sale; Hub has no column
 }
 
 // verbPromise is a promise of all verbs: the test that shows it, and whose verbs that calls.

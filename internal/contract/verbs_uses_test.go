@@ -62,6 +62,7 @@ func usesOf(ctx context.Context, red *redlatch.Client, name string) (all []use) 
 			does("Lock.DoOnce", func(ctx context.Context) error { return err1(l.DoOnce(ctx, time.Minute, nothing)) }),
 		}, lockActs(l)...)})
 	}
+	all = append(all, use{"once", onceActs(red.Locks().Once(name, rlock.OnceOptions{}), "k")})
 	return slices.Concat(all, electionUses(ctx, red, name), permitUses(ctx, red, name), countUses(red, name))
 }
 

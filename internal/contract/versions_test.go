@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // versionedObject is an object of ours that can be marked by a later version: see "Versions" in docs/design/keys.md.
@@ -47,6 +48,9 @@ func versionedObjects(t *testing.T, red *redlatch.Client) map[string]versionedOb
 	limiter := red.Limiters().Limiter("api", ratelimit.LimiterOptions{Rate: 5, Per: time.Hour, Stored: true})
 	must(limiter.Set(ctx, "me"))
 
+	once := red.Locks().Once("pay", rlock.OnceOptions{})
+	must(err2(once.Do(ctx, "7", "", func(context.Context, int64) ([]byte, error) { return []byte("answer"), nil })))
+
 	resize := returns("Semaphore.Resize", func(ctx context.Context) (int, error) { return semaphore.Resize(ctx, 5) })
 	enlarge := returns("Semaphore.Resize", func(ctx context.Context) (int, error) { return weighted.Resize(ctx, 5) })
 	return map[string]versionedObject{
@@ -56,6 +60,7 @@ func versionedObjects(t *testing.T, red *redlatch.Client) map[string]versionedOb
 			acts: append(semaphoreActs(semaphore, 1), resize)},
 		"memory": {mark: []string{"HSET", "{memory}:weighted", "capacity", "v2 9"},
 			acts: append(semaphoreActs(weighted, 1), enlarge)},
+		"pay": {mark: []string{"HSET", "{pay:7}:answer", "stale", "v2 0"}, acts: onceActs(once, "7")},
 		"ready": {mark: []string{"HSET", "{ready}:latch", "gen", "v2 1"}, acts: latchActs(latch), reads: []string{
 			"CountDownLatch.Count", "CountDownLatch.Inspect", "CountDownLatch.Await", "CountDownLatch.TrySetCount"}},
 		"start": {mark: []string{"HSET", "{start}:barrier", "gen", "v2 1"}, acts: barrierActs(barrier)},

@@ -40,6 +40,8 @@ var (
 	ErrWrongType = New("wrong_type", "key holds another type")
 	// ErrNewer: a later version wrote the object for later versions only; nothing was changed.
 	ErrNewer = New("newer", "written by a newer version")
+	// ErrAnswered: the caller of a Once got the stored answer. It is for the Observer; no call returns it.
+	ErrAnswered = New("answered", "answered")
 	// ErrOverwritten is ErrLost and ErrWrongType: the lease's key was overwritten with another type.
 	ErrOverwritten = fmt.Errorf("%w: %w", ErrLost, ErrWrongType)
 )

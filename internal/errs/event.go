@@ -57,12 +57,15 @@ type Event struct {
 	// a call. Other events of locks and events of counters have 0.
 	N int64
 	// Outcome is the answer in words: a stock.State, or why an order was Refused; "grabbed", or a redpacket.Share's Why;
-	// "allowed" or "refused". Outcome is "" if Err is set. For EventDegraded, Outcome is the ratelimit.Policy.
+	// "allowed", "refused" or "would refuse". Outcome is "" if Err is set. For EventDegraded, Outcome is the
+	// ratelimit.Policy.
 	Outcome string
 	// Took is how long the call took.
 	Took time.Duration
 	// Held is how long a hold or permit was held; negative for a counting.Semaphore, which knows no holders.
 	Held time.Duration
+	// Waited: the acquisition waited for other holders or callers, and EventWaiting came before.
+	Waited bool
 	// ByMessage: a message woke the waiter, not its timer.
 	ByMessage bool
 	// Again: the channel had been confirmed before, and was down meanwhile; or the order was there before.
@@ -95,6 +98,7 @@ const (
 	EventAnsweredLocally  EventKind = "answered locally"
 	EventShared           EventKind = "shared"
 	EventAdmitted         EventKind = "admitted"
+	EventSettled          EventKind = "settled"
 	EventDegraded         EventKind = "degraded"
 	EventBackgroundFailed EventKind = "background failed"
 	EventSubscribed       EventKind = "subscribed"

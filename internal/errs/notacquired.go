@@ -21,7 +21,8 @@ type NotAcquiredError struct {
 	// Holders are holders of the lock or permits when the call gave up, at most MostHolders of them; nil if they are not
 	// known.
 	Holders []Holder
-	// Cause is the error of ctx and its cause, if ctx ended before the wait time; nil if the wait time ended.
+	// Cause is the error of ctx and its cause, if ctx ended before the wait time, or the *rlock.DeadlockError that ended
+	// the wait; nil if the wait time ended.
 	Cause error
 	// Unheard: ctx ended before the call knew anything about a holder.
 	Unheard bool

@@ -15,6 +15,7 @@ var Derived = []string{
 	"redlatch_rw",
 	"redlatch_rwq",
 	"redlatch_kept",
+	"redlatch_blocked",
 	"redlatch_alive",
 	"redlatch_grant",
 	"redlatch_fence", // contrib/fence
@@ -42,6 +43,7 @@ var Endings = []string{
 	"weights", "weighted",
 	"latch",
 	"barrier",
+	"once", "answer",
 }
 
 // readerTimeouts stands behind the name and the owner in the keys of the holds of Redisson's readers.

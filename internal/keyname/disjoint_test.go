@@ -27,6 +27,12 @@ func forms() []form {
 		{what: "queue of weights", of: func(n string) string {
 			return keyname.Prefix("redlatch_queue", keyname.Suffix(n, "weighted"))
 		}},
+		{what: "queue of a once", of: func(n string) string {
+			return keyname.Prefix("redlatch_queue", keyname.Suffix(n, "once"))
+		}},
+		{what: "token of a once", of: func(n string) string {
+			return keyname.Prefix("redisson_lock_token", keyname.Suffix(n, "once"))
+		}},
 		{what: "channel of weights", of: func(n string) string { return keyname.Prefix("redisson_sc", keyname.Own(n)) }},
 		{what: "permits, to a latch", of: func(n string) string { return keyname.Suffix(keyname.Own(n), "timeout") }},
 		{what: "hold", unpaired: true, of: func(n string) string { return keyname.Suffix(n, owner+":rwlock_timeout:1") }},

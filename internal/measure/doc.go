@@ -57,13 +57,18 @@ var (
 		"Units that were sold or reserved, or cents of red packets that were grabbed.", "kind", "class")
 	ClaimTime    = took("claim", "How long claims took for which the server was asked.", "kind", "class")
 	LocalAnswers = count("local_answers", "{claim}",
-		"Orders that the process answered without the server, because the sale is sold out, by outcome.", "class", "outcome")
+		"Orders of sales that are sold out, and calls of a Once, that the process answered without the server, by outcome.",
+		"class", "outcome")
 	Writes = count("writes", "{write}", "Writes of counters, by result: written, or an error.", "class",
 		"result")
 	WriteTime  = took("write", "How long writes of counters took.", "class")
 	Admissions = count("admissions", "{request}",
-		"Requests that rate limiters judged, by result: allowed, refused, or an error.", "class", "result")
-	AdmitTime     = took("admit", "How long that took.", "class")
+		"Requests that rate limiters judged, by result: allowed, refused, would_refuse, or an error.", "class", "result")
+	AdmitTime   = took("admit", "How long that took.", "class")
+	Settlements = count("settlements", "{charge}",
+		"Charges of rate limiters that were settled, by result: settled, or an error.", "class", "result")
+	SettledUnits = count("settled_units", "{unit}",
+		"Units by which charges differed from their estimates, by direction: returned or taken.", "class", "direction")
 	PolicyChanges = count("limiter_policy_changes", "{change}",
 		"Times that a rate limiter's policy began to answer in place of the server, or ceased to.", "class", "policy",
 		"begins")

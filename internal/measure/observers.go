@@ -151,8 +151,16 @@ func (o *Observers) ofCounts(ctx context.Context, kind, class string, e redlatch
 	case redlatch.EventAnsweredLocally:
 		o.sink.Add(ctx, LocalAnswers, 1, class, labelValue(e.Outcome))
 	case redlatch.EventAdmitted:
-		o.sink.Add(ctx, Admissions, 1, class, Result(e.Err, e.Outcome))
+		o.sink.Add(ctx, Admissions, 1, class, Result(e.Err, labelValue(e.Outcome)))
 		o.sink.Record(ctx, AdmitTime, e.Took.Seconds(), class)
+	case redlatch.EventSettled:
+		o.sink.Add(ctx, Settlements, 1, class, Result(e.Err, "settled"))
+		switch {
+		case e.N < 0:
+			o.sink.Add(ctx, SettledUnits, float64(-e.N), class, "returned")
+		case e.N > 0:
+			o.sink.Add(ctx, SettledUnits, float64(e.N), class, "taken")
+		}
 	case redlatch.EventDegraded:
 		o.sink.Add(ctx, PolicyChanges, 1, class, e.Outcome, strconv.FormatBool(e.Err != nil))
 	case redlatch.EventBackgroundFailed:

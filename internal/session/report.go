@@ -20,11 +20,31 @@ func (s *Session) Tell(ctx context.Context, event errs.Event) context.Context {
 	if event.Err != nil {
 		s.recordError(event)
 	}
+	event.Package = s.packageName
+	if event.Waited || event.Kind == errs.EventWaiting {
+		if observer := s.waitObserver.Load(); observer != nil {
+			errs.Tell(ctx, *observer, event, s.Logger)
+		}
+	}
 	if s.Observer == nil {
 		return ctx
 	}
-	event.Package = s.packageName
 	return errs.Tell(ctx, s.Observer, event, s.Logger)
+}
+
+// ObserveWaits adds an observer of the acquisitions that wait: of EventWaiting, and of the EventAcquired and
+// EventNotAcquired with Waited. It runs on the goroutine of the call, and the context that it returns is ignored.
+func (s *Session) ObserveWaits(observer errs.Observer) {
+	for {
+		before := s.waitObserver.Load()
+		both := observer
+		if before != nil {
+			both = before.And(observer)
+		}
+		if s.waitObserver.CompareAndSwap(before, &both) {
+			return
+		}
+	}
 }
 
 // TellShared returns the function that reports the shared calls for one name; "": for several names.

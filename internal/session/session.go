@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -33,6 +34,7 @@ type Session struct {
 	failureLog   failureLog
 	recentErrors errs.RecentErrors
 	holds        Holds // nil: the client keeps nothing
+	waitObserver atomic.Pointer[errs.Observer]
 
 	// The goroutines besides calls, until Close.
 	closing Once

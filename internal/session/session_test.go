@@ -171,6 +171,26 @@ func TestTell_Observer_ReturnsTheContextOfWhatFollows(t *testing.T) {
 	require.EqualValues(t, 8, tell(twice, 4).Value(key("y")), "the second sees what the first returned")
 }
 
+func TestTell_ObserveWaits_GetsTheAcquisitionsThatWaited(t *testing.T) {
+	s := newSession(t, session.Options{})
+	var seen []string
+	for _, who := range []string{"first ", "second "} {
+		s.ObserveWaits(func(_ context.Context, e errs.Event) context.Context {
+			seen = append(seen, who+e.Package+" "+string(e.Kind))
+			return nil
+		})
+	}
+	ctx := context.Background()
+	free := errs.Event{Kind: errs.EventAcquired, Name: "a"}
+	require.Equal(t, ctx, s.Tell(ctx, errs.Event{Kind: errs.EventAcquiring, Name: "a"}))
+	require.Zero(t, testing.AllocsPerRun(100, func() { s.Tell(ctx, free) }), "it does not wait, and costs nothing")
+	require.Empty(t, seen)
+	s.Tell(ctx, errs.Event{Kind: errs.EventWaiting, Name: "a"})
+	s.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: "a", Waited: true, Err: errs.ErrNotAcquired})
+	require.Equal(t, []string{"first shop waiting", "second shop waiting", "first shop not acquired",
+		"second shop not acquired"}, seen)
+}
+
 func TestTell_EventsWithErrors_AreRecentErrors(t *testing.T) {
 	s := newSession(t, session.Options{})
 	tell := func(kind errs.EventKind, name string, err error) {

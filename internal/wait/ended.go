@@ -16,6 +16,13 @@ type GaveUp struct {
 	Cause   error         // of the context's end; nil if Request.Until has passed
 }
 
+// Published is the error of a wait that a result ended: a reply, or a message to this waiter. The waiter has no hold,
+// and no entry in the server's queue.
+type Published struct{ Result string }
+
+func (*Published) Error() string { return errs.ErrAnswered.Error() }
+func (*Published) Unwrap() error { return errs.ErrAnswered }
+
 // DidGiveUp reports whether err is the *GaveUp of this wait. An error that wraps a *GaveUp is the result of another
 // wait, which a try has returned.
 func DidGiveUp(err error) bool {

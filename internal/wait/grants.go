@@ -165,6 +165,8 @@ func (q *Waiters) receiveGrants(channel string, subscription *grantSubscription)
 			return
 		case message.Gap:
 			q.grantsMissed()
+		case strings.HasPrefix(message.Payload, "="):
+			q.deliverResult(message.Payload)
 		default:
 			for _, grant := range parseGrants(message.Payload) {
 				q.deliver(grant)
@@ -269,6 +271,23 @@ func (q *Waiters) deliver(grant Grant) {
 		caller.place.grant = &grant
 	}
 	signal(caller.wakeup)
+}
+
+// deliverResult ends the wait of a cohort with a result: "=", the length of the waiter's owner, a space, the owner and
+// the result. The script that published it has removed the waiter's entry from the queue. A waiter that has left needs
+// no result.
+func (q *Waiters) deliverResult(text string) {
+	lengthText, rest, _ := strings.Cut(text[1:], " ")
+	length, err := strconv.Atoi(lengthText)
+	if err != nil || length < 0 || length > len(rest) {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if caller := q.byOwner[rest[:length]]; caller != nil && caller.joint.requester == nil {
+		caller.joint.done, caller.joint.doneErr = true, &Published{Result: rest[length:]}
+		signal(caller.wakeup)
+	}
 }
 
 // Nudge has an owner's waiter, if there is one, make a request, because the reply to an abandoned request has come.

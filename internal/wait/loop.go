@@ -89,6 +89,10 @@ func (w *Caller) takesGrant() bool {
 // reportWaiting reports, once, that the caller waits for others: it was refused, or its process holds the lock, or
 // another caller is before it.
 func (w *Caller) reportWaiting() {
+	if watcher := w.request.Watcher; watcher != nil {
+		w.request.Watcher = nil
+		watcher.BeginWait(w)
+	}
 	if !w.waitReported {
 		w.waitReported = true
 		w.waiters.onWait(w.ctx, w.request.Name)

@@ -82,6 +82,8 @@ type Request struct {
 	MultiServer bool
 	// Reported: an earlier request of the same call has reported that the call waits.
 	Reported bool
+	// Watcher, if set, is notified when the call begins to wait for others.
+	Watcher Watcher
 	// Until bounds the wait; zero: only ctx does. If Until passes during the first request, the wait ends after it.
 	Until time.Time
 	// Try makes one request. ctx ends with the caller's patience, but Until does not end the first request.
@@ -101,6 +103,13 @@ type Request struct {
 	// Backoff, if set, returns how long to sleep after the n-th request in a row, from 0. The waiter polls, without any
 	// subscription.
 	Backoff func(n int) time.Duration
+}
+
+// Watcher is notified of the wait of a call.
+type Watcher interface {
+	// BeginWait is called on the goroutine of the call, before its first sleep: the call was refused and may wait, or
+	// another call of the process is before it. BeginWait is called once for each wait, of which a call may have several.
+	BeginWait(caller *Caller)
 }
 
 // QueueMode is how a waiter queues with the other waiters of its process.
@@ -229,15 +238,28 @@ func (w *Caller) Await() error {
 		defer timer.Stop()
 		timeUp = timer.C
 	}
+	var givenUp <-chan struct{}
+	if w.waitCtx != nil { // see GiveUp
+		givenUp = w.waitCtx.Done()
+	}
 	select {
 	case <-w.wakeup:
 		w.waiters.onWakeup(w.ctx, w.request.Name, true)
 		return nil
 	case <-timeUp:
+	case <-givenUp:
 	case <-w.ctx.Done():
 	case <-w.waiters.ctx.Done():
 	}
 	return w.gaveUp()
+}
+
+// GiveUp returns a function that ends the wait like the end of Request.Until. It is called in Watcher.BeginWait. The
+// function may be called by any goroutine, and also after the wait, when it does nothing.
+func (w *Caller) GiveUp() func() {
+	ctx, cancel := context.WithCancel(w.waitContext())
+	w.waitCtx, w.cancels = ctx, append(w.cancels, cancel)
+	return cancel
 }
 
 // Wake ends the sleep of a caller. A cohort then makes its next request.

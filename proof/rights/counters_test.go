@@ -3,6 +3,7 @@ package rights_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -49,6 +50,15 @@ func useOfLimits(ctx context.Context, limiters *ratelimit.Client) {
 	redistest.Got(limiters.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "ann", N: 1},
 		ratelimit.Take{Limiter: limiters.Limiter("a day",
 			ratelimit.LimiterOptions{Rate: 5, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}), Key: "ann", N: 1}))
+	for i, o := range []ratelimit.LimiterOptions{{Rate: 100, Per: time.Minute},
+		{Rate: 100, Algorithm: ratelimit.SlidingWindow, Per: time.Minute}} {
+		for _, used := range []int64{1, 3, 9} {
+			charge, _, e := limiters.Limiter(fmt.Sprint("tokens", i), o).Charge(ctx, "ann", 3)
+			redistest.Must(e)
+			redistest.Must(charge.Settle(ctx, used))
+		}
+	}
+	redistest.Got(l.OpenCharges(ctx, "ann"))
 	redistest.Must(l.Set(ctx, "ann"))
 	redistest.Got(l.Inspect(ctx))
 	redistest.Must(l.Unset(ctx))

@@ -74,5 +74,31 @@ func kinds(ctx context.Context, locks *rlock.Client) {
 			redistest.Got(l.ForceUnlock(ctx))
 			hold.Unlock(ctx)
 		}
+		useOfOnce(ctx, locks.Once("o", rlock.OnceOptions{}), name)
 	}
+}
+
+// useOfOnce has others wait for a run that fails, then for one that succeeds, and reads the answer in all ways.
+func useOfOnce(ctx context.Context, once *rlock.Once, key string) {
+	waited := make(chan error, 2)
+	do := func(result error) error {
+		_, _, e := once.Do(ctx, key, "f", func(context.Context, int64) ([]byte, error) {
+			time.Sleep(80 * time.Millisecond)
+			return []byte("answer"), result
+		})
+		return e
+	}
+	go func() { waited <- do(errs.ErrCorrupt) }()
+	time.Sleep(10 * time.Millisecond)
+	go func() { waited <- do(nil) }()
+	redistest.Must(do(nil))
+	for range 2 {
+		if e := <-waited; !errors.Is(e, errs.ErrCorrupt) {
+			redistest.Must(e)
+		}
+	}
+	for range 3 {
+		redistest.Must(do(nil))
+	}
+	redistest.Got(once.Inspect(ctx, key))
 }

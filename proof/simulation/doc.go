@@ -35,6 +35,8 @@
 //     the same sale: every number once, without a hole, no unit twice. Customers who paid late, twice or in part have
 //     units or money for each payment. Orders that a server forgot after it had answered are excused; after a failover
 //     with MinReplicas there are none.
+//   - A Once: one run at a time, and at most one answer that a caller got for each time that an answer is kept, which
+//     all callers get, unless the server has forgotten it.
 //   - A latch: no caller passes before all have begun to count, all pass soon after all have. A barrier: all or none,
 //     and not before all came.
 //   - A crowd ([NewCrowd]): while the network is well and callers give up, no caller waits long for what is free, and

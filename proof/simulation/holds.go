@@ -33,7 +33,7 @@ type kind struct {
 var all []*kind
 
 func init() {
-	all = slices.Concat(locks(), permits(), books(), sales())
+	all = slices.Concat(locks(), permits(), []*kind{once()}, books(), sales())
 }
 
 // Kinds are the names of the kinds of objects.

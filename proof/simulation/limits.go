@@ -16,6 +16,7 @@ const (
 	allowAll what = "allow-all"
 	queue    what = "wait"
 	turn     what = "reserve-turn"
+	charge   what = "charge"
 )
 
 // limited is a unit every two milliseconds, or five at once after a pause; next to it is another, which is taken from
@@ -30,7 +31,7 @@ func limits() *kind {
 		name: "limit", crowds: true, only: true,
 		make: func(*world, *object) {}, open: func(*world, *object) {}, act: actOnLimit, verdict: auditLimit,
 		plan: func(r *rand.Rand, s *Step) {
-			s.What, s.N = []what{allow, queue, queue, turn, allowFew, allowAll}[r.IntN(6)], 1+r.IntN(2)
+			s.What, s.N = []what{allow, queue, queue, turn, allowFew, allowAll, charge, charge}[r.IntN(8)], 1+r.IntN(2)
 			s.Wait = upTo(r, 10*time.Millisecond, 200*time.Millisecond)
 		},
 	}
@@ -55,6 +56,8 @@ func actOnLimit(w *world, o *object, c *client, s Step) {
 		d, err = c.red.Limiters().AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "k", N: e.n},
 			ratelimit.Take{Limiter: c.red.Limiters().Limiter(o.name+" second", second), Key: "k", N: 1})
 		a.Allowed = d.Allowed
+	case charge:
+		a, err = useCharge(ctx, w, l, s, e)
 	case queue:
 		_, err = l.Wait(ctx, "k", e.n)
 		a.Allowed = true
@@ -65,6 +68,38 @@ func actOnLimit(w *world, o *object, c *client, s Step) {
 		err = ratelimit.ErrLimited
 	}
 	w.answered(o, c, s, e, err, ratelimit.ErrLimited)
+}
+
+// useCharge charges two units more than are used, and settles sometimes late, and sometimes twice at once. Of a charge
+// that is not settled the estimate is used.
+func useCharge(ctx context.Context, w *world, l *ratelimit.Limiter, s Step, e *entry) (ratelimit.Admission, error) {
+	estimate := e.n + 2
+	c, a, err := l.Charge(ctx, "k", estimate)
+	if err != nil || !a.Allowed {
+		return a, err
+	}
+	used := e.n
+	e.n = estimate
+	if s.Number%4 == 0 {
+		return a, nil
+	}
+	if s.Number%4 == 1 {
+		time.Sleep(s.Wait / 2)
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), calls)
+	defer stop()
+	settled := make(chan error, 2)
+	for range cap(settled) {
+		go func() { settled <- c.Settle(ctx, used) }()
+	}
+	for range cap(settled) {
+		if err := <-settled; err != nil {
+			w.note("a charge is not settled: %v", err)
+			continue
+		}
+		e.n = used
+	}
+	return a, nil
 }
 
 // useTurn reserves units, and uses them when their turn comes, or gives them back.

@@ -49,8 +49,9 @@ type object struct {
 	kind  *kind
 	name  string
 	parts []*resource
-	calls callLog // of a kind that is not a lock
-	shop  *shop   // of a sale
+	calls callLog   // of a kind that is not a lock
+	shop  *shop     // of a sale
+	once  *onceBook // of a Once
 }
 
 // client is one process.

@@ -16,7 +16,8 @@ import (
 // request is units that are wanted in one step: of one limit, or of several, all or none.
 type request struct {
 	parts []part
-	upTo  bool // or as many as there are of the one limit
+	upTo  bool   // or as many as there are of the one limit
+	id    string // of a charge; "": the units are not settled later
 	// silent is set if the server did not return the terms within AllowTimeout. Then it is not asked for the units either.
 	silent error
 	// one and each are room for one limit, which most requests are for, and its answer.
@@ -120,10 +121,16 @@ func (r reply) admission(upTo bool) Admission {
 // decision makes the callers' answer of the replies for each limit; down: why the server did not give them.
 func (r *request) decision(replies []reply, down error) Decision {
 	d := Decision{Allowed: true, Each: r.each[:0]}
-	for _, one := range replies {
+	for i, one := range replies {
 		a := one.admission(r.upTo)
 		a.Down = down
-		d.Allowed, d.RetryAfter, d.Each = d.Allowed && a.Allowed, max(d.RetryAfter, a.RetryAfter), append(d.Each, a)
+		if p := r.parts[i]; p.l.o.Shadow {
+			a.WouldRefuse = down == nil && (!a.Allowed || r.upTo && a.N < p.n)
+			a.Allowed, a.N = true, p.n
+		} else {
+			d.Allowed, d.RetryAfter = d.Allowed && a.Allowed, max(d.RetryAfter, a.RetryAfter)
+		}
+		d.Each = append(d.Each, a)
 	}
 	for i := range d.Each {
 		if !d.Allowed {

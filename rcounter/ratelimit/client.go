@@ -55,6 +55,8 @@ type Client struct {
 	allows       *script.Runner // its calls last for allowTimeout
 	asks         *batch.Slots[*request, []reply]
 	batch        batch.Options
+	settles      *batch.Slots[settlement, []int64]
+	settleBatch  batch.Options
 	refusals     refusals
 	known        sync.Map // key of a stored limit -> *storedLimit
 	down         outage
@@ -95,6 +97,9 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.batch = batch.CheapCalls()
 	c.batch.Bound, c.batch.ErrTimeout, c.batch.Spawn = c.allowTimeout, errAllowTimeout, calls.Finish
 	c.asks = batch.NewSlots(c.allows.Apart, 1, c.newAsks)
+	c.settleBatch = batch.CheapCalls()
+	c.settleBatch.Bound, c.settleBatch.ErrTimeout, c.settleBatch.Spawn = calls.Bound(), session.ErrPatience, calls.Finish
+	c.settles = batch.NewSlots(c.allows.Apart, 1, c.newSettles)
 	if h.Client().Mode() != rueidis.ClientModeCluster {
 		c.down.pause = o.AllowTimeout
 	}

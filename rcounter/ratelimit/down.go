@@ -73,7 +73,10 @@ func (c *Client) decide(ctx context.Context, r *request) (Decision, error) {
 		e := errs.Event{Kind: errs.EventAdmitted, Name: p.l.name, Took: time.Since(began), Err: err}
 		if err == nil {
 			e.N, e.Outcome = d.Each[i].N, "refused"
-			if d.Each[i].Allowed {
+			switch {
+			case d.Each[i].WouldRefuse:
+				e.Outcome = "would refuse"
+			case d.Each[i].Allowed:
 				e.Outcome = "allowed"
 			}
 		}

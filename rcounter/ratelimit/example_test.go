@@ -388,3 +388,47 @@ func ExamplePolicy() {
 	// true 99 <nil> <nil>
 	// GCRA Day Local
 }
+
+// How many tokens a language model uses is known afterwards. So an estimate is charged, and settled at what was used.
+func ExampleLimiter_Charge() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	tokens := c.Limiter("tokens", ratelimit.LimiterOptions{Rate: 10_000, Per: time.Hour})
+	charge, a, err := tokens.Charge(ctx, "acme", 4_000)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(a.Allowed, a.Remaining)
+	used := int64(1_200) // says the model
+	if err := charge.Settle(ctx, used); err != nil {
+		log.Fatal(err) // or call it again
+	}
+	a, err = tokens.Peek(ctx, "acme")
+	fmt.Println((a.Remaining+50)/100*100, err)
+	// Output:
+	// true 6000
+	// 8800 <nil>
+}
+
+// A request and its tokens are charged together, all or none, and settled in one step.
+func ExampleClient_ChargeAll() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	requests := c.Limiter("requests", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour})
+	tokens := c.Limiter("tokens", ratelimit.LimiterOptions{Rate: 1_000, Per: time.Hour})
+	for range 2 {
+		charge, d, err := c.ChargeAll(ctx, ratelimit.Take{Limiter: requests, Key: "acme", N: 1},
+			ratelimit.Take{Limiter: tokens, Key: "acme", N: 800})
+		fmt.Println(d.Allowed, err)
+		if err := charge.Settle(ctx, 1, 300); err != nil { // does nothing if the charge was refused
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// true <nil>
+	// false <nil>
+}

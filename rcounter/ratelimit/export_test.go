@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // LocalKeys is how many keys have a bucket in the process.
@@ -106,3 +107,54 @@ return ends
 
 // Letter is how scripts name a unit.
 func Letter(u Unit) string { return units[u].letter }
+
+// Copy is the charge as another process would know it: not whether it is settled.
+func (h *Charge) Copy() *Charge {
+	return &Charge{c: h.c, limits: h.limits, parts: h.parts, turn: make(chan struct{}, 1)}
+}
+
+// ChargeTogether makes requests in one call. Those that settle are charges; the others take units for good.
+func (c *Client) ChargeTogether(ctx context.Context, takes []Take, settle []bool) ([]*Charge, []Admission, error) {
+	requests := make([]*asked, len(takes))
+	for i, t := range takes {
+		r := &request{}
+		if settle[i] {
+			r.id = session.RecordID()
+		}
+		if err := r.add(ctx, t, 0); err != nil {
+			return nil, nil, err
+		}
+		requests[i] = &asked{Ctx: ctx, Ask: r}
+	}
+	c.askAll(ctx, requests)
+	charges, admissions := make([]*Charge, len(takes)), make([]Admission, len(takes))
+	for i, r := range requests {
+		if r.Err != nil {
+			return nil, nil, r.Err
+		}
+		d := r.Ask.decision(r.Answer, nil)
+		admissions[i] = d.Each[0]
+		if settle[i] && d.Allowed {
+			charges[i] = c.newCharge(r.Ask, d)
+		}
+	}
+	return charges, admissions, nil
+}
+
+// SettleTogether settles charges in one call, as processes do that do not know whether they are settled. It returns how
+// many units were taken or, negative, given back.
+func (c *Client) SettleTogether(ctx context.Context, charges []*Charge, used []int64) ([]int64, error) {
+	requests := make([]*settling, len(charges))
+	for i, h := range charges {
+		requests[i] = &settling{Ctx: ctx, Ask: h.settlement(ctx, used[i:i+1])}
+	}
+	c.settle(ctx, requests)
+	units := make([]int64, len(charges))
+	for i, r := range requests {
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		units[i] = r.Answer[0]
+	}
+	return units, nil
+}

@@ -45,7 +45,12 @@ type LimiterOptions struct {
 	// Stored has the server's limit count, if one was Set under this name; until one is, and while it is not known, Rate,
 	// Per, Burst, Algorithm, Unit and Zone do. See Limiter.Set. Defaults to false: those of the program, always.
 	Stored bool
-	// WhenDown is what Allow, AllowAtMost and AllowAll answer while the server does not: see Policy. Defaults to Fail.
+	// Shadow has the limit judge and count, and refuse nothing: Admission.WouldRefuse is its verdict. Units beyond the
+	// limit pass and are not counted, so the verdicts are those of a limit that refuses. To try a limit on real requests,
+	// set Shadow first. Not with Wait and Reserve. Defaults to false.
+	Shadow bool
+	// WhenDown is what Allow, AllowAtMost, AllowAll, Charge and ChargeAll answer while the server does not: see Policy.
+	// Defaults to Fail, and with Shadow to Open, which is the only one there.
 	WhenDown Policy
 	// Share is the part of the rate that this process lets pass by itself under Local, above 0 and up to 1: with ten
 	// processes .1 is as much as the server would let pass. At least a unit passes at once. Required with Local, and only
@@ -55,8 +60,13 @@ type LimiterOptions struct {
 
 // check fills in the defaults, and makes the terms.
 func (o *LimiterOptions) check() (*terms, error) {
+	if o.Shadow {
+		o.WhenDown = cmp.Or(o.WhenDown, Open)
+	}
 	o.WhenDown = cmp.Or(o.WhenDown, Fail)
 	switch {
+	case o.Shadow && o.WhenDown != Open:
+		return nil, errs.InvalidWord("WhenDown", o.WhenDown, "Open with Shadow, which refuses nothing")
 	case !slices.Contains([]Policy{Fail, Closed, Open, Local}, o.WhenDown):
 		return nil, errs.InvalidWord("WhenDown", o.WhenDown, "Fail, Closed, Open or Local")
 	case o.WhenDown == Local && !(o.Share > 0 && o.Share <= 1):
@@ -110,12 +120,16 @@ func (c *Client) Limiter(name string, o LimiterOptions) *Limiter {
 
 // Admission is the answer of a Limiter.
 type Admission struct {
-	// Allowed reports whether the units may pass, and then they have been taken.
+	// Allowed reports whether the units may pass, and then they have been taken. A Shadow limit always says so.
 	Allowed bool
-	// N is how many units were taken: those asked for, or fewer by AllowAtMost, or none.
+	// WouldRefuse reports whether a limit with LimiterOptions.Shadow would have refused if it were none: then it has taken
+	// no units, or by AllowAtMost fewer than N.
+	WouldRefuse bool
+	// N is how many units were taken: those asked for, or fewer by AllowAtMost, or none. Of a Shadow limit it is how many
+	// may pass: those asked for.
 	N int64
-	// RetryAfter is how long until as many units could pass, if not Allowed and no other request comes; of AllowAtMost
-	// until one could. An HTTP handler sends it as Retry-After, with status 429.
+	// RetryAfter is how long until as many units could pass, if not Allowed or WouldRefuse, and no other request comes; of
+	// AllowAtMost until one could. An HTTP handler sends it as Retry-After, with status 429.
 	RetryAfter time.Duration
 	// Remaining is how many more units could pass at once.
 	Remaining int64
@@ -172,6 +186,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (answer Admission, err e
 	}
 	a := replies[0].admission(false)
 	a.Allowed = a.Remaining > 0
+	if l.o.Shadow {
+		a.Allowed, a.WouldRefuse = true, !a.Allowed
+	}
 	return a, nil
 }
 
@@ -195,15 +212,15 @@ func (l *Limiter) Quota() (n int64, window time.Duration) {
 	return t.burst, t.window()
 }
 
-// Reset lets key's limit start again, as if no unit had passed. Reservations keep their turns. One round trip, repeated
-// until answered.
+// Reset lets key's limit start again, as if no unit had passed. Reservations keep their turns, and open charges are
+// settled. One round trip, repeated until answered.
 func (l *Limiter) Reset(ctx context.Context, key string) (err error) {
 	defer edge(&err)
 	if err := l.usable(key); err != nil {
 		return err
 	}
 	k := l.key(key)
-	_, err = l.c.calls.Do(ctx, script.Call{Script: resetScript, Keys: []string{k}})
+	_, err = l.c.calls.Do(ctx, script.Call{Script: resetScript, Keys: []string{k, chargesKey(k)}})
 	l.c.refusals.forget(k)
 	return err
 }

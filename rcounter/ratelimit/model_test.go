@@ -36,3 +36,14 @@ func (m *Model) Cancel(now int64, id string, n int64) Turn {
 	turn, _ := turned(replyOf(m.limit.Cancel(now, id, n)), nil)
 	return turn
 }
+
+// Charge takes an estimate of n units.
+func (m *Model) Charge(now int64, id string, n int64) Admission {
+	one := replyOf(m.limit.Charge(now, id, n))
+	return one.admission(false)
+}
+
+// Settle settles a charge, and returns how many units were taken or, negative, given back.
+func (m *Model) Settle(now int64, id string, used int64) (units int64, open bool) {
+	return m.limit.Settle(now, id, used)
+}

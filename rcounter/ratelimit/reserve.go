@@ -91,6 +91,10 @@ func (l *Limiter) reserve(ctx context.Context, key string, n int64) (*Reservatio
 		return nil, Admission{},
 			errs.InvalidOption("Algorithm", p.t.algorithm, "GCRA for Wait and Reserve: windows have no turns")
 	}
+	if l.o.Shadow {
+		return nil, Admission{},
+			errs.InvalidOption("Shadow", true, "false for Wait and Reserve: a shadow limit keeps nobody waiting")
+	}
 	if n > p.t.burst {
 		a := reply{taken: tookNone, wait: p.patience(0)}
 		return nil, a.admission(false), fmt.Errorf("%w: %q of %q: n is %d, and the limit stored on the server lets %d "+

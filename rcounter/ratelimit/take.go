@@ -74,7 +74,8 @@ func (c *Client) takeApart(ctx context.Context, requests []*asked) {
 type takeCall struct {
 	requests []*asked
 	limits   []takenLimit // of KEYS
-	several  bool         // some of the requests are for several limits
+	several  bool         // some of the requests are for several limits, or charges
+	charges  bool         // some are charges
 	runs     []run
 	replies  int // in the server's answer
 }
@@ -104,7 +105,8 @@ func (t *takeCall) add(requests []*asked) (rest []*asked) {
 			rest = append(rest, r)
 			continue
 		}
-		t.requests, t.several = append(t.requests, r), t.several || len(r.Ask.parts) > 1
+		t.requests, t.charges = append(t.requests, r), t.charges || r.Ask.id != ""
+		t.several = t.several || t.charges || len(r.Ask.parts) > 1
 		for _, p := range r.Ask.parts {
 			i := t.limit(p.key)
 			if i < 0 {
@@ -138,11 +140,23 @@ func (t *takeCall) write() script.Call {
 	if !t.several {
 		return call
 	}
+	if t.charges {
+		for _, l := range t.limits {
+			call.Keys = append(call.Keys, chargesKey(l.key))
+		}
+	}
 	call.Args = append(call.Args, "&")
 	for i, r := range t.requests {
+		if r.Ask.id != "" {
+			call.Args = append(call.Args, "#"+r.Ask.id)
+		}
 		add(t.requests[i:i+1], r.Ask.count(len(r.Ask.parts)))
 		for _, p := range r.Ask.parts {
-			call.Args = append(call.Args, strconv.Itoa(t.limit(p.key)+1), p.wants())
+			index := t.limit(p.key) + 1
+			if p.l.o.Shadow && !r.Ask.upTo {
+				index = -index
+			}
+			call.Args = append(call.Args, strconv.Itoa(index), p.wants())
 		}
 	}
 	return call

@@ -74,6 +74,7 @@ type Client struct {
 // The holds and waits of an election are in the session of its lock client.
 func init() {
 	accessor.Register(func(c *Client) *session.Session { return accessor.Of[*session.Session](c.locks) })
+	accessor.Register(func(c *Client) *rlock.Client { return c.locks })
 	accessor.Register(func(c *Client) *hold.Keeper { return accessor.Of[*hold.Keeper](c.locks) })
 }
 

@@ -1,5 +1,5 @@
 -- Acquire a fenced lock: see acquire.
--- uses: owners, handover, acquire, queue, clock, integer
+-- uses: owners, handover, acquire, queue, clock, token
 -- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] the last token. While a slot is being migrated, KEYS[1] alone
 -- ARGV[1…6] as of acquire  ARGV[7] how long the last token is kept, ms  ARGV[8] as ARGV[7] of acquire
 -- Reply as of acquire; a grant is {1, ms, server ms, 1 if the lock was free and its queue is empty, 0, token}
@@ -13,11 +13,7 @@ local refusal, now, us = check_request(owner, lease, ARGV[3])
 if refusal then
   return refusal
 end
--- Read before the lock is taken: a text that is not a token must end the script before anything is written.
-local last_token = token_key and require_integer(redis.call('GET', token_key), 'last token') or 0
-if last_token > 9007199254740990 then
-  return redis.error_reply('WRONGTYPE no token can follow the last one')
-end
+local last_token = read_last_token(token_key)
 local reply, unclaimed = nil, 0
 if ARGV[8] then
   reply = transfer_hold(key, owner, lease, now, ARGV[8])
@@ -29,17 +25,4 @@ end
 if reply[1] ~= 1 then
   return reply
 end
--- A token is larger than all earlier tokens: larger than the last token, which is kept for long, and at least the
--- server's µs. So it is larger even if the last token was lost (expired, flushed, restarted). A counter alone would
--- start again from 1. Then the next holder's writes would be refused for ever, or the last holder's writes be accepted
--- (TestTokens_KeysLost_KeepGrowing).
-local token = us
-if token_key then
-  token = math.max(token, last_token + 1)
-  if redis.call('PTTL', token_key) == -1 then -- Redisson made the key, and would count from 1 if it expired
-    redis.call('SET', token_key, digits(token))
-  else
-    redis.call('SET', token_key, digits(token), 'PX', retention)
-  end
-end
-return {1, reply[2], now, unclaimed, 0, token}
+return {1, reply[2], now, unclaimed, 0, mint_token(token_key, last_token, us, retention)}

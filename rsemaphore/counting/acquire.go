@@ -37,7 +37,8 @@ func (s *Semaphore) acquire(ctx context.Context, permits int, until time.Time, o
 	began := time.Now()
 	own := &acquisition{semaphore: s, permits: permits, announced: notAnnounced}
 	request := wait.Request{Name: s.name, Object: s, Began: began, QueueKey: s.queueKey(),
-		QueueClass: strconv.Itoa(permits), Channel: s.channel, Until: until, Try: own.try, OnMessage: own.onMessage}
+		QueueClass: strconv.Itoa(permits), Channel: s.channel, Until: until, Try: own.try, OnMessage: own.onMessage,
+		Watcher: own}
 	refused := !once && s.waiters.Members(request.QueueKey) > 0
 	var err error
 	if !refused {
@@ -61,11 +62,13 @@ func (s *Semaphore) acquire(ctx context.Context, permits int, until time.Time, o
 		err = wait.Ending{Package: "rsemaphore", Name: s.name, Contended: func(gaveUp *wait.GaveUp) error {
 			return &errs.NotAcquiredError{Name: s.name, N: permits, Lease: -1, Waited: waited, Cause: gaveUp.Cause}
 		}}.Explain(err)
-		s.session.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: s.name, N: int64(permits), Took: waited, Err: err})
+		s.session.Tell(ctx, errs.Event{Kind: errs.EventNotAcquired, Name: s.name, N: int64(permits), Took: waited,
+			Waited: own.waited, Err: err})
 		return err
 	}
 	s.session.Answered()
-	s.session.Tell(ctx, errs.Event{Kind: errs.EventAcquired, Name: s.name, N: int64(permits), Took: waited})
+	s.session.Tell(ctx,
+		errs.Event{Kind: errs.EventAcquired, Name: s.name, N: int64(permits), Took: waited, Waited: own.waited})
 	return nil
 }
 
@@ -84,10 +87,14 @@ type acquisition struct {
 	semaphore *Semaphore
 	permits   int
 	tries     int   // attempts since it joined the local queue
+	waited    bool  // the call has waited for others
 	announced int64 // the highest number of free permits in a message since the last attempt; or notAnnounced
 }
 
 const notAnnounced int64 = -1
+
+// BeginWait implements wait.Watcher.
+func (t *acquisition) BeginWait(*wait.Caller) { t.waited = true }
 
 // onMessage reads a message: the number of free permits. A message grants nothing.
 func (t *acquisition) onMessage(payload string) bool {

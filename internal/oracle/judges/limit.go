@@ -30,10 +30,14 @@ type Limit struct {
 	credit int64
 	most   int64
 
-	ends, units []int64 // SlidingWindow: slices
+	ends, units []int64 // slices of SlidingWindow, and of GCRA while charges are open
+	open        map[string]openCharge
 
 	minute, count int64 // FixedMinute
 }
+
+// openCharge is units that are not settled.
+type openCharge struct{ n, mark int64 }
 
 // limitTurn is a reservation whose turn is to come.
 type limitTurn struct {
@@ -70,15 +74,143 @@ func (k *Limit) Cancel(now int64, id string, n int64) LimitReply {
 	return k.cancel(id, n, now)
 }
 
+// Charge takes n units at now, which Settle settles.
+func (k *Limit) Charge(now int64, id string, n int64) LimitReply {
+	k.pass(now)
+	if n <= k.room() {
+		if k.algorithm == GCRA && len(k.line) == 0 && k.ends == nil {
+			k.ends, k.units = []int64{}, []int64{}
+			if k.level > 0 {
+				k.ends, k.units = append(k.ends, now), append(k.units, k.level)
+			}
+		}
+		for charge, is := range k.open {
+			if is.mark < now-max(3_600_000_000, k.lasts()) {
+				delete(k.open, charge)
+			}
+		}
+		k.add(n, now)
+		mark := now
+		switch {
+		case k.algorithm == FixedMinute:
+			mark = now + k.left(now)
+		case len(k.line) == 0:
+			mark = k.ends[len(k.ends)-1]
+		}
+		if k.open == nil {
+			k.open = map[string]openCharge{}
+		}
+		k.open[id] = openCharge{n, mark}
+		return k.answer(n, 0, now)
+	}
+	return k.answer(-1, k.wait(n, now), now)
+}
+
+// Settle settles a charge, and returns how many units were taken or, negative, given back. open: it was not settled.
+func (k *Limit) Settle(now int64, id string, used int64) (units int64, open bool) {
+	c, open := k.open[id]
+	if open = open && now < c.mark+max(3_600_000_000, k.lasts()); !open {
+		return 0, false
+	}
+	k.pass(now)
+	delete(k.open, id)
+	if used > c.n {
+		units = k.owe(used-c.n, now)
+	} else {
+		units = -k.giveBack(c.n-used, c.mark, now)
+	}
+	if k.algorithm == GCRA && len(k.open) == 0 {
+		k.ends, k.units = nil, nil
+	}
+	return units, true
+}
+
+func (k *Limit) giveBack(n, mark, now int64) int64 {
+	switch {
+	case len(k.line) > 0, k.algorithm == FixedMinute && mark != now+k.left(now):
+		return 0
+	case k.algorithm == FixedMinute:
+		back := min(n, k.count)
+		k.count -= back
+		return back
+	}
+	at := slices.Index(k.ends, mark)
+	switch {
+	case at < 0:
+		return 0
+	case k.algorithm == SlidingWindow:
+		back := min(n, k.units[at])
+		k.units[at] -= back
+		return back
+	}
+	back := min(n*k.per, k.units[at])
+	k.units[at] -= back
+	level, before := int64(0), min(k.ends[0], now)
+	for i, n := range k.units {
+		last := min(k.ends[i], now)
+		level = max(0, level-(last-before)*k.rate) + n
+		before = last
+	}
+	was := k.level
+	k.level = min(was, max(0, was-back, level-(now-before)*k.rate))
+	return (2*(was-k.level) + k.per) / (2 * k.per)
+}
+
+func (k *Limit) owe(n, now int64) int64 {
+	burst := k.full / k.per
+	switch {
+	case len(k.line) > 0:
+		n = min(n, burst)
+		k.level += n * k.per
+		k.most = max(k.most, n*k.per)
+		k.line = append(k.line, k.turnAt("!", n*k.per, k.level-k.full, now))
+		return n
+	case k.algorithm == GCRA:
+		n = min(n, floorDiv(k.full-k.level, k.per)+burst)
+	case k.algorithm == SlidingWindow:
+		n = min(n, k.windowRoom()+k.rate)
+	default:
+		n = min(n, 2*k.rate-k.count)
+	}
+	n = max(0, n)
+	k.add(n, now)
+	return n
+}
+
+// lasts is for how long units count in slices, us.
+func (k *Limit) lasts() int64 {
+	switch k.algorithm {
+	case GCRA:
+		return ceilDiv(k.full, k.rate)
+	case SlidingWindow:
+		return k.per
+	}
+	return 0
+}
+
+// endSlices leaves out the slices that count no more. With GCRA what has not drained of them goes on in the next.
+func (k *Limit) endSlices(now int64) {
+	for len(k.ends) > 0 && k.ends[0]+k.lasts() <= now {
+		if k.algorithm == GCRA && len(k.ends) > 1 {
+			k.units[1] += max(0, k.units[0]-(k.ends[1]-k.ends[0])*k.rate)
+		}
+		k.ends, k.units = k.ends[1:], k.units[1:]
+	}
+}
+
 // pass has time pass.
 func (k *Limit) pass(now int64) {
 	switch k.algorithm {
 	case GCRA:
-		k.advance(now)
-	case SlidingWindow:
-		for len(k.ends) > 0 && k.ends[0]+k.per <= now {
-			k.ends, k.units = k.ends[1:], k.units[1:]
+		if len(k.line) > 0 { // a line has no slices
+			k.ends, k.units = nil, nil
 		}
+		k.advance(now)
+		if k.endSlices(now); k.level == 0 || len(k.ends) == 0 {
+			k.ends, k.units = nil, nil
+		}
+	case SlidingWindow:
+		k.endSlices(now)
 	case FixedMinute:
 		if minute := now / 60_000_000; minute > k.minute {
 			k.minute, k.count = minute, 0
@@ -148,13 +280,18 @@ func (k *Limit) room() int64 {
 		}
 		return max(0, k.full-k.level) / k.per
 	case SlidingWindow:
-		room := k.rate
-		for _, n := range k.units {
-			room -= n
-		}
-		return max(0, room)
+		return max(0, k.windowRoom())
 	}
 	return max(0, k.rate-k.count)
+}
+
+// windowRoom is how many units have room in a sliding window; negative: it is in debt.
+func (k *Limit) windowRoom() int64 {
+	room := k.rate
+	for _, n := range k.units {
+		room -= n
+	}
+	return room
 }
 
 // turn is where the next n units pass: see limit.lua.
@@ -186,6 +323,7 @@ func (k *Limit) wait(n, now int64) int64 {
 	case k.algorithm == FixedMinute:
 		return k.left(now)
 	}
+	room = k.windowRoom()
 	for i, end := range k.ends {
 		if room += k.units[i]; room >= n {
 			return end + k.per - now
@@ -243,15 +381,23 @@ func (k *Limit) add(n, now int64) {
 	case k.algorithm == FixedMinute:
 		k.count += n
 	case k.algorithm == SlidingWindow:
-		if last := len(k.ends) - 1; last < 0 || k.ends[last] <= now {
-			k.ends, k.units = append(k.ends, now+max(1, ceilDiv(k.per, 32))), append(k.units, 0)
-		}
-		k.units[len(k.units)-1] += n
+		k.put(n, now)
 	case len(k.line) > 0:
 		k.credit -= n * k.per
 	default:
 		k.level += n * k.per
+		if k.ends != nil {
+			k.put(n*k.per, now)
+		}
 	}
+}
+
+// put adds units to the present slice.
+func (k *Limit) put(n, now int64) {
+	if last := len(k.ends) - 1; last < 0 || k.ends[last] <= now {
+		k.ends, k.units = append(k.ends, now+max(1, ceilDiv(k.lasts(), 32))), append(k.units, 0)
+	}
+	k.units[len(k.units)-1] += n
 }
 
 // reserve is reserve.lua.
@@ -269,6 +415,9 @@ func (k *Limit) reserve(id string, n, most, now int64) LimitReply {
 	if wait > most || hole == 0 && k.level+need > 1<<53-1 {
 		return k.answer(0, wait, now)
 	}
+	if len(k.line) == 0 && k.level > k.full { // a debt gets a turn
+		k.line, k.most = []limitTurn{k.turnAt("!", k.level-k.full, k.level-k.full, now)}, k.full
+	}
 	if hole > 0 {
 		k.freed -= hole
 		if here {
@@ -281,8 +430,14 @@ func (k *Limit) reserve(id string, n, most, now int64) LimitReply {
 	at, _ := slices.BinarySearchFunc(k.line, position, func(t limitTurn, p int64) int {
 		return cmp.Compare(k.position(t), p)
 	})
-	k.line = slices.Insert(k.line, at, limitTurn{id, now + wait, need, wait*k.rate - position})
+	k.line = slices.Insert(k.line, at, k.turnAt(id, need, position, now))
 	return k.answer(1, wait, now)
+}
+
+// turnAt is a turn of an amount at a position in the line.
+func (k *Limit) turnAt(id string, amount, position, now int64) limitTurn {
+	wait := ceilDiv(position, k.rate)
+	return limitTurn{id, now + wait, amount, wait*k.rate - position}
 }
 
 // cancel is cancel.lua.
@@ -308,3 +463,11 @@ func (k *Limit) cancel(id string, n, now int64) LimitReply {
 }
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a < q*b {
+		q--
+	}
+	return q
+}

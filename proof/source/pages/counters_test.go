@@ -3,6 +3,7 @@ package pages_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -83,6 +84,21 @@ func Mail(ctx context.Context, limiters *ratelimit.Client, send func(context.Con
 	return send(ctx)
 }
 
+// Complete lets each organization use a million tokens a minute. It charges an estimate, and settles what was used.
+func Complete(ctx context.Context, limiters *ratelimit.Client, org string, estimate int64,
+	complete func(context.Context) (used int64, err error)) error {
+	tokens := limiters.Limiter("tokens", ratelimit.LimiterOptions{Rate: 1_000_000, Per: time.Minute})
+	charge, admission, err := tokens.Charge(ctx, org, estimate)
+	switch {
+	case err != nil:
+		return err
+	case !admission.Allowed:
+		return fmt.Errorf("%w: try again in %v", ratelimit.ErrLimited, admission.RetryAfter)
+	}
+	used, err := complete(ctx)
+	return errors.Join(err, charge.Settle(ctx, used))
+}
+
 // Throttle changes the rate of running programs within a second. Their limiters have LimiterOptions{Rate: 1000, Stored:
 // true}.
 func Throttle(ctx context.Context, limiters *ratelimit.Client, name string, rate int64, who string) error {
@@ -145,6 +161,23 @@ func TestLimited_TooManyRequests_AreRefusedWithAWait(t *testing.T) {
 		require.Equal(t, http.StatusOK, ask("bob").Code)
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable})
 		require.Equal(t, http.StatusServiceUnavailable, ask("bob").Code)
+	})
+}
+
+func TestComplete_LessOrMoreUsed_CountsWhatWasUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		limiters := srv.Open().Limiters()
+		uses := func(used int64) func(context.Context) (int64, error) {
+			return func(context.Context) (int64, error) { return used, nil }
+		}
+		for range 3 {
+			require.NoError(t, Complete(t.Context(), limiters, "acme", 400_000, uses(200_000)))
+		}
+		require.NoError(t, Complete(t.Context(), limiters, "acme", 100_000, uses(500_000)))
+		require.ErrorIs(t, Complete(t.Context(), limiters, "acme", 1, uses(1)), ratelimit.ErrLimited)
+		time.Sleep(10 * time.Second)
+		require.NoError(t, Complete(t.Context(), limiters, "acme", 50_000, uses(0)))
 	})
 }
 

@@ -25,6 +25,14 @@ func Charge(ctx context.Context, locks *rlock.Client, order string, pay func(con
 	return err
 }
 
+// Pay makes the payment of an order once, however often it is called, and returns the receipt.
+func Pay(ctx context.Context, locks *rlock.Client, order, amount string,
+	charge func(ctx context.Context, token int64) ([]byte, error)) ([]byte, error) {
+	payments := locks.Once("payments", rlock.OnceOptions{Keep: 24 * time.Hour})
+	receipt, _, err := payments.Do(ctx, order, amount, charge)
+	return receipt, err
+}
+
 // Reprice reads prices together with other readers, and changes them alone.
 func Reprice(ctx context.Context, locks *rlock.Client, read, change func(context.Context) error) error {
 	prices := locks.ReadWrite("prices")
@@ -123,5 +131,24 @@ func TestReprice_AWriter_IsAlone(t *testing.T) {
 			require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 			return nil
 		}))
+	})
+}
+
+func TestPay_CalledTwice_ChargesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := redlatchtest.New(t).Open().Locks()
+		charges := 0
+		charge := func(context.Context, int64) ([]byte, error) {
+			charges++
+			return []byte("receipt"), nil
+		}
+		for range 3 {
+			receipt, err := Pay(t.Context(), locks, "7", "5 euros", charge)
+			require.NoError(t, err)
+			require.Equal(t, "receipt", string(receipt))
+		}
+		_, err := Pay(t.Context(), locks, "7", "6 euros", charge)
+		require.ErrorIs(t, err, redlatch.ErrMismatch)
+		require.Equal(t, 1, charges)
 	})
 }

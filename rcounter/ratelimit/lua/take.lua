@@ -1,12 +1,13 @@
 -- Takes units from rate limits, for several requests of one process, each in its turn: now, or not at all.
 -- uses: clock, limit
 --
--- KEYS     the limits, each once: see the library
+-- KEYS     the limits, each once: see the library; and then, if there are charges, the open charges of each
 -- ARGV[1]  id of this call
 -- ARGV     for each of KEYS: algorithm and its three numbers, and runs of requests that are alike. Of each run: how many requests, negative if
 --          each takes as many units as there are, up to n; and n, which may be 0 to look
--- ARGV     '&', if there are requests of several limits; and for each request: of how many limits it takes units, all or none, or '-1' for as
---          many as there are of one; and for each of these the index in KEYS, and n. Then no key has runs
+-- ARGV     '&', if there are requests of several limits, or charges; and for each request: '#' and its id, if it is a charge; of how many
+--          limits it takes units, all or none, or '-1' for as many as there are of one; and for each of these the index in KEYS, and n. The
+--          index is negative if the limit refuses nothing: then it takes n units, or none. Then no key has runs
 --
 -- Replies  {taken, wait, free, state} for each run and for each n after '&', in one list
 --          taken    units that were taken, by all requests of the run; 0 or -1: the first could not pass, and took none; after '&' only -1
@@ -83,20 +84,27 @@ if done == #KEYS then return replies end
 
 -- libraries
 
+local opened = {} -- charges: the index of the limit, n, the mark, the id
+
 -- Takes units for requests that are alike, one after the other until one does not pass: of each wanted limit n, all or none; upto: as many
--- as there are of the one. Replies for each limit.
-local function serve(count, upto, wanted)
+-- as there are of the one; id: of a charge. Replies for each limit.
+local function serve(count, upto, wanted, id)
   local sums, short = {}, false
   for p = 1, #wanted do sums[p] = 0 end
   local function lacks(l, n) return l.bad or n > 0 and (upto and 1 or n) > l.room end
   for _ = 1, count do
-    for _, w in ipairs(wanted) do short = short or lacks(w.l, w.n) end
+    for _, w in ipairs(wanted) do
+      w.lacks = lacks(w.l, w.n)
+      short = short or w.lacks and not w.shadow
+    end
     if short then break end -- and so do those that follow
     for p, w in ipairs(wanted) do
-      local took = math.max(0, math.min(w.n, w.l.room))
+      local took = w.shadow and w.lacks and 0 or math.max(0, math.min(w.n, w.l.room))
       sums[p] = sums[p] + took
       if took > 0 and w.l.again then
         w.l.room = w.l.room - took
+      elseif took > 0 and id then
+        opened[#opened + 1] = {w.i, took, charge(w.l, took), id}
       elseif took > 0 then
         take(w.l, took)
       end
@@ -107,7 +115,7 @@ local function serve(count, upto, wanted)
     if l.bad then
       replies[o + 1], replies[o + 2], replies[o + 3], replies[o + 4] = l.bad, 0, 0, 0
     else
-      local refuses = short and lacks(l, n)
+      local refuses = w.lacks and (short or w.shadow)
       local state = l.algorithm == 'g' and not l.line and not l.again and l.level or -1 - empty(l)
       replies[o + 1] = refuses and not upto and sums[p] == 0 and -1 or sums[p]
       replies[o + 2] = refuses and waits(l, upto and 1 or n) or 0
@@ -117,8 +125,10 @@ local function serve(count, upto, wanted)
   end
 end
 
-local limits = {}
-for i = done + 1, #KEYS do
+local limits, count = {}, done
+while ARGV[a] and ARGV[a] ~= '&' do
+  count = count + 1
+  local i = count
   local l = read_limit(KEYS[i], ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], now)
   if l.by and l.by:sub(1, #id + 1) == id .. '+' then l.again, l.spare, l.room = true, l.room, tonumber(l.by:sub(#id + 2)) end
   limits[i] = l
@@ -133,13 +143,31 @@ end
 
 a = a + 1
 while ARGV[a] do
+  local of = ARGV[a]:match('^#(.*)')
+  if of then a = a + 1 end
   local parts, wanted = tonumber(ARGV[a]), {}
-  for p = 1, math.abs(parts) do wanted[p] = {l = limits[tonumber(ARGV[a + 2 * p - 1])], n = tonumber(ARGV[a + 2 * p])} end
-  serve(1, parts < 0, wanted)
+  for p = 1, math.abs(parts) do
+    local i = tonumber(ARGV[a + 2 * p - 1])
+    wanted[p] = {l = limits[math.abs(i)], i = math.abs(i), n = tonumber(ARGV[a + 2 * p]), shadow = i < 0}
+  end
+  serve(1, parts < 0, wanted, of)
   a = a + 1 + 2 * #wanted
 end
 
-for i = done + 1, #KEYS do
+-- What charges need is tried before anything is taken, and changes nothing but old charges. ZADD adds nothing, and comes first, because a
+-- server without memory refuses it.
+local ttls = {}
+for _, c in ipairs(opened) do
+  local l, key = limits[c[1]], KEYS[count + c[1]]
+  if not ttls[key] then
+    redis.call('ZADD', key, 'XX', 0, '')
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', elapsed(now - kept(l)))
+  end
+  ttls[key] = digits(math.ceil((c[3] - now + kept(l)) / 1000))
+  redis.call('PEXPIRE', key, ttls[key])
+end
+
+for i = done + 1, count do
   local l = limits[i]
   if not l.bad and not l.again and (l.taken > 0 or l.changed) then
     if l.line then
@@ -150,4 +178,10 @@ for i = done + 1, #KEYS do
     store(l)
   end
 end
+-- After what was taken: a charge whose units were not would give back those of others.
+for _, c in ipairs(opened) do
+  local key, member = KEYS[count + c[1]], string.format('1;%s;%.0f;%s', c[4], c[2], kind_of(limits[c[1]]))
+  redis.call('ZADD', key, 'NX', digits(c[3]), member)
+end
+for key, ttl in pairs(ttls) do redis.call('PEXPIRE', key, ttl) end
 return replies

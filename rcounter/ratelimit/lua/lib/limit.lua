@@ -48,6 +48,28 @@
 -- 'f', a fixed window that ends with a unit of the calendar in a time zone, see window.
 --
 --   string  'f;window;units;by'
+--
+-- A charge is units that are settled later. Each open charge of a limit is a member of a sorted set, the key after those of the limits:
+--
+--   '1;id;n;kind'  mark    1 is the version; kind is the algorithm, of 'f' with the unit
+--
+-- The mark says where its units were counted, µs: the end of their slice, or of the fixed window. They go back there, and nowhere else.
+-- The member is removed when the charge is settled, so a second settling finds nothing. It is kept for as long as its units count, and for
+-- an hour after the end of the slice at least; after that the charge stays at its estimate.
+--
+-- While a limit of 'g' has open charges, its units are also counted in slices, of a 32nd of the time in which full drains:
+--
+--   string  'c;at;level;per;by;end=amount,end=amount,…'
+--
+-- The level alone does not say what may go back. A unit that has drained no longer counts, and some of what drained since may be others':
+--
+--   burst 10, 1 a second       level
+--   0 s    A charges 10         10
+--   10 s   A's have drained      0
+--   10 s   B takes 10           10
+--   10 s   A settles at 0       10    to lower the level by 10 would let 10 more pass: 20 at once
+--
+-- So the level never becomes lower than that of a bucket into which all that is left in the slices ran at their ends, see level_of.
 
 local most = 9007199254740991
 local turns = 500 -- that have passed and are read, in one script
@@ -111,6 +133,44 @@ local function line(l, now)
   end
 end
 
+-- Returns the kind of a limit, as charges name it.
+local function kind_of(l)
+  return l.algorithm .. (l.unit or '')
+end
+
+-- Reads slices, moved back by so many µs. Those that count no more are left out: with 'g' what has not drained of them by the end of the
+-- next slice counts there. Returns the sum.
+local function read_slices(l, list, back, now)
+  l.ends, l.units = {}, {}
+  local sum, level, before = 0, 0, 0
+  for e, n in list:gmatch('(%d+)=(%d+)') do
+    local last, units = e - back, tonumber(n)
+    if l.rate and #l.ends == 0 then units = units + math.max(0, level - (last - before) * l.rate) end
+    if begun(last + l.lasts, now) then
+      level, before = units, last
+    else
+      l.ends[#l.ends + 1], l.units[#l.units + 1] = last, units
+      sum = sum + units
+    end
+  end
+  return sum
+end
+
+-- Adds units to the present slice.
+local function put(l, units)
+  if #l.ends == 0 or l.ends[#l.ends] <= l.at then
+    l.ends[#l.ends + 1], l.units[#l.units + 1] = l.at + math.max(1, math.ceil(l.lasts / 32)), 0
+  end
+  l.units[#l.units] = l.units[#l.units] + units
+end
+
+-- Returns slices as text.
+local function list_of(l)
+  local list = {}
+  for i = 1, #l.ends do list[i] = string.format('%.0f=%.0f', l.ends[i], l.units[i]) end
+  return table.concat(list, ',')
+end
+
 -- Returns the units that pass at once.
 local function spare(l)
   if l.line then return math.floor(l.credit / l.per) end
@@ -120,16 +180,22 @@ end
 -- Reads a limit of the generic cell rate algorithm.
 local function bucket(l, rate, per, burst, now)
   l.rate, l.per, l.full = tonumber(rate), tonumber(per), burst * per
-  l.level, l.at = 0, now
+  l.level, l.at, l.lasts = 0, now, math.ceil(l.full / l.rate)
   if l.kind == 'zset' then
     line(l, now)
   elseif l.value then
-    local at, level, p, by = l.value:match('^g;(%d+);(%d+);(%d+);(.*)$')
+    local at, level, p, by, list = l.value:match('^[gc];(%d+);(%d+);(%d+);([^;]*);?(.*)$')
     if not at then l.bad = -2 return end
     level, p = tonumber(level), tonumber(p)
-    if p ~= l.per then level = math.min(most, math.ceil(level / p * l.per)) end -- another period: the same number of units
+    if p ~= l.per then -- another period: the same number of units, of which none go back
+      level, list = math.min(most, math.ceil(level / p * l.per)), ''
+    end
     local past = now - at
     l.level, l.by, l.changed = math.max(0, level - math.max(0, past) * l.rate), by, past < 0
+    if list ~= '' and l.level > 0 then
+      read_slices(l, list, math.max(0, -past), now)
+      if #l.ends == 0 then l.ends = nil end -- of a debt, which lasts longer
+    end
   end
   if not l.bad then l.room = spare(l) end
 end
@@ -137,19 +203,14 @@ end
 -- Reads a sliding window.
 local function sliding(l, limit, per, now)
   l.limit, l.per, l.at, l.ends, l.units = tonumber(limit), tonumber(per), now, {}, {}
+  l.lasts = l.per
   local sum = 0
   if l.value then
     local at, by, list = l.value:match('^s;(%d+);([^;]*);(.*)$')
     if not at then l.bad = -2 return end
     local back = math.max(0, at - now) -- the clock was set back: what is counted moves with it
     l.by, l.changed = by, back > 0
-    for e, n in list:gmatch('(%d+)=(%d+)') do
-      local last = e - back
-      if not begun(last + l.per, now) then
-        l.ends[#l.ends + 1], l.units[#l.units + 1] = last, tonumber(n)
-        sum = sum + n
-      end
-    end
+    sum = read_slices(l, list, back, now)
   end
   l.room = l.limit - sum
 end
@@ -225,7 +286,8 @@ local function fixed(l, limit, unit, zone, now)
   end
   l.number, ends = window(unit, zone, math.floor(now / 1000000), stored or 0) -- the clock may have been set back: the later unit goes on
   if l.number ~= stored then l.units, l.by = 0, '' end
-  l.left, l.room = ends * 1000000 - now, math.max(0, l.limit - l.units)
+  l.last = ends * 1000000
+  l.left, l.room = l.last - now, math.max(0, l.limit - l.units)
 end
 
 -- Reads a limit, from four arguments:
@@ -234,8 +296,8 @@ end
 local function read_limit(key, algorithm, a, b, c, now)
   local l = {key = key, algorithm = algorithm, kind = redis.call('TYPE', key).ok, taken = 0, room = 0, by = ''}
   local value = l.kind == 'string' and redis.call('GET', key)
-  local of = value and value:match('^[gsf];') or algorithm .. ';'
-  if of == algorithm .. ';' then l.value = value end
+  local of = value and value:match('^([gcsf]);') or algorithm
+  if of == algorithm or of == 'c' and algorithm == 'g' then l.value = value end
   if l.kind ~= 'none' and l.kind ~= 'string' and l.kind ~= 'zset' or
     l.kind == 'zset' and algorithm ~= 'g' and redis.call('ZCOUNT', key, -1, -1) == 0 then
     l.bad = -2
@@ -256,14 +318,27 @@ local function take(l, n)
     l.credit = l.credit - n * l.per
   elseif l.algorithm == 'g' then
     l.level = l.level + n * l.per
+    if l.ends then put(l, n * l.per) end
   elseif l.algorithm == 'f' then
     l.units = l.units + n
   else
-    if #l.ends == 0 or l.ends[#l.ends] <= l.at then
-      l.ends[#l.ends + 1], l.units[#l.units + 1] = l.at + math.max(1, math.ceil(l.per / 32)), 0
-    end
-    l.units[#l.units] = l.units[#l.units] + n
+    put(l, n)
   end
+end
+
+-- Takes n units as a charge, and returns its mark. In a line they are taken of credit, which cannot be given back: no slice ends now.
+local function charge(l, n)
+  if l.algorithm == 'g' and not l.line and not l.ends then
+    l.ends, l.units = {}, {}
+    if l.level > 0 then l.ends[1], l.units[1] = l.at, l.level end
+  end
+  take(l, n)
+  return l.line and l.at or l.last or l.ends[#l.ends]
+end
+
+-- Returns for how many µs after its mark a charge is kept.
+local function kept(l)
+  return math.max(3600000000, l.lasts or 0)
 end
 
 -- Returns the position in a line at which the next n units pass; how much of a hole that takes, nil at the end of the line; and whether it is
@@ -326,11 +401,11 @@ local function store(l, ...)
   end
   local value, ttl
   if l.algorithm == 'g' then
+    local list = l.ends and list_of(l) or ''
     value, ttl = string.format('g;%.0f;%.0f;%.0f;', l.at, l.level, l.per) .. l.by, empty(l)
+    if list ~= '' then value = 'c' .. value:sub(2) .. ';' .. list end
   elseif l.algorithm == 's' then
-    local list = {}
-    for i = 1, #l.ends do list[i] = string.format('%.0f=%.0f', l.ends[i], l.units[i]) end
-    value, ttl = 's;' .. digits(l.at) .. ';' .. l.by .. ';' .. table.concat(list, ','), empty(l)
+    value, ttl = 's;' .. digits(l.at) .. ';' .. l.by .. ';' .. list_of(l), empty(l)
   else
     -- It stays for up to an hour longer, should a client's table of its time zone be an old one.
     value, ttl = string.format('f;%s%.0f;%.0f;', l.unit, l.number, l.units) .. l.by, l.left + (l.unit == 'm' and 60000000 or 3600000000)
