@@ -6,8 +6,8 @@
 -- ARGV[5] entry of this owner that may be in the queue, or ''  ARGV[6] how long the answer is served, ms  ARGV[7] for how
 --   many of these ms it is old  ARGV[8] fingerprint  ARGV[9] answer
 -- Reply: 1 stored; 0 the owner holds nothing, and nothing is stored: a late owner never overwrites
--- Twice: the second run finds the answer of the same owner, and replies 1. It writes the expiry again, because WAIT
---   confirms the writes of its own connection.
+-- Twice: the second run finds the answer of the same owner, and replies 1. The second run writes the owner again, because
+--   WAIT confirms the writes of its own connection.
 local key, queue, answer_key, owner = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 if not is_valid(owner, tonumber(ARGV[6])) then
   return redis.error_reply('ERR owner or time is not valid')
@@ -15,11 +15,11 @@ end
 local before = redis.call('HMGET', answer_key, 'stale', 'by')
 require_integer(before[1], 'stale time of the answer')
 if redis.call('HEXISTS', key, owner) == 0 then
-  local left = before[2] == owner and redis.call('PTTL', answer_key) or 0
-  if left > 0 then
-    redis.call('PEXPIRE', answer_key, left)
+  if before[2] == owner then
+    redis.call('HSET', answer_key, 'by', owner)
+    return 1
   end
-  return before[2] == owner and 1 or 0
+  return 0
 end
 redis.call('HSET', answer_key, 'stale', ARGV[7], 'fingerprint', ARGV[8], 'answer', ARGV[9], 'by', owner)
 set_expiry(answer_key, ARGV[6])
