@@ -41,7 +41,6 @@ var deaths = []death{
 const (
 	untilDeath  = time.Second
 	killedLease = 3 * time.Second
-	keysADeath  = 50
 )
 
 // keyOfDeath is a key that the process which is killed and two others call Do for.
@@ -79,7 +78,7 @@ func (k *keyOfDeath) call(ctx context.Context, once *rlock.Once, work time.Durat
 func TestOnce_ProcessIsKilledAtEachStep_HasOneAnswer(t *testing.T) {
 	t.Parallel()
 	steps := map[string]int{}
-	rounds := redistest.Sized(1, 4, 100_000/len(deaths)/keysADeath+1)
+	rounds, keysADeath := redistest.Sized(1, 2, 30), redistest.Sized(5, 10, 50)
 	for seed := range uint64(rounds) {
 		redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 			draw := rand.New(rand.NewPCG(seed, 53))
