@@ -59,6 +59,8 @@ type planted struct {
 	rigs   []*rig
 	begins []time.Duration
 	bound  time.Duration // of the waits; 0: none
+	leaver int           // the caller that leaves after leaves
+	leaves time.Duration // 0: none leaves
 }
 
 // run runs the circle until all callers are done, and returns the errors of the callers.
@@ -82,8 +84,8 @@ func (p *planted) run(t *testing.T) (failures []error, took time.Duration) {
 			held.Wait()
 			time.Sleep(p.begins[i] - time.Since(began))
 			next := p.kinds[(i+1)%n].wait(p.rigs[i].locks, fmt.Sprint(p.name, (i+1)%n))
-			if p.bound > 0 {
-				next = next.WithWait(p.bound)
+			if bound := p.boundOf(i); bound > 0 {
+				next = next.WithWait(bound)
 			}
 			inner, err := next.Lock(hold.Context(ctx))
 			if err != nil {
@@ -95,6 +97,13 @@ func (p *planted) run(t *testing.T) (failures []error, took time.Duration) {
 	}
 	callers.Wait()
 	return failures, took
+}
+
+func (p *planted) boundOf(caller int) time.Duration {
+	if caller == p.leaver && p.leaves > 0 {
+		return p.leaves
+	}
+	return p.bound
 }
 
 // circle draws a circle of 2 to 5 callers of the rigs.
@@ -157,6 +166,28 @@ func TestDeadlock_PlantedCircle_IsFoundByTheYoungest(t *testing.T) {
 		p := circle(draw, name, rigs)
 		failures, took := p.run(t)
 		p.check(t, failures, took)
+	})
+}
+
+// One caller leaves before the youngest comes, or the youngest leaves before it looks for a circle.
+func TestDeadlock_CallerLeavesTheCircle_IsNotReported(t *testing.T) {
+	t.Parallel()
+	eachBubble(t, func(t *testing.T, draw *rand.Rand, name string, rigs []*rig) {
+		p := circle(draw, name, rigs)
+		p.leaver, p.leaves = draw.IntN(len(p.kinds)), deadlockPoll/4
+		if rest := slices.Max(p.begins) - p.begins[p.leaver]; rest > 1 {
+			p.leaves = 1 + time.Duration(draw.Int64N(int64(rest-1)))
+		}
+		failures, _ := p.run(t)
+		for i, err := range failures {
+			if i != p.leaver {
+				require.NoError(t, err, "%s: caller %d", p.name, i)
+				continue
+			}
+			var deadlock *rlock.DeadlockError
+			require.ErrorIs(t, err, redlatch.ErrNotAcquired)
+			require.False(t, errors.As(err, &deadlock), "%s: %v", p.name, err)
+		}
 	})
 }
 
