@@ -55,7 +55,7 @@ const (
 
 type acquireReply struct {
 	status    acquireStatus
-	leaseLeft time.Duration // the rest of the holder's lease; negative: no expiry
+	leaseLeft time.Duration // the rest of the holder's lease, or of the answer's time; negative: no expiry
 	server    int64         // the server's clock, ms
 	ticket    int64         // of the queue entry; 0: not queued
 	holder    holder

@@ -522,7 +522,7 @@ func (cohorts *lockCohorts) finishRequest(contender *lockContender, err error) {
 	}
 	cohorts.mu.Lock()
 	if err == nil && own.once.hasOldAnswer() {
-		cohort.answerCallers(own.once.oldAnswer, cohort.callers.First())
+		cohort.answerCallers(wait.Published{Result: own.once.oldAnswer, Since: time.Now()}, cohort.callers.First())
 	}
 	if err == nil && cohort.callers.First() != nil {
 		isUsed := cohorts.giveTenure(contender, own)

@@ -22,7 +22,8 @@ const (
 
 // OnceOptions are the settings of a Once. The zero value has the defaults.
 type OnceOptions struct {
-	// Keep is how long an answer is returned to callers with the same key. At least 1 ms. Defaults to 24 h.
+	// Keep is how long an answer is returned to callers with the same key. At least 1 ms. Defaults to 24 h. It counts from
+	// when the answer is stored, with the options of the caller that ran fn: all callers should have the same.
 	Keep time.Duration
 	// Stale is for how long after Keep the old answer is returned while one caller renews it: that caller runs fn, and all
 	// others get the old answer at once. Callers of all processes get the new answer as soon as it is stored. At least 1
@@ -116,17 +117,12 @@ func (o *Once) Do(ctx context.Context, key, fingerprint string,
 	if err := o.c.session.Usable(o.bad, bad); err != nil {
 		return nil, false, err
 	}
-	if text, ok := o.localAnswer(ctx, lock); ok {
-		return replay(lock, text, fingerprint)
-	}
-	hold, err := lock.acquire(ctx, terms{wait: o.wait})
-	var published *wait.Published
-	if errors.As(err, &published) {
-		o.c.answered.add(lock.key)
-		return replay(lock, published.Result, fingerprint)
-	}
-	if err != nil {
+	hold, text, err := o.acquire(ctx, lock)
+	switch {
+	case err != nil:
 		return nil, false, err
+	case hold == nil:
+		return replay(lock, text, fingerprint)
 	}
 	if ended := errs.Ended(ctx); ended != nil {
 		hold.discard(ctx)
@@ -147,6 +143,42 @@ func (o *Once) lock(key string) (*single, error) {
 	lockKey := keyname.Suffix(own, onceEnding)
 	lock := o.c.singleOn(lockKey, name, kindOnce, ownerKey{client: o.c, name: lockKey})
 	return &lock, bad
+}
+
+// acquire returns the answer of a key, or acquires the right to make it.
+//
+// A reply or a message with an answer may come late, and reach a caller that began after the answer's time was over.
+// That caller makes a request:
+//
+//	process 1                    server                     process 2
+//	                             queued <------------------ caller A
+//	store ---------------------> the answer, to A's process
+//	                             the answer's time is over
+//	                                                        caller B: waits beside A
+//	                             (the message is late) ---> A returns the answer; B requests
+func (o *Once) acquire(ctx context.Context, lock *single) (hold *Hold, text string, err error) {
+	began, waitTime := time.Now(), o.wait
+	for {
+		if text, ok := o.localAnswer(ctx, lock); ok {
+			return nil, text, nil
+		}
+		hold, err = lock.acquire(ctx, terms{wait: waitTime})
+		var published *wait.Published
+		if !errors.As(err, &published) {
+			return hold, "", err
+		}
+		o.c.answered.add(lock.key)
+		lasts := published.Lasts
+		if lasts <= 0 {
+			lasts = o.opts.Keep + o.opts.Stale
+		}
+		if !began.After(published.Since.Add(lasts)) {
+			return nil, published.Result, nil
+		}
+		if o.wait != forever {
+			waitTime = max(0, o.wait-time.Since(began))
+		}
+	}
 }
 
 // replay returns a stored answer to a caller with that fingerprint.

@@ -84,6 +84,7 @@ func (o *owner) sendAnswer(ctx context.Context) (gone bool, err error) {
 	lock, client, answer := o.lock, o.lock.c, o.once.answer.Load()
 	args := []string{o.Lease.Owner, lock.channel, client.publish, lock.grants, o.Entry(), script.Millis(answer.keep),
 		script.Millis(answer.stale), answer.fingerprint, answer.answer}
+	sentAt := time.Now()
 	message, err := client.runner.Attempt(ctx, script.Call{Script: onceStoreScript,
 		Keys: slices.Concat(lock.keys, []string{lock.answerKey()}), Args: args,
 		Replicas: client.opts.MinReplicas, ReplicasWait: client.opts.ReplicaTimeout})
@@ -96,7 +97,7 @@ func (o *owner) sendAnswer(ctx context.Context) (gone bool, err error) {
 	}
 	if releaseStatus(status) == releaseDone {
 		o.once.isStored.Store(true)
-		client.cohorts.answerCallersOf(o, answer.text())
+		client.cohorts.answerCallersOf(o, wait.Published{Result: answer.text(), Since: sentAt})
 	}
 	o.Gone()
 	if err == nil {
@@ -106,20 +107,20 @@ func (o *owner) sendAnswer(ctx context.Context) (gone bool, err error) {
 }
 
 // answerCallersOf ends the waits of the callers of a tenure with an answer.
-func (cohorts *lockCohorts) answerCallersOf(o *owner, text string) {
+func (cohorts *lockCohorts) answerCallersOf(o *owner, answer wait.Published) {
 	cohorts.mu.Lock()
 	defer cohorts.mu.Unlock()
 	if cohort := cohorts.cohortOfTenure(o); cohort != nil {
-		cohort.answerCallers(text, nil)
+		cohort.answerCallers(answer, nil)
 	}
 }
 
 // answerCallers ends the waits of all callers but one with an answer. Called with mu held.
-func (cohort *lockCohort) answerCallers(text string, except *queuedCaller) {
+func (cohort *lockCohort) answerCallers(answer wait.Published, except *queuedCaller) {
 	for caller := cohort.callers.First(); caller != nil; {
 		behind := caller.Behind()
 		if caller != except {
-			caller.endWait(nil, 0, &wait.Published{Result: text})
+			caller.endWait(nil, 0, &answer)
 		}
 		caller = behind
 	}

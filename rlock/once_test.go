@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
@@ -484,4 +485,54 @@ func TestOnce_TooFewReplicas_IsSaid(t *testing.T) {
 		require.True(t, replayed)
 		require.Equal(t, "answer", string(answer))
 	})
+}
+
+// A process gets the message with the answer late. Its caller that came after the answer's end needs another one.
+func TestOnce_MessageComesAfterTheAnswerIsOver_LaterCallerRuns(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	ctx, key, opts := context.Background(), "7", rlock.OnceOptions{Keep: 100 * time.Millisecond}
+	proxy := redistest.NewProxy(t, s)
+	first, late := newRig(t, s, rlock.Options{}), newRig(t, proxy.Server(), rlock.Options{})
+	finish := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		answer, replayed, err := first.locks.Once("late", opts).Do(ctx, key, "", func(context.Context, int64) ([]byte, error) {
+			<-finish
+			return []byte("old"), nil
+		})
+		assert.NoError(t, err)
+		assert.False(t, replayed)
+		assert.Equal(t, "old", string(answer))
+	})
+	redistest.Eventually(t, 20*time.Second, "the first runs", func() bool {
+		state, err := first.locks.Once("late", opts).Inspect(ctx, key)
+		return err == nil && len(state.Run.Holders) == 1
+	})
+	all.Go(func() {
+		answer, replayed, err := late.locks.Once("late", opts).Do(ctx, key, "", never(t))
+		assert.NoError(t, err)
+		assert.True(t, replayed)
+		assert.Equal(t, "old", string(answer))
+	})
+	redistest.Eventually(t, 20*time.Second, "the second is queued", func() bool {
+		state, err := first.locks.Once("late", opts).Inspect(ctx, key)
+		return err == nil && len(state.Run.Waiters) == 1
+	})
+	proxy.Hold(redistest.Down)
+	close(finish)
+	redistest.Eventually(t, 20*time.Second, "the answer is over", func() bool {
+		state, err := first.locks.Once("late", opts).Inspect(ctx, key)
+		return err == nil && len(state.Run.Holders) == 0 && !state.Answered
+	})
+	all.Go(func() {
+		var runs atomic.Int32
+		answer, replayed, err := late.locks.Once("late", opts).Do(ctx, key, "", answers(&runs, "new"))
+		assert.NoError(t, err)
+		assert.False(t, replayed)
+		assert.Equal(t, "new", string(answer))
+	})
+	redistest.Eventually(t, 20*time.Second, "both wait", func() bool { return late.locks.Stats().Waiting == 2 })
+	proxy.Heal()
+	all.Wait()
 }

@@ -201,7 +201,7 @@ func (a *acquisition) readReply(ctx context.Context, reply acquireReply, err err
 		}
 		return wait.Answer{}, fmt.Errorf("re-enter %q: %w", a.lock.name, errs.ErrLost)
 	case acquireAnswered:
-		return wait.Answer{}, &wait.Published{Result: reply.answer}
+		return wait.Answer{}, &wait.Published{Result: reply.answer, Since: a.times.sentAt, Lasts: reply.leaseLeft}
 	case acquireYoung:
 		return wait.Answer{}, &youngError{a.lock.name, reply.leaseLeft}
 	}

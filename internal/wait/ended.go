@@ -18,7 +18,13 @@ type GaveUp struct {
 
 // Published is the error of a wait that a result ended: a reply, or a message to this waiter. The waiter has no hold,
 // and no entry in the server's queue.
-type Published struct{ Result string }
+type Published struct {
+	Result string
+	// The result is valid for Lasts from an instant on that is not before Since. Lasts is 0 if the result was made after
+	// Since: the caller knows how long a new result lasts.
+	Since time.Time
+	Lasts time.Duration
+}
 
 func (*Published) Error() string { return errs.ErrAnswered.Error() }
 func (*Published) Unwrap() error { return errs.ErrAnswered }

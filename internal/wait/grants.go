@@ -285,7 +285,7 @@ func (q *Waiters) deliverResult(text string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if caller := q.byOwner[rest[:length]]; caller != nil && caller.joint.requester == nil {
-		caller.joint.done, caller.joint.doneErr = true, &Published{Result: rest[length:]}
+		caller.joint.done, caller.joint.doneErr = true, &Published{Result: rest[length:], Since: caller.request.Began}
 		signal(caller.wakeup)
 	}
 }

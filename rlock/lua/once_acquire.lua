@@ -4,7 +4,8 @@
 --   migrated, the request is refused
 -- ARGV[1…8] as of fenced_acquire
 -- Reply as of fenced_acquire. A grant has two more parts, if there is an old answer: for how many ms it is served, and
---   its text (see answer). And {7, 0, server ms, text}: answered. So is a request that finds an old answer, and another owner that renews it
+--   its text (see answer). And {7, for how many ms it is served, server ms, text}: answered. So is a request that finds an
+--   old answer, and another owner that renews it
 -- Twice: as fenced_acquire. The second run may find an answer that another owner has stored meanwhile, and gives a grant
 --   of the first run back.
 local key, queue, token_key, answer_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -34,7 +35,7 @@ else
     if is_fresh and existing % 2 == 1 then
       serve_answer(q, text)
     end
-    return {7, 0, now, text}
+    return {7, left, now, text}
   end
 end
 if reply[1] ~= 1 then
