@@ -40,6 +40,7 @@ func uses(hub *pubsub.Hub, prefix string, watchdog time.Duration) map[string]fun
 			defer closeSoon(c)
 			kinds(ctx, c)
 			liveness(ctx, hub, prefix)
+			deadlock(ctx, hub, prefix)
 		},
 		"elections": func(ctx context.Context) { elections(ctx, hub, prefix) },
 		"semaphores": func(ctx context.Context) {

@@ -2,6 +2,8 @@ package rights_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -31,6 +33,31 @@ func liveness(ctx context.Context, hub *pubsub.Hub, prefix string) {
 		redistest.Must(taken.UnlockAfter(ctx, 20*time.Millisecond))
 		redistest.Must(here.Close(ctx))
 	}
+}
+
+// deadlock has two callers wait for each other's locks, until one of them is told so.
+func deadlock(ctx context.Context, hub *pubsub.Hub, prefix string) {
+	o := rlock.Options{KeyPrefix: prefix, PollCap: 60 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	here, other := redistest.Got(rlock.New(hub, o)), redistest.Got(rlock.New(hub, o))
+	first, second := redistest.Got(here.Reentrant("a").Lock(ctx)), redistest.Got(other.Plain("b").Lock(ctx))
+	waited := make(chan error)
+	wait := func(l *rlock.Lock, carried *rlock.Hold) {
+		h, e := l.Lock(carried.Context(ctx))
+		if e == nil {
+			e = h.Unlock(ctx)
+		}
+		_ = carried.Unlock(ctx)
+		waited <- e
+	}
+	go wait(here.Plain("b"), first)
+	go wait(other.Reentrant("a"), second)
+	one, another := <-waited, <-waited
+	var found *rlock.DeadlockError
+	if !errors.As(errors.Join(one, another), &found) {
+		redistest.Must(fmt.Errorf("no deadlock: %w", errors.Join(one, another)))
+	}
+	redistest.Must(here.Close(ctx))
+	redistest.Must(other.Close(ctx))
 }
 
 // livePermits takes permits and weights over from a client that is gone.
