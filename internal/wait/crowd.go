@@ -77,9 +77,10 @@ func (o *outage) record(sent time.Time) {
 	}
 }
 
-// retryIn returns how long to pause before the next request. In a crowd a waiter pauses for longer: for a random part
-// of the outage so far, up to a PollCap. So the requests of a crowd are spread while the server is silent, and also
-// when it replies again. Without the longer pause:
+// retryIn returns how long to pause before the next request. In a crowd a waiter pauses for longer: for as long as the
+// outage so far, up to a PollCap, less a random part of up to a half. So the requests of a crowd are spread while the
+// server is silent, and also when it replies again, even if they all failed at once with their connection. Without the
+// longer pause:
 //
 //	5,000 waiters                       server
 //	                                    stands still for 1.2 s
@@ -93,7 +94,8 @@ func (q *Waiters) retryIn(current outage) time.Duration {
 	q.mu.Unlock()
 	pause := script.Backoff(current.failures)
 	if crowd {
-		pause = max(pause, rand.N(time.Since(current.since)+1))
+		longest := min(time.Since(current.since), q.pollCap)
+		pause = max(pause, longest-rand.N(longest/2+1))
 	}
 	return min(pause, q.pollCap)
 }
