@@ -35,7 +35,8 @@ func TestOnce_SameKey_PrintsTheStoredOutput(t *testing.T) {
 	shown := statuses(t, run(t, urlOf(s), "inspect", "report:today", "--json", "--call-timeout=5s"))
 	require.Equal(t, "once", shown[0].Kind)
 	require.EqualValues(t, 7, *shown[0].AnswerBytes)
-	require.Regexp(t, "7 bytes, fresh for (23h59m|24h)", run(t, urlOf(s), "inspect", "report:today", "--call-timeout=5s").out)
+	inspected := run(t, urlOf(s), "inspect", "report:today", "--call-timeout=5s").out
+	require.Regexp(t, "7 bytes, fresh for (23h59m|24h)", inspected)
 }
 
 func TestOnce_CommandFails_KeepsNothing(t *testing.T) {
