@@ -274,7 +274,30 @@ func permits() []*kind {
 				return held{lease: p, release: p.Release, ids: bases(p.IDs())}, nil
 			}),
 	}
-	ks[0].owners = func(n *node, name string) []string { return members(n, "{"+name+"}:timeout") }
+	ks = append(ks,
+		holding("tenants", few, func(r *rand.Rand, s *Step) { s.N = 1 + r.IntN(few)*r.IntN(2) }, nil,
+			func(ctx context.Context, c *client, object string, s Step) (held, error) {
+				of := c.red.Semaphores().Semaphore(object, few).For(fmt.Sprint("tenant ", s.Number%5)).WithWeight(1 + s.Number%3).
+					WithPriority(s.Number % 2)
+				p, err := of.TryAcquire(ctx, s.N, s.patience(), s.Lease)
+				if err != nil {
+					return held{}, err
+				}
+				return held{lease: p, release: p.Release, ids: bases(p.IDs())}, nil
+			}),
+		// The maximum is what holders share, and never the capacity.
+		holding("maximum", few, func(r *rand.Rand, s *Step) { s.N = 1 + r.IntN(few)*r.IntN(2) }, nil,
+			func(ctx context.Context, c *client, object string, s Step) (held, error) {
+				sem := c.red.Semaphores().Semaphore(object, many).For("one").WithMax(few)
+				p, err := sem.TryAcquire(ctx, s.N, s.patience(), s.Lease)
+				if err != nil {
+					return held{}, err
+				}
+				return held{lease: p, release: p.Release, ids: bases(p.IDs())}, nil
+			}))
+	for _, k := range ks {
+		k.owners = func(n *node, name string) []string { return members(n, "{"+name+"}:timeout") }
+	}
 	ks[1].owners = func(n *node, name string) []string { return members(n, "{"+name+"}:weights") }
 	return ks
 }
