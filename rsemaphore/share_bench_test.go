@@ -14,8 +14,16 @@ import (
 )
 
 // BenchmarkFor_Throughput compares shares with first come, first served: 64 callers of eight tenants in four processes
-// take one of four permits. The two take turns, so that the machine's load hits both.
+// take one of four permits, and hold it for no time or for 2 ms of work. The two take turns, so that the machine's load
+// hits both.
 func BenchmarkFor_Throughput(b *testing.B) {
+	for name, work := range map[string]time.Duration{"no work": 0, "2 ms of work": 2 * time.Millisecond} {
+		b.Run(name, func(b *testing.B) { compareShares(b, work) })
+	}
+}
+
+// compareShares reports the throughput as a part of that without tenants, and the least of Jain's indices over tenants.
+func compareShares(b *testing.B, work time.Duration) {
 	const tenants, callers, window = 8, 64, 500 * time.Millisecond
 	s := redistest.Start(b)
 	var rigs []*rig
@@ -33,6 +41,7 @@ func BenchmarkFor_Throughput(b *testing.B) {
 				for ctx.Err() == nil {
 					if p, err := sem.Acquire(ctx, 1); err == nil {
 						counts[i%tenants].Add(1)
+						time.Sleep(work)
 						_ = p.Release(context.Background())
 					}
 				}
