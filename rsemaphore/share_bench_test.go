@@ -14,8 +14,8 @@ import (
 )
 
 // BenchmarkFor_Throughput compares shares with first come, first served: 64 callers of eight tenants in four processes
-// take one of four permits, and hold it for no time, or for 2 or 20 ms of work. The two take turns, so that the machine's
-// load hits both. Without work the server's time for the scripts decides, and with 20 ms the permits do.
+// take one of four permits, and hold it for no time, or for 2 or 20 ms of work. The two take turns, so that the load of
+// the machine hits both. Without work the server's time for the scripts decides, and with 20 ms the permits do.
 func BenchmarkFor_Throughput(b *testing.B) {
 	for _, work := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
 		b.Run(fmt.Sprint(work, " of work"), func(b *testing.B) { compareShares(b, work) })
