@@ -497,10 +497,11 @@ func TestOnce_MessageComesAfterTheAnswerIsOver_LaterCallerRuns(t *testing.T) {
 	finish := make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		answer, replayed, err := first.locks.Once("late", opts).Do(ctx, key, "", func(context.Context, int64) ([]byte, error) {
+		old := func(context.Context, int64) ([]byte, error) {
 			<-finish
 			return []byte("old"), nil
-		})
+		}
+		answer, replayed, err := first.locks.Once("late", opts).Do(ctx, key, "", old)
 		assert.NoError(t, err)
 		assert.False(t, replayed)
 		assert.Equal(t, "old", string(answer))

@@ -100,7 +100,8 @@ func of(lock method) kind {
 		},
 		options: rlock.Options{WatchdogTimeout: lockLease, CallTimeout: lockTimeout, PollCap: 50 * time.Millisecond},
 		seeds:   [3]int{1, 1, 3}, pace: 1, servers: 1, processes: 4, workers: 3, names: 3, members: 1, ops: 2000,
-		granted: 200, keeps: 400 * time.Microsecond, long: 60, waits: 20 * time.Millisecond, late: lockTimeout, refusals: true,
+		granted: 200, keeps: 400 * time.Microsecond, long: 60, waits: 20 * time.Millisecond, late: lockTimeout,
+		refusals: true,
 	}
 }
 
