@@ -16,10 +16,10 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// death is a step of a run, at which its process is killed.
-type death struct {
+// killing is a step of a run at which its process is killed.
+type killing struct {
 	step  string
-	match func(words []string) bool // the calls of this process that the server or the process never gets; nil: none
+	match func(words []string) bool // the calls of this process whose request or reply is lost; nil: none
 	fate  redistest.Fate
 	long  bool // fn goes on after the process was killed
 	back  bool // the process was only stopped, for longer than its lease, and goes on
@@ -28,7 +28,7 @@ type death struct {
 // requesting matches the call that requests the right to run.
 func requesting(words []string) bool { return len(words) > 2 && words[2] == "4" }
 
-var deaths = []death{
+var killings = []killing{
 	{step: "before the server gets its request", match: requesting, fate: redistest.LoseRequest},
 	{step: "before it gets the reply to its request", match: requesting, fate: redistest.LoseReply},
 	{step: "while fn runs", long: true},
@@ -39,12 +39,12 @@ var deaths = []death{
 }
 
 const (
-	untilDeath  = time.Second
+	untilKilled = time.Second
 	killedLease = 3 * time.Second
 )
 
-// keyOfDeath is a key that the process which is killed and two others call Do for.
-type keyOfDeath struct {
+// contestedKey is a key for which the killed process and two others call Do.
+type contestedKey struct {
 	name  string
 	mu    sync.Mutex
 	given map[string]int // the answers, and how many callers got each
@@ -53,7 +53,7 @@ type keyOfDeath struct {
 }
 
 // call calls Do, with a function that works for so long, and counts the answer.
-func (k *keyOfDeath) call(ctx context.Context, once *rlock.Once, work time.Duration, at func(step string)) error {
+func (k *contestedKey) call(ctx context.Context, once *rlock.Once, work time.Duration, at func(step string)) error {
 	at("it waits for the right to run")
 	answer, _, err := once.Do(ctx, k.name, "fingerprint", func(context.Context, int64) ([]byte, error) {
 		at("fn runs")
@@ -78,22 +78,22 @@ func (k *keyOfDeath) call(ctx context.Context, once *rlock.Once, work time.Durat
 func TestOnce_ProcessIsKilledAtEachStep_HasOneAnswer(t *testing.T) {
 	t.Parallel()
 	steps := map[string]int{}
-	rounds, keysADeath := redistest.Sized(1, 2, 30), redistest.Sized(5, 10, 50)
+	rounds, keysEach := redistest.Sized(1, 2, 30), redistest.Sized(5, 10, 50)
 	for seed := range uint64(rounds) {
 		redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 			draw := rand.New(rand.NewPCG(seed, 53))
 			opts := rlock.Options{WatchdogTimeout: killedLease}
 			alive := newRigs(t, servers[0], 2, opts)
 			var all sync.WaitGroup
-			var keys []*keyOfDeath
-			for number, d := range deaths {
+			var keys []*contestedKey
+			for number, d := range killings {
 				doomed := dyingProcess(t, servers[0], opts, d)
-				for i := range keysADeath {
-					key := &keyOfDeath{name: fmt.Sprint(number, "-", i), given: map[string]int{}}
+				for i := range keysEach {
+					key := &contestedKey{name: fmt.Sprint(number, "-", i), given: map[string]int{}}
 					keys = append(keys, key)
 					all.Go(func() { doomed(key, rand.New(rand.NewPCG(seed, uint64(i)))) })
 					for _, r := range alive {
-						at, work := time.Duration(draw.Int64N(int64(3*untilDeath/2))), time.Duration(draw.Int64N(3e8))
+						at, work := time.Duration(draw.Int64N(int64(3*untilKilled/2))), time.Duration(draw.Int64N(3e8))
 						if draw.IntN(4) > 0 {
 							at += 50 * time.Millisecond // the process that is killed comes first
 						}
@@ -108,7 +108,7 @@ func TestOnce_ProcessIsKilledAtEachStep_HasOneAnswer(t *testing.T) {
 			}
 			all.Wait()
 			for _, key := range keys {
-				step := deaths[slices.Index(keys, key)/keysADeath].step + ": " + key.step
+				step := killings[slices.Index(keys, key)/keysEach].step + ": " + key.step
 				steps[step]++
 				require.Len(t, key.given, 1, "%s: %s", key.name, step)
 				answer, replayed, err := alive[0].locks.Once("once", rlock.OnceOptions{}).Do(within(t), key.name, "fingerprint",
@@ -122,28 +122,28 @@ func TestOnce_ProcessIsKilledAtEachStep_HasOneAnswer(t *testing.T) {
 	for _, step := range slices.Sorted(maps.Keys(steps)) {
 		t.Log(steps[step], "killed", step)
 	}
-	for _, d := range deaths[:len(deaths)-1] {
+	for _, d := range killings[:len(killings)-1] {
 		reached := d.step + ": " + map[bool]string{true: "fn runs", false: "fn has returned"}[d.long]
 		if d.match != nil && d.match([]string{"", "", "4"}) {
 			reached = d.step + ": it waits for the right to run"
 		}
-		require.Greater(t, steps[reached], rounds*keysADeath/2, reached)
+		require.Greater(t, steps[reached], rounds*keysEach/2, reached)
 	}
 }
 
-// dyingProcess starts a process that is killed after untilDeath, and returns what calls Do for a key in that process. A
+// dyingProcess starts a process that is killed after untilKilled, and returns what calls Do for a key in that process. A
 // process that was killed does nothing and gets nothing more.
 func dyingProcess(t *testing.T, server *redistest.Server, opts rlock.Options,
-	d death) func(key *keyOfDeath, draw *rand.Rand) {
+	d killing) func(key *contestedKey, draw *rand.Rand) {
 	proxy := redistest.NewProxy(t, server)
 	r := newRig(t, proxy.Server(), opts).warmUp(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	if d.match != nil {
 		proxy.Trap(&redistest.Trap{Match: d.match, Fate: d.fate, Every: true})
 	}
-	death := make(chan struct{})
-	time.AfterFunc(untilDeath, func() {
-		close(death)
+	over := make(chan struct{})
+	time.AfterFunc(untilKilled, func() {
+		close(over)
 		if d.back {
 			stopped(proxy)
 			time.Sleep(killedLease + 2*time.Second)
@@ -153,21 +153,21 @@ func dyingProcess(t *testing.T, server *redistest.Server, opts rlock.Options,
 		}
 	})
 	t.Cleanup(func() { cancel(); r.redis.Close() })
-	return func(key *keyOfDeath, draw *rand.Rand) {
+	return func(key *contestedKey, draw *rand.Rand) {
 		time.Sleep(time.Duration(draw.Int64N(int64(40 * time.Millisecond))))
-		work := time.Duration(draw.Int64N(int64(untilDeath / 2)))
+		work := time.Duration(draw.Int64N(int64(untilKilled / 2)))
 		switch {
 		case d.long:
-			work += untilDeath
+			work += untilKilled
 		case d.match == nil:
 			work *= 3
 		}
 		if !d.back {
-			go func() { <-death; time.Sleep(10 * time.Second); cancel() }()
+			go func() { <-over; time.Sleep(10 * time.Second); cancel() }()
 		}
 		_ = key.call(ctx, r.locks.Once("once", rlock.OnceOptions{}), work, func(step string) {
 			select {
-			case <-death:
+			case <-over:
 			default:
 				key.step = step
 			}
