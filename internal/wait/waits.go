@@ -34,11 +34,7 @@ type Waiting struct {
 // Waits returns the first limit waiting calls with a matching name, by arrival, and the number of all calls that match.
 // It is for inspection by people: it takes O(calls log calls) with mu held. match must not call the Waiters.
 func (q *Waiters) Waits(limit int, match func(name string) bool) (first []Waiting, all int) {
-	type line struct {
-		queue *localQueue
-		flow  string
-	}
-	seen := map[line]int{}
+	seen := map[*localQueue]int{}
 	var contexts []context.Context
 	q.mu.Lock()
 	var callers []*Caller
@@ -50,9 +46,8 @@ func (q *Waiters) Waits(limit int, match func(name string) bool) (first []Waitin
 	for _, caller := range callers {
 		ahead := 0
 		if queue := caller.localQueue; queue != nil && all < limit {
-			own := line{queue, caller.request.Flow}
-			ahead = seen[own]
-			seen[own]++
+			ahead = seen[queue]
+			seen[queue]++
 		}
 		if !match(caller.request.Name) {
 			continue

@@ -1,6 +1,5 @@
 -- Acquire permits for several waiters of one process, for each all or none, and serve the queue.
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] the record of a latch of that name  KEYS[5] queue
--- KEYS[6] shares
 -- ARGV[1] capacity, then a colon and its revision if it has one: see revise  ARGV[2] not after, server ms (0: any time)
 -- ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] 1: shared with Redisson, the capacity on the server counts, and the keys have no expiry
@@ -21,7 +20,7 @@
 -- first id of each is read, and the others if the first is held. If the first was released by itself meanwhile, after a
 -- lost reply, the others may still be held: write_permits then takes the missing ones. After 1,000 permits were read or
 -- written, requests with held permits have to be repeated, and all others are queued.
--- uses: ids, kind, queue, serve, verbs
+-- uses: ids, kind, queue, verbs
 local count, permits, notes, latch, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- The common case makes no function, so it repeats the code of clock, late and elapsed.
 local time = redis.call('TIME')
@@ -111,4 +110,4 @@ local store = ids_store(now, count, permits, notes, ARGV[5] == '1')
 if not is_bare then
   refuse_latch(latch, 'Semaphore')
 end
-return acquire(store, permits_queue(queue, KEYS[6], ARGV[4], ARGV[6], now, time[1] * 1000000 + time[2], ARGV[7]), not is_bare and redis.call('ZCARD', queue) > 0)
+return acquire(store, queue_of(queue, ARGV[4], ARGV[6], now, time[1] * 1000000 + time[2], ARGV[7]), not is_bare and redis.call('ZCARD', queue) > 0)
