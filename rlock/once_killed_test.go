@@ -131,8 +131,8 @@ func TestOnce_ProcessIsKilledAtEachStep_HasOneAnswer(t *testing.T) {
 	}
 }
 
-// dyingProcess starts a process that is killed after untilKilled, and returns what calls Do for a key in that process. A
-// process that was killed does nothing and gets nothing more.
+// dyingProcess starts a process that is killed after untilKilled, and returns a function that calls Do for a key in
+// that process. A process that was killed does nothing and gets nothing more.
 func dyingProcess(t *testing.T, server *redistest.Server, opts rlock.Options,
 	d killing) func(key *contestedKey, draw *rand.Rand) {
 	proxy := redistest.NewProxy(t, server)
