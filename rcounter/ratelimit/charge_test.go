@@ -644,25 +644,28 @@ func TestSettle_OtherTerms_CountsByThoseOfNow(t *testing.T) {
 func TestSettle_Crowd_SharesCalls(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		var shares redistest.Shares
-		o := patient
-		o.Observer = shares.Observe
 		wire := &counting{Client: srv.Client(t)}
-		c := on(t, wire, o)
+		c := on(t, wire, patient)
 		const callers, each = 32, 20
-		l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 2 * callers * each, Per: 24 * time.Hour})
-		rig.Crowd(callers, each, func(_, i int) {
-			h, a, err := l.Charge(ctx, "k", 2)
-			if err != nil || !a.Allowed {
-				t.Errorf("%+v, %v", a, err)
-			}
-			if err := h.Settle(ctx, int64(i%2)); err != nil {
-				t.Error(err)
-			}
+		crowds := 0
+		// On a busy machine few callers of a crowd come at the same time.
+		redistest.Eventually(t, time.Minute, "a crowd shares half of its calls", func() bool {
+			crowds++
+			l := c.Limiter("l"+strconv.Itoa(crowds), ratelimit.LimiterOptions{Rate: 2 * callers * each, Per: 24 * time.Hour})
+			before := wire.Sent.Load()
+			rig.Crowd(callers, each, func(_, i int) {
+				h, a, err := l.Charge(ctx, "k", 2)
+				if err != nil || !a.Allowed {
+					t.Errorf("%+v, %v", a, err)
+				}
+				if err := h.Settle(ctx, int64(i%2)); err != nil {
+					t.Error(err)
+				}
+			})
+			sent := wire.Sent.Load() - before
+			require.EqualValues(t, 2*callers*each-callers*each/2, remaining(t, l))
+			return sent < callers*each
 		})
-		require.EqualValues(t, 2*callers*each-callers*each/2, remaining(t, l))
-		// On a busy machine fewer callers come at the same time, so fewer share a call.
-		require.Less(t, wire.Sent.Load(), int64(2*callers*each*9/10))
 	})
 }
 
