@@ -279,7 +279,7 @@ func (x *checkup) oneServer(ctx context.Context) {
 type setting struct {
 	finding
 	When  []string // all of them: see node.meets
-	Unmet string   // what would have to be set for the safe profile; without a level it is all that the setting says
+	Unmet string   // the setting that the safe profile needs; without a level it is all that the setting says
 }
 
 //go:embed settings.json

@@ -10,9 +10,9 @@ import (
 // feature is what one client of the library, or the command redlatch inspect, needs.
 type feature struct {
 	name string
-	// what of a name's own is a key: the name, and with braces of the library around it what belongs to it
+	// patterns of the keys of a name: the name itself, and the keys that have the name in the library's braces
 	own      []string
-	keys     []string // what stands before the names in keys
+	keys     []string // prefixes of the names in keys
 	channels []string // and in channels
 	fixed    []string // patterns without a name in them
 	plain    string   // commands that Go sends
@@ -161,7 +161,7 @@ func LineOn(server, user, prefix string, of ...string) string {
 	}
 	kind := server
 	if kind == "sentinel" {
-		kind = "single" // which it is, but for the one more
+		kind = "single" // a sentinel deployment needs the same commands, and one more
 	}
 	never := strings.Fields(elsewhere[kind])
 	commands = slices.DeleteFunc(commands, func(c string) bool { return slices.Contains(never, c) })
