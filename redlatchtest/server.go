@@ -25,9 +25,8 @@ import (
 )
 
 const (
-	callTimeout = 5 * time.Second  // of clients that Open makes, unless the test sets another
-	grace       = 10 * time.Second // for background work at the end of a test
-	glance      = 2 * time.Second  // for holds at the end of a test whose release may be about to begin
+	callTimeout = 5 * time.Second // of clients that Open makes, unless the test sets another
+	glance      = 2 * time.Second // for holds at the end of a test whose release may be about to begin
 	// keepAlive is the time between the PINGs of a connection. The default of rueidis is a second, and made PINGs two
 	// thirds of the cost of a simulated day.
 	keepAlive = time.Minute
@@ -57,6 +56,7 @@ type Server struct {
 	holds   []func() // releases of the holds of other processes
 	ended   bool
 	held    ledger
+	grace   time.Duration // for background work at the end of the test
 
 	forgotten bool // at the end of the test something was held, and nobody was releasing it
 
@@ -78,7 +78,7 @@ type opened interface {
 func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, m: miniredis.NewMiniRedis(), log: &output{to: t.Output()}, peers: map[*server.Peer]*peer{},
-		conns: map[*conn]struct{}{}}
+		conns: map[*conn]struct{}{}, grace: 2 * callTimeout}
 	s.m.ClockTTL(true)
 	first, err := s.m.Dial() // starts the server
 	if err != nil {
@@ -119,6 +119,10 @@ func (s *Server) Open(opts ...redlatch.Options) *redlatch.Client {
 	}
 	s.held.watch(&o)
 	red := s.open(s.Option(), o)
+	s.mu.Lock()
+	// The release of a call that left without its reply is pending for a CallTimeout.
+	s.grace = max(s.grace, 2*o.CallTimeout)
+	s.mu.Unlock()
 	s.keep(red)
 	return red
 }
@@ -236,7 +240,9 @@ func (s *Server) patience() time.Duration {
 	case s.forgotten:
 		return glance
 	}
-	return grace
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.grace
 }
 
 // unclosed returns how many connections are still open, as an error.

@@ -378,6 +378,21 @@ func TestFault_Slow_TakesItsTime(t *testing.T) {
 	})
 }
 
+// The release of a call that left without its reply is pending for a CallTimeout, and is no leak.
+func TestServer_CallLeftWithLongCallTimeout_IsNotReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		red := srv.Open(redlatch.Options{CallTimeout: time.Minute})
+		slow := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Name: "order:1"})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := red.Locks().Reentrant("order:1").Lock(ctx)
+		is(t, err, context.DeadlineExceeded)
+		require.EqualValues(t, 1, slow.Calls())
+	})
+}
+
 // Several Opens are several processes.
 func TestOpen_Several_AreProcessesThatExcludeEachOther(t *testing.T) {
 	srv := redlatchtest.New(t) // outside a bubble: real time, and no port

@@ -51,7 +51,7 @@ func TestProfile_EveryAcquisitionWaits_SumIsAcquireSeconds(t *testing.T) {
 	t.Parallel()
 	var metric acquireSeconds
 	srv := redlatchtest.New(t)
-	red := srv.Open(redlatch.Options{CallTimeout: 20 * time.Second, Observer: metric.observeWaits()})
+	red := srv.Open(redlatch.Options{Observer: metric.observeWaits()})
 	h := redlatchdebug.Contention(red)
 	kinds := []redlatchtest.LockKind{redlatchtest.Reentrant, redlatchtest.Fair}
 	for round := range 20 {
