@@ -430,6 +430,8 @@ var losingScenarios = []scenario{
 						s.released(t, got)
 						break
 					}
+					// The process beats again, so nobody else ends its lease of an hour.
+					require.ErrorIs(t, s.release(t.Context(), got), errs.ErrLost)
 				}
 				require.NoError(t, lost)
 			}
