@@ -215,10 +215,14 @@ func CallsOf(ctx context.Context, c rueidis.Client) (Calls, error) {
 	return calls, nil
 }
 
-// Since is the number of calls after before. The commands named in except and INFO, which asks, are not counted.
+// ofConnections are the commands by which connections begin and are kept. A client opens connections as it likes.
+var ofConnections = []string{"hello", "client|tracking", "ping"}
+
+// Since is the number of calls after before. The commands of connections, the commands named in except, and INFO, which
+// asks, are not counted.
 func (c Calls) Since(before Calls, except ...string) (sum int) {
 	for name, n := range c {
-		if name != "info" && !slices.Contains(except, name) {
+		if name != "info" && !slices.Contains(ofConnections, name) && !slices.Contains(except, name) {
 			sum += n - before[name]
 		}
 	}
