@@ -61,6 +61,7 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 func (a *acquisition) run(ctx context.Context, began time.Time, waitTime time.Duration) (*Permit, error) {
 	s, c := a.s, a.s.c
 	r := wait.Request{Name: s.name, Object: a, Began: began, QueueKey: s.queueKey, QueueClass: s.queueClass(),
+		Flow:    s.share.flow(),
 		Channel: s.channel,
 		Grants:  s.ownGrantChannel, Taker: a, Watcher: a, MaxRunTime: c.opts.CallTimeout}
 	if !a.waits {
@@ -133,12 +134,13 @@ func (a *acquisition) mintOrAbandon(ctx context.Context) error {
 
 // queueEntry returns the waiter's entry in the server's queue.
 func (a *acquisition) queueEntry() wait.QueueEntry {
-	if c := a.s.c; a.text == "" {
+	if s, c := a.s, a.s.c; a.text == "" {
 		// A hand-over writes a short lease, so that a waiter that is cut off keeps permits from others for a short time only.
 		// The lease leaves time for a renewal without a reply, and for another renewal.
 		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
-		entry := wait.Entry{Mode: wait.EntryPermits, Amount: a.n, First: first, Stale: 5 * cmp.Or(a.poll, c.poll()) / 2,
-			LeavesAt: c.runner.Clock.Leaves(a.s.key, a.leaves), Process: c.keeper.ID, Rest: a.p.base() + a.s.label}
+		mode, shared := s.share.entry()
+		entry := wait.Entry{Mode: mode, Amount: a.n, First: first, Stale: 5 * cmp.Or(a.poll, c.poll()) / 2,
+			LeavesAt: c.runner.Clock.Leaves(a.s.key, a.leaves), Process: c.keeper.ID, Rest: a.p.base() + shared + a.s.label}
 		a.text = entry.Text()
 	}
 	return wait.QueueEntry{Owner: a.p.base(), Entry: a.text, Lease: a.lease, Poll: a.poll}

@@ -28,7 +28,7 @@ import (
 //
 // These requests are not shared:
 //
-//   - more than one permit, and weights;
+//   - more than one permit, weights, and permits of a tenant;
 //   - requests of waiters that queue, and releases that may have left a queue entry behind;
 //   - requests of clients that need replicas;
 //   - requests of clients of a Cluster, where the keys of a call must be of one slot;
@@ -65,7 +65,7 @@ func newCoalescer(client *Client) *batch.Coalescer[freeRequest] {
 
 // plain reports whether requests for that many permits may share calls.
 func (s *Semaphore) plain(permits int) bool {
-	return s.c.coalescer != nil && permits == 1 && s.store.perPermit
+	return s.c.coalescer != nil && permits == 1 && s.store.perPermit && s.share == nil
 }
 
 // sharedCall returns the script call of requests that share it.
@@ -78,7 +78,7 @@ func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script
 		index, known := indexes[request.semaphore.key]
 		if !known {
 			index = strconv.Itoa(len(indexes))
-			indexes[request.semaphore.key], keys = index, append(keys, request.semaphore.allKeys...)
+			indexes[request.semaphore.key], keys = index, append(keys, request.semaphore.allKeys[:5]...)
 		}
 		base, capacity := request.base, request.semaphore.revised
 		if request.semaphore.interop {

@@ -23,12 +23,16 @@ const idSize = 16
 const baseSize = 13
 
 // newOwner returns an owner of that many permits, or of one record of that weight. Its base was never used before: the
-// client's eight bytes, and the last five of a number, with a mark if the permits are not renewed.
-func (c *Client) newOwner(permits int, renewed bool) string {
+// client's eight bytes, and the last five of a number, with marks if the permits are not renewed, and if they are of a
+// tenant.
+func (c *Client) newOwner(permits int, renewed, ofTenant bool) string {
 	var number [8]byte
 	binary.BigEndian.PutUint64(number[:], c.lastBase.Add(1))
 	if !renewed {
 		number[3] |= fixedLeaseBit
+	}
+	if ofTenant {
+		number[3] |= tenantBit
 	}
 	var room [baseSize + 20]byte
 	text := append(append(room[:0], c.seed[:]...), number[3:]...)

@@ -43,8 +43,9 @@ type permit struct {
 func (s *Semaphore) newPermit(ctx context.Context, permits int, longest time.Duration, renewed bool) *permit {
 	own := &permit{s: s, n: permits}
 	own.stillHeld.Store(int64(permits))
-	own.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.renewKeys, Owner: s.c.newOwner(permits, renewed),
-		Renew: s.store.renew, Untracked: true, Ctx: ctx, Longest: longest}
+	own.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.renewKeys,
+		Owner: s.c.newOwner(permits, renewed, s.share != nil), Renew: s.store.renew, Untracked: true, Ctx: ctx,
+		Longest: longest}
 	own.Lease.RaiseSoon()
 	own.Granted = own.base()
 	own.Begin(s.c.keeper, own)

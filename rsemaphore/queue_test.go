@@ -153,8 +153,8 @@ func TestWait_ServedByALostRelease_AsksAtOnce(t *testing.T) {
 	require.Less(t, redistest.ScriptCalls(t, look.redis)-asked, 10, "it asks, and is not asked for all the time")
 }
 
-// isRelease reports whether a call is the release of a semaphore: no other script has four keys.
-func isRelease(words []string) bool { return redistest.IsScript(words) && words[2] == "4" }
+// isRelease reports whether a call is the release of a semaphore: no other lone call has five keys.
+func isRelease(words []string) bool { return redistest.IsScript(words) && words[2] == "5" }
 
 // What an acquisition costs the server does not grow with the processes that wait.
 func TestAcquire_ManyProcessesWait_CallsDoNotGrow(t *testing.T) {

@@ -35,8 +35,8 @@ var (
 
 // keys returns the keys of the scripts that need neither the queue nor the record of a latch.
 func (s *Semaphore) keys() []string {
-	released := s.releaseKeys
-	return released[: len(released)-1 : len(released)-1]
+	inspected := s.inspectKeys
+	return inspected[: len(inspected)-1 : len(inspected)-1]
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
@@ -260,7 +260,7 @@ func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err err
 // they are held.
 func (s *Semaphore) inspect(ctx context.Context, most int, ids ...string) (SemaphoreState, error) {
 	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (SemaphoreState, error) {
-		m, err := s.c.runner.Do(ctx, script.Call{Script: s.store.inspect, Keys: s.keys(),
+		m, err := s.c.runner.Do(ctx, script.Call{Script: s.store.inspect, Keys: s.inspectKeys,
 			Args: append([]string{strconv.Itoa(most)}, ids...)})
 		if err != nil {
 			return SemaphoreState{}, err
@@ -286,9 +286,16 @@ func (s *Semaphore) decodeState(m rueidis.RedisMessage) (state SemaphoreState, e
 		var end int64
 		_ = readValue(&rest[1], &end) // another program may have written an end that is no integer, which counts as over
 		err = errors.Join(err, readValue(&rest[0], &id), readValue(&rest[2], &text))
-		held, bad := holder(id, text, end, now)
+		if id == "" { // a flow: end is how many wait
+			state.addTenant(text, Tenant{Waiting: int(end)})
+			continue
+		}
+		held, tenant, bad := holder(id, text, end, now)
 		err = errors.Join(err, bad)
 		state.Permits = append(state.Permits, held)
+		if tenant != "" {
+			state.addTenant(tenant, Tenant{Held: held.N})
+		}
 	}
 	if err != nil {
 		return SemaphoreState{}, malformed("inspect", s.key, &m)
@@ -297,19 +304,27 @@ func (s *Semaphore) decodeState(m rueidis.RedisMessage) (state SemaphoreState, e
 }
 
 // holder returns the Holder of an acquisition, or of a permit, whose lease ends at the server time end. text is
-// "<number> <label>".
-func holder(id, text string, end, now int64) (h Holder, err error) {
+// "<number> <label>", or "<number>:<length> <tenant><label>".
+func holder(id, text string, end, now int64) (h Holder, tenant string, err error) {
 	h = Holder{ID: idText(id), Client: idClient(id), Lease: script.Left(end, now)}
 	if h.Lease == 0 {
-		return h, nil
+		return h, "", nil
 	}
 	if end >= forever {
 		h.Lease = -1
 	}
 	number, label, _ := strings.Cut(text, " ")
+	number, length, isOfTenant := strings.Cut(number, ":")
+	if isOfTenant {
+		size, err := strconv.Atoi(length)
+		if err != nil || size < 0 || size > len(label) {
+			return h, "", malformed("inspect", id, text)
+		}
+		tenant, label = label[:size], label[size:]
+	}
 	h.Label = label
 	h.N, err = strconv.Atoi(number)
-	return h, err
+	return h, tenant, err
 }
 
 // forever is the end that Redisson writes for a permit without a lease.

@@ -30,8 +30,8 @@ const (
 )
 
 var (
-	semaphoreKeys = []string{"s", "{s}:timeout", "{s}:notes", "{s}:latch", "redlatch_queue:{s}"}
-	releaseKeys   = []string{"s", "{s}:timeout", "{s}:notes", "redlatch_queue:{s}"}
+	semaphoreKeys = []string{"s", "{s}:timeout", "{s}:notes", "{s}:latch", "redlatch_queue:{s}", "{s}:shares"}
+	releaseKeys   = []string{"s", "{s}:timeout", "{s}:notes", "redlatch_queue:{s}", "{s}:shares"}
 )
 
 // unit of the times in the tables, ms: so long that no stall of the machine blurs them.

@@ -26,7 +26,8 @@ type Semaphore struct {
 	capacity int
 	revised  string // the capacity with its revision, in the form of the scripts
 	label    string
-	bad      error // the error of every call
+	share    *share // nil: of no tenant
+	bad      error  // the error of every call
 }
 
 // site is the part that descriptions of one semaphore share if they differ only in capacity or label.
@@ -40,6 +41,7 @@ type site struct {
 	allKeys     []string
 	releaseKeys []string
 	renewKeys   []string // all but the first
+	inspectKeys []string
 
 	queueKey        string // the queue of this process's calls that wait for the permits
 	grants          string // the prefix of the channels of grants, before the connection id
@@ -90,8 +92,10 @@ func (c *Client) Semaphore(name string, capacity int) *Semaphore {
 	at := site{c: c, name: name, key: key, store: ids}
 	at.permits, at.channel = keyname.Suffix(key, "timeout"), keyname.Prefix("redisson_sc", key)
 	notes, queue := keyname.Suffix(key, "notes"), keyname.Prefix("redlatch_queue", key)
-	keys := []string{key, at.permits, notes, keyname.Suffix(key, "latch"), queue, key, at.permits, notes, queue}
-	at.allKeys, at.releaseKeys, at.renewKeys = keys[:5:5], keys[5:], keys[1:3:3]
+	shares := keyname.Suffix(key, "shares")
+	keys := []string{key, at.permits, notes, keyname.Suffix(key, "latch"), queue, shares,
+		key, at.permits, notes, queue, shares, key, at.permits, notes, shares}
+	at.allKeys, at.releaseKeys, at.inspectKeys, at.renewKeys = keys[:6:6], keys[6:11:11], keys[11:], keys[1:3:3]
 	return c.semaphore(at, capacity, cmp.Or(bad, c.session.Error(keyname.CheckPair(key)))) // for the permits out
 }
 
@@ -149,6 +153,7 @@ func (s *Semaphore) Shared() *Semaphore {
 	changed, at := *s, *s.site
 	changed.site, at.interop = &at, true
 	changed.refuseWeights("Shared")
+	changed.checkMax()
 	return &changed
 }
 
@@ -220,8 +225,9 @@ func (s *Semaphore) acquire(ctx context.Context, permits int, waitTime, leaseTim
 	if s.bad != nil {
 		return nil, s.bad
 	}
-	if permits < 1 || permits > s.store.maxPerCall { // the server compares permits with its capacity
-		return nil, fmt.Errorf("rsemaphore: %w", s.badN(permits, s.store.maxPerCall))
+	most := s.share.mostOf(s.store.maxPerCall)
+	if permits < 1 || permits > most { // the server compares permits with its capacity
+		return nil, fmt.Errorf("rsemaphore: %w", s.badN(permits, most))
 	}
 	client := s.c
 	if err := client.session.Enter(); err != nil {
@@ -327,6 +333,8 @@ type SemaphoreState struct {
 	// Available is the number of permits that can be acquired; negative if a Resize left fewer than are held.
 	Available int
 	Permits   []Holder // the permits that are held, in the order in which their leases end
+	// Tenants are the tenants (Semaphore.For) that hold permits or wait, by name. Of those that wait it has 1,000 at most.
+	Tenants map[string]Tenant
 }
 
 // Holder is one permit that is held. A *Permit of n permits has n Holders, or one if it is a WeightedSemaphore's.

@@ -75,8 +75,10 @@ func (c *Client) WeightedSemaphore(name string, capacity int) *Semaphore {
 	key, bad := c.session.Key(name)
 	at := site{c: c, name: name, key: keyname.Suffix(key, "weighted"), store: weights}
 	at.permits, at.channel = keyname.Suffix(key, "weights"), keyname.Prefix("redisson_sc", keyname.Own(key))
-	keys := []string{at.key, at.permits, keyname.Prefix("redlatch_queue", at.key)}
+	shares := keyname.Suffix(key, "weighted_shares")
+	keys := []string{at.key, at.permits, keyname.Prefix("redlatch_queue", at.key), shares}
 	at.allKeys, at.releaseKeys, at.renewKeys = keys, keys, keys[1:2:2]
+	at.inspectKeys = []string{at.key, at.permits, shares}
 	return c.semaphore(at, capacity, bad)
 }
 

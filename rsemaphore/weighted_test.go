@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-var weightedKeys = []string{"{s}:weighted", "{s}:weights", "redlatch_queue:{s}:weighted"}
+var weightedKeys = []string{"{s}:weighted", "{s}:weights", "redlatch_queue:{s}:weighted", "{s}:weighted_shares"}
 
 // weigh acquires without waiting.
 func weigh(t *testing.T, s *rsemaphore.Semaphore, n int) *rsemaphore.Permit {

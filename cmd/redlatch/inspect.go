@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -36,10 +38,18 @@ type status struct {
 	Available *int     `json:"available,omitempty"`
 	Holders   []holder `json:"holders"`
 	Waiters   []holder `json:"waiters,omitempty"`
+	Tenants   []tenant `json:"tenants,omitempty"` // of a semaphore, by name
 	// Of a once with an answer: its length, how long it is fresh, and how long it is kept; -1: without an end.
 	AnswerBytes *int64 `json:"answer_bytes,omitempty"`
 	FreshMS     *int64 `json:"fresh_ms,omitempty"`
 	LeftMS      *int64 `json:"left_ms,omitempty"`
+}
+
+// tenant is one that shares a semaphore with others.
+type tenant struct {
+	Name    string `json:"name"`
+	Held    int    `json:"held"`
+	Waiting int    `json:"waiting"`
 }
 
 // holder is one that holds or waits.
@@ -112,6 +122,10 @@ func lookAtSemaphore(ctx context.Context, red *redlatch.Client, name string) (st
 	for _, h := range state.Permits {
 		x := holder{Label: h.Label, Process: h.Process, Owner: h.ID, LeaseMS: millis(h.Lease)}
 		s.Holders = append(s.Holders, x.named(h.Client))
+	}
+	for _, name := range slices.Sorted(maps.Keys(state.Tenants)) {
+		has := state.Tenants[name]
+		s.Tenants = append(s.Tenants, tenant{Name: name, Held: has.Held, Waiting: has.Waiting})
 	}
 	return s, nil
 }
@@ -310,6 +324,10 @@ func statusRows(all []status, wide bool) []row {
 		}
 		for _, h := range s.Waiters {
 			rows = append(rows, row{s.Name, kind, "waits", h.Who, "", briefMillis(h.WaitingMS), h.Owner})
+		}
+		for _, t := range s.Tenants {
+			state := fmt.Sprintf("tenant: %d held, %d wait", t.Held, t.Waiting)
+			rows = append(rows, row{s.Name, kind, state, t.Name})
 		}
 	}
 	for i, r := range rows {

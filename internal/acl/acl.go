@@ -69,9 +69,9 @@ var features = []feature{
 		channels: []string{"redisson_sc", "redlatch_barrier", latchChannel},
 		fixed:    locks.fixed, plain: pubsubCommands + " get set",
 		scripts: published + counted +
-			" exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan " +
+			" exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hincrby hmget hscan " +
 			"zadd zrem zcard zscore zmscore " +
-			"zcount zrange zremrangebyscore time",
+			"zcount zlexcount zrange zremrangebyscore time",
 	},
 	{
 		name: "counters", own: []string{""}, keys: []string{"rc"}, plain: cached + " incr decr incrby get getrange",
@@ -94,7 +94,7 @@ var features = []feature{
 	{
 		name: "inspect", own: []string{"", "{"}, keys: locks.keys[:len(locks.keys)-1], fixed: []string{"~redlatch_alive:*"},
 		plain:   "scan exists hscan getrange",
-		scripts: "pttl get hget hgetall zcard zcount zscore zrange lrange time",
+		scripts: "pttl get hget hgetall hmget zcard zcount zlexcount zscore zrange lrange time",
 	},
 }
 

@@ -183,6 +183,12 @@ func semaphoreKinds() map[string]scenes {
 		"Shared": permits(2, false, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
 			return c.Semaphore(name, 3).Shared()
 		}),
+		"Tenant": permits(2, false, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
+			return c.Semaphore(name, 3).For("t")
+		}),
+		"WeightedTenant": permits(60, true, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
+			return c.WeightedSemaphore(name, 100).For("t").WithWeight(7)
+		}),
 		"Weighted": permits(60, true, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
 			return c.WeightedSemaphore(name, 100)
 		}),

@@ -286,7 +286,8 @@ func TestSpoiledKey_OfEveryPrimitive_LeavesNothingTaken(t *testing.T) {
 
 // accounts are the keys of permits that are out.
 var accounts = []string{"semaphore object", "semaphore {object}:timeout", "weighted {object}:weighted",
-	"weighted {object}:weights"}
+	"weighted {object}:weights", "tenant object", "tenant {object}:timeout", "tenants {object}:weighted",
+	"tenants {object}:weights"}
 
 // besideAnotherType spoils each key of an object, before it is acquired, while it is held, and while another waits.
 func besideAnotherType(t *testing.T, s *stage) {

@@ -332,7 +332,7 @@ func (p *primitive) ofTaking() {
 		const noTry = "Campaign waits for as long as its context, and has no waitTime."
 		p.differs[circle] = "A candidate carries no holds: it waits for as long as another leads."
 		p.differs[holder], p.differs["a call ends when its waitTime is over"] = noTry, noTry
-	case "semaphore", "weighted":
+	case "semaphore", "weighted", "tenant", "tenants":
 		p.differs[circle] = "Permits have no owner, and any process may release them."
 	case "quorum":
 		p.differs[circle] = "The members of a Quorum have no common owner."

@@ -140,7 +140,7 @@ func (p *primitive) ofTerms() {
 			differs(compete, grants)
 		case "multi":
 			differs("A Multi is as fair as its members.", share, farShare, impatient, grants)
-		case "fair", "semaphore", "weighted":
+		case "fair", "semaphore", "weighted", "tenant", "tenants":
 			differs("Its line is of callers, not of processes: who waits for less than it is long is not served.", impatient)
 		case "election":
 			if x.set == nil && i > 0 {
@@ -151,12 +151,12 @@ func (p *primitive) ofTerms() {
 				differs("A run has no lease and no label of its own.", share, farShare, impatient, grants, idle)
 			}
 		}
-		if slices.Contains([]string{"multi", "quorum", "semaphore", "weighted", "election"}, p.name) {
+		if slices.Contains([]string{"multi", "quorum", "semaphore", "weighted", "tenant", "tenants", "election"}, p.name) {
 			differs("It is not one lock, and Reentrant is no measure for it.", idle)
 		} else if x.name != "bare" && slices.Contains([]string{"fair", "spin"}, p.name) {
 			differs("Each of its callers asks for itself on any terms.", idle)
 		}
-		if x.on(0).member && slices.Contains([]string{"semaphore", "weighted"}, p.name) {
+		if x.on(0).member && slices.Contains([]string{"semaphore", "weighted", "tenant", "tenants"}, p.name) {
 			differs("A Multi has locks as members.", share, impatient, grants)
 		}
 	}

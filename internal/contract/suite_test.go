@@ -452,6 +452,12 @@ func primitives() []primitive {
 		permitted("weighted", 1000, func(c *rsemaphore.Client, object string) *rsemaphore.Semaphore {
 			return c.WeightedSemaphore(object, 1000)
 		}),
+		permitted("tenant", 3, func(c *rsemaphore.Client, object string) *rsemaphore.Semaphore {
+			return c.Semaphore(object, 6).For("one of all").WithMax(3) // its maximum excludes, and not the capacity
+		}),
+		permitted("tenants", 1000, func(c *rsemaphore.Client, object string) *rsemaphore.Semaphore {
+			return c.WeightedSemaphore(object, 1000).For(fmt.Sprintf("process %p", c))
+		}),
 		elected(),
 		ran(),
 	}

@@ -112,6 +112,15 @@ func badOfPermits(t *testing.T, red *redlatch.Client) map[string]map[error]refus
 			`id is "x"`:                  {s.ReleaseIDs(ctx, "x"), err1(s.InspectIDs(ctx, "x"))},
 			"must be 32 hex":             {s.ReleaseIDs(ctx, strings.Repeat("0g", 16))},
 			"capacity is -1":             {err1(s.Resize(ctx, -1))},
+			`tenant is ""`:               {err1(s.For("").Acquire(ctx, 1))},
+			"tenant is":                  {err1(s.For(long).Acquire(ctx, 1)), err1(s.For("\xff").Acquire(ctx, 1))},
+			"weight is 0":                {err1(s.For("t").WithWeight(0).Acquire(ctx, 1))},
+			"weight is 1001":             {err1(s.For("t").WithWeight(1001).Acquire(ctx, 1))},
+			"max is 0":                   {err1(s.For("t").WithMax(0).Acquire(ctx, 1))},
+			"n is 3, must be 1 to 2":     {err1(s.For("t").WithMax(2).Acquire(ctx, 3))},
+			"priority is 10":             {err1(s.For("t").WithPriority(10).Acquire(ctx, 1))},
+			"priority is -1":             {err1(s.For("t").WithPriority(-1).Acquire(ctx, 1))},
+			"needs a tenant":             {err1(s.WithMax(2).Acquire(ctx, 1)), err1(s.WithWeight(2).For("t").Inspect(ctx))},
 		}
 	}
 	permits, weights := both(sem), both(weighted)
@@ -123,11 +132,13 @@ func badOfPermits(t *testing.T, red *redlatch.Client) map[string]map[error]refus
 		"revision is -1":             err1(sem.WithRevision(-1).Acquire(ctx, 1)),
 		"revision is 90071992547409": err1(sem.WithRevision(1<<53).Acquire(ctx, 1)),
 		"must be 1 to 2147483647":    err1(sem.Resize(ctx, -3)),
+		"cannot have a maximum":      err1(sem.For("t").WithMax(2).Shared().Acquire(ctx, 1)),
 
 		"capacity of a Fenced semaphore is 2, must be 1": err1(c.Semaphore("s", 2).Fenced().Acquire(ctx, 1)),
 	} {
 		permits.add(says, err)
 	}
+	permits.add("cannot have a maximum", err1(sem.Shared().For("t").WithMax(2).Inspect(ctx)))
 	permits.add("Heartbeat is ", err1(rsemaphore.New(red.Hub(), rsemaphore.Options{Heartbeat: 49 * time.Millisecond})))
 	weights.add("capacity is 0", err1(c.WeightedSemaphore("w", 0).Acquire(ctx, 1)))
 	weights.add("capacity is 9007199254740992", err1(c.WeightedSemaphore("w", 1<<53).Available(ctx)))

@@ -99,7 +99,8 @@ func permitUses(_ context.Context, red *redlatch.Client, name string) (all []use
 		primitive string
 		s         *rsemaphore.Semaphore
 	}{{"semaphore", s.Semaphore(name, 1).WithLabel("l")}, {"semaphore", s.Semaphore(name, 1).Fenced()},
-		{"weighted", s.WeightedSemaphore(name, 1)}} {
+		{"semaphore", s.Semaphore(name, 1).For("t").WithMax(1)},
+		{"weighted", s.WeightedSemaphore(name, 1).For("t").WithMax(1)}, {"weighted", s.WeightedSemaphore(name, 1)}} {
 		id := strings.Repeat("0", 32)
 		acts := append(semaphoreActs(x.s, 1), does("Semaphore.Acquire", func(ctx context.Context) error {
 			p, err := x.s.TryAcquire(ctx, 1, 0, 0)

@@ -41,6 +41,7 @@ var Derived = []string{
 var Endings = []string{
 	"timeout", "notes", "token", // permits
 	"weights", "weighted",
+	"shares", "weighted_shares",
 	"latch",
 	"barrier",
 	"once", "answer",

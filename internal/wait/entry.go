@@ -18,6 +18,7 @@ const (
 	EntryReader  EntryMode = 'r'
 	EntryWriter  EntryMode = 'w'
 	EntryPermits EntryMode = 'n'
+	EntryShare   EntryMode = 't' // permits of a tenant
 )
 
 // entryVersion is the version of the layout of an entry. The fields of version 1 keep their meaning in later versions.
@@ -31,7 +32,7 @@ type Entry struct {
 	Stale    time.Duration // the entry counts as dead after this time without a request
 	LeavesAt int64         // server's ms; the waiter is handed nothing from then on; 0: not known
 	Process  string        // 36 bytes
-	Rest     string        // the end of the owner's id; for permits base and label
+	Rest     string        // the end of the owner's id; for permits base, share of a tenant and label
 }
 
 // processLength is the length of a process's id.

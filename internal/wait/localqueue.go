@@ -16,6 +16,7 @@ type localQueue struct {
 	next    *localQueue // of the same key
 	members int
 	cohorts int // members that are cohorts, not calls
+	ofFlows int // members with a flow
 
 	// The waiters by arrival. A FIFO queue lists all, and its first waiter is the contender. A queue of Requesters lists
 	// the waiters from the first refusal on.
@@ -66,6 +67,9 @@ func (q *Waiters) enterLocalQueue(ctx context.Context, request Request) (caller 
 		caller.wakeup = make(chan struct{}, 1)
 	}
 	queue.members++
+	if request.Flow != "" {
+		queue.ofFlows++
+	}
 	caller.localQueue = queue
 	caller.joint.requester, _ = request.Taker.(Requester)
 	if !request.FreeBy.IsZero() {
@@ -131,6 +135,9 @@ func (w *Caller) leaveLocalQueue(queue *localQueue) {
 		queue.cohorts--
 	case w.results.isRefused:
 		queue.refusedCount--
+	}
+	if request.Flow != "" {
+		queue.ofFlows--
 	}
 	if queue.members--; queue.members > 0 || queue.isRequesting() { // nextCallers removes a queue without members
 		return
@@ -220,12 +227,15 @@ func (q *Waiters) Members(key string) (members int) {
 	return members
 }
 
-// anyRefused reports whether any member of the local queues of a key was refused.
-func (q *Waiters) anyRefused(key string) bool {
+// mustYield reports whether a member of a local queue of the key was refused, which a request must not overtake. If
+// that member has a flow, or the request has one, the server's queue decides who overtakes whom; without places there,
+// the request yields.
+func (q *Waiters) mustYield(request *Request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for queue := q.localQueues[key]; queue != nil; queue = queue.next {
-		if queue.refusedCount > 0 {
+	for queue := q.localQueues[request.QueueKey]; queue != nil; queue = queue.next {
+		serverDecides := (request.Flow != "" || queue.isOfFlows()) && queue.requests != nil && queue.requests.havePlaces()
+		if queue.refusedCount > 0 && !serverDecides {
 			return true
 		}
 	}

@@ -327,6 +327,9 @@ func (q *Waiters) nextCallers(queue *localQueue) (callers []*Caller, entries []Q
 		subscription := q.grants.subs[queue.first.request.Grants]
 		enqueue = subscription != nil
 		if enqueue && !requests.placeless {
+			if queue.isOfFlows() {
+				requests.wanted = inTurns(requests.wanted)
+			}
 			callers = requests.takeWanted()
 		} else {
 			callers = queue.takeFirst()
@@ -378,7 +381,10 @@ func (l *localQueue) takeFirst() (callers []*Caller) {
 		caller.joint.isWanted = false
 	}
 	l.requests.wanted = nil
-	for caller := l.first; caller != nil && len(callers) < l.requests.limitFor(caller); caller = caller.behind {
+	for caller := range l.inOrder() {
+		if len(callers) == l.requests.limitFor(caller) {
+			break
+		}
 		if caller.joint.state != waiting {
 			l.requests.want(caller)
 			break

@@ -76,8 +76,11 @@ type Request struct {
 
 	QueueKey   string // waiters of the same QueueKey and QueueClass stand in one local queue; empty: Name
 	QueueClass string // the kind of the lock, or the number of permits
-	Channel    string // on which releases are published
-	Mode       QueueMode
+	// Flow is the tenant of the call, with a Requester; empty: none. Waiters of one local queue with different flows are
+	// not behind each other: the calls for the local queue have waiters of every flow (flows.go).
+	Flow    string
+	Channel string // on which releases are published
+	Mode    QueueMode
 	// MultiServer: Try sends requests to several servers, not only to the server of QueueKey.
 	MultiServer bool
 	// Reported: an earlier request of the same call has reported that the call waits.
@@ -174,7 +177,7 @@ func (q *Waiters) Wait(ctx context.Context, request Request) error {
 	if request.QueueKey == "" {
 		request.QueueKey = request.Name
 	}
-	if request.Mode == Yielding && q.anyRefused(request.QueueKey) {
+	if request.Mode == Yielding && q.mustYield(&request) {
 		return &GaveUp{Left: -1}
 	}
 	caller := q.enterLocalQueue(ctx, request)

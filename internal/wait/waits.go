@@ -34,7 +34,11 @@ type Waiting struct {
 // Waits returns the first limit waiting calls with a matching name, by arrival, and the number of all calls that match.
 // It is for inspection by people: it takes O(calls log calls) with mu held. match must not call the Waiters.
 func (q *Waiters) Waits(limit int, match func(name string) bool) (first []Waiting, all int) {
-	seen := map[*localQueue]int{}
+	type line struct {
+		queue *localQueue
+		flow  string
+	}
+	seen := map[line]int{}
 	var contexts []context.Context
 	q.mu.Lock()
 	var callers []*Caller
@@ -46,8 +50,9 @@ func (q *Waiters) Waits(limit int, match func(name string) bool) (first []Waitin
 	for _, caller := range callers {
 		ahead := 0
 		if queue := caller.localQueue; queue != nil && all < limit {
-			ahead = seen[queue]
-			seen[queue]++
+			own := line{queue, caller.request.Flow}
+			ahead = seen[own]
+			seen[own]++
 		}
 		if !match(caller.request.Name) {
 			continue

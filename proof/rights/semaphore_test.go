@@ -56,7 +56,7 @@ func weights(ctx context.Context, c *rsemaphore.Client, name string, watchdog ti
 	p := redistest.Got(s.Acquire(ctx, 1<<40))
 	waited := make(chan error, 1)
 	go func() {
-		q, e := s.TryAcquire(ctx, 1, 20*time.Second, time.Minute)
+		q, e := s.For("tenant").WithMax(7).TryAcquire(ctx, 1, 20*time.Second, time.Minute)
 		if e == nil {
 			e = q.Release(ctx)
 		}

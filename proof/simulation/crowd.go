@@ -95,6 +95,12 @@ func (p *Plan) caller(r *rand.Rand, object, n int, k *kind, longest, work time.D
 			s.Ends, s.Wait = byWait, 3*time.Second
 			at += upTo(r, 0, 20*time.Millisecond)
 		}
+		if k.tenantOf != nil && k.tenantOf(s) == "heavy" { // it has a backlog, and most of its calls are patient
+			s.For = upTo(r, time.Millisecond, 10*time.Millisecond)
+			if at += upTo(r, 0, 15*time.Millisecond); r.IntN(4) > 0 {
+				s.Ends, s.Wait = byWait, 3*time.Second
+			}
+		}
 		if s.Ends == byAnother {
 			s.Wait = 0
 		}

@@ -40,7 +40,8 @@
 //   - A latch: no caller passes before all have begun to count, all pass soon after all have. A barrier: all or none,
 //     and not before all came.
 //   - A crowd ([NewCrowd]): while the network is well and callers give up, no caller waits long for what is free, and
-//     what no caller holds is not taken for long: see progress.go.
+//     what no caller holds is not taken for long: see progress.go. A tenant of a semaphore waits at most two
+//     service times, however many calls of others wait: see shares.go.
 //   - At the end nothing is left: no goroutine, no subscription, no key without an end, and after an hour none but
 //     those that last.
 package simulation

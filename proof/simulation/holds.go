@@ -17,17 +17,18 @@ import (
 // kind is one kind of object: what plans do with it, how it is done, and what is checked. What it shares out by claims
 // the oracle judges.
 type kind struct {
-	name    string
-	plan    func(r *rand.Rand, s *Step)
-	make    func(w *world, o *object)
-	open    func(w *world, o *object) // before the plan begins
-	act     func(w *world, o *object, c *client, s Step)
-	verdict func(w *world, o *object)           // when the plan is over, and all is well
-	crowds  bool                                // crowds are tried with it
-	owners  func(n *node, name string) []string // what has it, as a server says; nil: nothing has
-	late    func(p Plan) time.Duration          // how much longer than others it may take to acquire; nil: no longer
-	only    bool                                // crowds only are tried with it
-	keeps   bool                                // it has UnlockAfter
+	name     string
+	plan     func(r *rand.Rand, s *Step)
+	make     func(w *world, o *object)
+	open     func(w *world, o *object) // before the plan begins
+	act      func(w *world, o *object, c *client, s Step)
+	verdict  func(w *world, o *object)           // when the plan is over, and all is well
+	crowds   bool                                // crowds are tried with it
+	owners   func(n *node, name string) []string // what has it, as a server says; nil: nothing has
+	tenantOf func(s Step) string                 // whose share a step has; nil: there are no shares
+	late     func(p Plan) time.Duration          // how much longer than others it may take to acquire; nil: no longer
+	only     bool                                // crowds only are tried with it
+	keeps    bool                                // it has UnlockAfter
 }
 
 var all []*kind
@@ -115,7 +116,11 @@ func holding(name string, capacity int, plan func(r *rand.Rand, s *Step),
 		if units != nil {
 			u = units(o, s)
 		}
-		w.take(c, s, &claim{step: s.Number, who: c, units: u, renewed: s.Lease == 0},
+		x := &claim{step: s.Number, who: c, units: u, renewed: s.Lease == 0}
+		if k.tenantOf != nil {
+			x.tenant = k.tenantOf(s)
+		}
+		w.take(c, s, x,
 			func(ctx context.Context) (held, error) {
 				return acquire(ctx, c, o.name, s)
 			})
@@ -259,22 +264,29 @@ func permits() []*kind {
 	ks := []*kind{
 		holding("semaphore", few, func(r *rand.Rand, s *Step) { s.N = 1 + r.IntN(few)*r.IntN(2) }, nil,
 			func(ctx context.Context, c *client, object string, s Step) (held, error) {
-				p, err := c.red.Semaphores().Semaphore(object, few).TryAcquire(ctx, s.N, s.patience(), s.Lease)
-				if err != nil {
-					return held{}, err
-				}
-				return held{lease: p, release: p.Release, ids: bases(p.IDs())}, nil
+				return permit(c.red.Semaphores().Semaphore(object, few).TryAcquire(ctx, s.N, s.patience(), s.Lease))
 			}),
 		holding("weighted", many, func(r *rand.Rand, s *Step) { s.N = 1 + r.IntN(many) }, nil,
 			func(ctx context.Context, c *client, object string, s Step) (held, error) {
-				p, err := c.red.Semaphores().WeightedSemaphore(object, many).TryAcquire(ctx, s.N, s.patience(), s.Lease)
-				if err != nil {
-					return held{}, err
-				}
-				return held{lease: p, release: p.Release, ids: bases(p.IDs())}, nil
+				return permit(c.red.Semaphores().WeightedSemaphore(object, many).TryAcquire(ctx, s.N, s.patience(), s.Lease))
 			}),
 	}
-	ks[0].owners = func(n *node, name string) []string { return members(n, "{"+name+"}:timeout") }
+	ks = append(ks,
+		holding("tenants", few, func(r *rand.Rand, s *Step) { s.N = 1 + r.IntN(few)*r.IntN(2) }, nil,
+			func(ctx context.Context, c *client, object string, s Step) (held, error) {
+				of := c.red.Semaphores().Semaphore(object, few).For(fmt.Sprint("tenant ", s.Number%5)).WithWeight(1 + s.Number%3).
+					WithPriority(s.Number % 2)
+				return permit(of.TryAcquire(ctx, s.N, s.patience(), s.Lease))
+			}),
+		// The maximum is what holders share, and never the capacity.
+		holding("maximum", few, func(r *rand.Rand, s *Step) { s.N = 1 + r.IntN(few)*r.IntN(2) }, nil,
+			func(ctx context.Context, c *client, object string, s Step) (held, error) {
+				sem := c.red.Semaphores().Semaphore(object, many).For("one").WithMax(few)
+				return permit(sem.TryAcquire(ctx, s.N, s.patience(), s.Lease))
+			}), shared())
+	for _, k := range ks {
+		k.owners = func(n *node, name string) []string { return members(n, "{"+name+"}:timeout") }
+	}
 	ks[1].owners = func(n *node, name string) []string { return members(n, "{"+name+"}:weights") }
 	return ks
 }
@@ -304,6 +316,7 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 		return
 	}
 	w.enter(x, err == nil)
+	w.passed(x, err == nil)
 	if err != nil {
 		w.failed(s, err)
 		return

@@ -28,6 +28,7 @@ type resource struct {
 	capacity int
 	ordered  bool // waiters are served in their order
 	growing  bool // grants have tokens that grow
+	isLimit  bool // of a part of the holders, which have another resource, too
 	nodes    []*node
 	waiting  map[*claim]bool
 	active   map[*claim]bool
@@ -44,6 +45,8 @@ type claim struct {
 	who      *client
 	units    map[*resource]int
 	renewed  bool
+	tenant   string // whose share it has; empty: there are no shares
+	passes   passes
 	token    int64
 	ids      []string  // on the server; nil: it is the only one of its process
 	began    time.Time // of the call
@@ -87,6 +90,7 @@ type Figures struct {
 	LongestFree             time.Duration // with a caller waiting and none disturbed
 	LongestOrphan           time.Duration // in a crowd: taken, and no caller has it
 	LongestStay             time.Duration // in a crowd: of a call that gave up
+	MostPassed              int           // in a crowd: how many grants others got while a tenant waited
 	Doubtful                int           // holds that a setback of the server excuses
 	Overlaps                int           // of such with others
 }
@@ -99,17 +103,19 @@ func (f *Figures) Add(g Figures) {
 	f.Followed, f.Restored, f.Forgotten = f.Followed+g.Followed, f.Restored+g.Restored, f.Forgotten+g.Forgotten
 	f.LongestFree = max(f.LongestFree, g.LongestFree)
 	f.LongestOrphan, f.LongestStay = max(f.LongestOrphan, g.LongestOrphan), max(f.LongestStay, g.LongestStay)
+	f.MostPassed = max(f.MostPassed, g.MostPassed)
 	f.Doubtful, f.Overlaps = f.Doubtful+g.Doubtful, f.Overlaps+g.Overlaps
 }
 
 func (f Figures) String() string {
 	return fmt.Sprintf("%d runs, %v simulated, %d acts, %d faults: %d acquired, %d refused, %d lost, %d taken over, %d "+
 		"failed, %d answers, %d sales followed, %d times restored, %d orders forgotten; "+
-		"free with waiters and none disturbed for %v at most, taken by no caller for %v, calls that gave up %v late; %d "+
-		"holds in doubt after a setback, %d overlaps of such",
+		"free with waiters and none disturbed for %v at most, taken by no caller for %v, calls that gave up %v late, "+
+		"tenants passed %d times; %d holds in doubt after a setback, %d overlaps of such",
 		f.Runs, f.Simulated.Round(time.Second), f.Steps, f.Faults, f.Acquired, f.Refused, f.Lost, f.TakenOver, f.Failed,
 		f.Answers, f.Followed, f.Restored, f.Forgotten, f.LongestFree.Round(time.Millisecond),
-		f.LongestOrphan.Round(time.Millisecond), f.LongestStay.Round(time.Millisecond), f.Doubtful, f.Overlaps)
+		f.LongestOrphan.Round(time.Millisecond), f.LongestStay.Round(time.Millisecond), f.MostPassed,
+		f.Doubtful, f.Overlaps)
 }
 
 func (o *oracle) resource(name string, capacity int, nodes []*node) *resource {

@@ -96,7 +96,9 @@ func (w *world) lookAtProgress(began time.Time) {
 			}
 			w.mu.Lock()
 			w.lookAtOwners(r, there, now, warm)
-			w.lookAtFree(r, late, now, warm)
+			if !r.isLimit {
+				w.lookAtFree(r, late, now, warm)
+			}
 			w.mu.Unlock()
 		}
 	}
@@ -155,9 +157,12 @@ func (w *world) lookAtFree(r *resource, late time.Duration, now time.Time, warm 
 		used += c.units[r]
 	}
 	for c := range r.waiting {
-		if len(c.units) > 1 { // a Multi has what it could get, while it waits for the rest
+		if len(c.units) > 1 && c.tenant == "" { // a Multi has what it could get, while it waits for the rest
 			most = r.capacity + 1
 			break
+		}
+		if !c.hasRoom(r) { // its tenant holds its maximum
+			continue
 		}
 		if most = max(most, c.units[r]); first.IsZero() || c.began.Before(first) {
 			first = c.began

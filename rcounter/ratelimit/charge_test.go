@@ -219,7 +219,7 @@ func TestCharge_RandomSettling_KeepsTheLimit(t *testing.T) {
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 10)) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
-			walkCharges(t, seed, redistest.Sized(500, 1000, 100_000))
+			walkCharges(t, seed, redistest.Sized(500, 3000, 100_000))
 		})
 	}
 }

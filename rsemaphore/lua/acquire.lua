@@ -1,5 +1,6 @@
 -- Acquire permits for several waiters of one process, for each all or none, and serve the queue.
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] the record of a latch of that name  KEYS[5] queue
+-- KEYS[6] shares
 -- ARGV[1] capacity, then a colon and its revision if it has one: see revise  ARGV[2] not after, server ms (0: any time)
 -- ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] 1: shared with Redisson, the capacity on the server counts, and the keys have no expiry
@@ -20,7 +21,7 @@
 -- first id of each is read, and the others if the first is held. If the first was released by itself meanwhile, after a
 -- lost reply, the others may still be held: write_permits then takes the missing ones. After 1,000 permits were read or
 -- written, requests with held permits have to be repeated, and all others are queued.
--- uses: ids, kind, queue, verbs
+-- uses: ids, kind, queue, serve, verbs
 local count, permits, notes, latch, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- The common case makes no function, so it repeats the code of clock, late and elapsed.
 local time = redis.call('TIME')
@@ -28,8 +29,8 @@ local now, notafter = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV
 if notafter > 0 and now > notafter then
   return {2, now, 0, -1, -1, 0}
 end
--- The first call of a client, which knows no server time, tries the commands of the release. A user who may not return
--- a permit gets none. Nothing is written: INCRBY without a number fails, after the server has looked at the rights and
+-- The first call of a client, which knows no server time, tries the commands of the release and of the queue. A
+-- user who may not return a permit gets none. Nothing is written: INCRBY without a number fails, after the server has looked at the rights and
 -- at the memory.
 if notafter == 0 then
   local count_reply = redis.pcall('INCRBY', count, '')
@@ -38,6 +39,7 @@ if notafter == 0 then
   end
   redis.call('ZREM', permits, '')
   redis.call('ZMSCORE', permits, '')
+  redis.call('ZCOUNT', permits, 0, 0)
 end
 local existing = redis.call('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
 local is_bare = existing % 3 == 0 -- neither latch nor queue exists: permits count 6, notes 3
@@ -110,4 +112,4 @@ local store = ids_store(now, count, permits, notes, ARGV[5] == '1')
 if not is_bare then
   refuse_latch(latch, 'Semaphore')
 end
-return acquire(store, queue_of(queue, ARGV[4], ARGV[6], now, time[1] * 1000000 + time[2], ARGV[7]), not is_bare and redis.call('ZCARD', queue) > 0)
+return acquire(store, permits_queue(queue, KEYS[6], ARGV[4], ARGV[6], now, time[1] * 1000000 + time[2], ARGV[7]), not is_bare and redis.call('ZCARD', queue) > 0)

@@ -1,11 +1,11 @@
 -- Acquire weights for several waiters of one process, for each all or none, and serve the queue.
--- KEYS[1] main  KEYS[2] leases  KEYS[3] queue
+-- KEYS[1] main  KEYS[2] leases  KEYS[3] queue  KEYS[4] shares
 -- ARGV as of acquire.lua; ARGV[5] is not used, because Redisson has no weights
 -- Reply as of acquire.lua
 -- Twice: a weight that is held already is not taken again. Its lease is only raised, and the weight stays as it is,
 --   because a part of it may have been released meanwhile. An entry keeps its ticket. Other waiters of the process that
 --   a run served find their weights when they poll.
--- uses: clock, queue, verbs, weights
+-- uses: clock, queue, serve, verbs, weights
 local main, leases, queue, notafter = KEYS[1], KEYS[2], KEYS[3], ARGV[2]
 local now, us = clock()
 if late(notafter, now) then
@@ -20,6 +20,8 @@ if notafter == '0' then
   redis.call('EXISTS', leases)
   redis.call('ZSCORE', leases, '')
   redis.call('ZRANGE', leases, 0, 0)
+  redis.call('ZMSCORE', leases, '')
+  redis.call('ZCOUNT', leases, 0, 0)
 end
 local store = weights_store(now, main, leases)
-return acquire(store, queue_of(queue, ARGV[4], ARGV[6], now, us, ARGV[7]), redis.call('ZCARD', queue) > 0)
+return acquire(store, permits_queue(queue, KEYS[4], ARGV[4], ARGV[6], now, us, ARGV[7]), redis.call('ZCARD', queue) > 0)

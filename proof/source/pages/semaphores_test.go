@@ -49,6 +49,17 @@ func Train(ctx context.Context, semaphores *rsemaphore.Client, mib int, load, ru
 	return run(share.Context(ctx))
 }
 
+// Infer runs a customer's job on one of 64 GPUs. Large customers get three times the share of others. No customer has
+// more than 16 at a time.
+func Infer(ctx context.Context, semaphores *rsemaphore.Client, customer string, large bool,
+	job func(context.Context) error) error {
+	gpus := semaphores.Semaphore("gpus", 64).For(customer).WithMax(16)
+	if large {
+		gpus = gpus.WithWeight(3)
+	}
+	return gpus.Do(ctx, 1, job)
+}
+
 // Split starts parts, and returns when all of them are done.
 func Split(ctx context.Context, semaphores *rsemaphore.Client, parts []string, start func(part string) error) error {
 	done := semaphores.CountDownLatch("job:7")
@@ -105,6 +116,20 @@ func TestTrain_ModelLoaded_ReturnsUnusedMemory(t *testing.T) {
 			func(context.Context) error { loading = left(); return nil },
 			func(context.Context) error { running = left(); return nil }))
 		require.Equal(t, []int{16 << 10, 40 << 10, 64 << 10}, []int{loading, running, left()})
+	})
+}
+
+func TestInfer_CustomerWithItsMaximum_LeavesTheRestToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		semaphores := redlatchtest.New(t).Open().Semaphores()
+		permit := redistest.NoError(semaphores.Semaphore("gpus", 64).For("large").WithMax(16).Acquire(t.Context(), 16))(t)
+		nothing := func(context.Context) error { return nil }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, Infer(ctx, semaphores, "large", true, nothing), redlatch.ErrNotAcquired)
+		require.NoError(t, Infer(t.Context(), semaphores, "small", false, nothing))
+		require.NoError(t, permit.Release(t.Context()))
+		require.NoError(t, Infer(t.Context(), semaphores, "large", true, nothing))
 	})
 }
 

@@ -3,7 +3,7 @@
 --   permits  the permits that are held: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's.
 --            FOREVER: no end
 --   notes    ours, often absent: a hash, "keep", "capacity" and "before" ("<call> <capacity>") after a resize, id -> label
--- uses: clock, integer
+-- uses: clock, integer, tenants
 
 local FOREVER = 922337203685477
 
@@ -53,11 +53,16 @@ local function write_permits(permits, notes, base, n, ends_at, label)
   return new
 end
 
+-- Removes what the notes have of ids, 1,000 at most.
+local function remove_notes(notes, ids)
+  forget_tenants(notes, ids, function() return 1 end, ids)
+end
+
 -- Removes permits by their ids, 1,000 at most. Returns how many were held.
 local function remove_permits(permits, notes, ids)
   local gone = redis.call('ZREM', permits, unpack(ids))
   if gone > 0 then
-    redis.pcall('HDEL', notes, unpack(ids))
+    remove_notes(notes, ids)
   end
   return gone
 end
@@ -101,7 +106,7 @@ local function give_back_expired(count, permits, notes, now)
     end
     error(gone)
   end
-  redis.pcall('HDEL', notes, unpack(expired_ids))
+  remove_notes(notes, expired_ids)
   return #expired_ids
 end
 
@@ -162,7 +167,13 @@ local function ids_view(now, count, permits, notes)
   -- Each permit is in the leases by its id, and counts 1.
   function view.member(id) return id end
   function view.id(member) return member end
-  function view.text(id) return '1 ' .. (redis.call('HGET', notes, id) or '') end
+  function view.text(id)
+    if not is_of_tenant(id) then
+      return '1 ' .. (redis.call('HGET', notes, id) or '')
+    end
+    local noted = redis.call('HMGET', notes, id, 't' .. id)
+    return with_tenant('1', (read_tenant(noted[2])), noted[1] or '')
+  end
 
   return view
 end
@@ -228,9 +239,12 @@ local function ids_store(now, count, permits, notes, shared)
 
   -- An acquisition may be held in part: if its reply was lost, some ids may have been released by themselves. So put
   -- counts only the permits that were not held, and not n.
-  function store.put(base, n, ends_at, label)
+  function store.put(base, n, ends_at, label, share)
     store.check()
     store.available = store.available - write_permits(permits, notes, base, n, ends_at, label)
+    if share then
+      record_tenant(notes, ids_of(base, n), 1, share)
+    end
   end
 
   function store.take(base, n)

@@ -17,8 +17,8 @@
 --   raise(base, n, ends_at, label)
 --                         makes a known acquisition last until ends_at, or longer. False: only a part of it was held,
 --                         and was given back
---   put(base, n, ends_at, label)
---                         writes an acquisition that is granted
+--   put(base, n, ends_at, label, share)
+--                         writes an acquisition that is granted. share: false without a tenant (shares.lua)
 --   take(base, n)         undoes put
 --   ends(n, free)         ms until n permits are free, if free of them are free now; -1: not known
 --   members(owner), member(id)
@@ -43,7 +43,7 @@
 --             too. The count of ids follows, for which check has found the right; a missing count is made from the
 --             capacity.
 --   revise    as resize.
--- uses: clock, entry, integer, queue, renewal, revision, serve, wake
+-- uses: clock, entry, integer, queue, renewal, revision, serve, shares, tenants, wake
 
 -- Wakes waiters that are in no queue. Redisson's waiters take an int.
 local function wake_unqueued(store, q, channel)
@@ -61,7 +61,7 @@ local function finish(store, q, channel, reply, has_queue, ms)
   local own_grants, look_in, first, longest, is_reserved = {}, -1, nil, 0, false
   if has_queue and store.total then
     stamp_process(q)
-    is_reserved = store.back and others_queued(q) and reserve_for_java(q, channel, store.back)
+    is_reserved = store.back and reserve_for_java(q, channel, store.back)
     own_grants, look_in, first, longest = serve_queue(q, store)
   end
   store.save(longest > 0 and math.max(longest + 1, store.keep) or ms, 0)
@@ -108,7 +108,10 @@ local function acquire(store, q, has_queue)
     own_grants, look_in, first, longest = serve_queue(q, store)
   end
   local for_java = has_queue and permits_reserved(q) or 0
-  local blocked = has_queue and others_queued(q)
+  if has_queue and next(freed_tenants) then
+    of_shares(q).unpark(q)
+  end
+  local blocked = has_queue and others_active(q)
   local reply, free_in, refused, touched = {1, now, total, -1, -1, 0}, -1, false, 0
   for i = 9, #ARGV, 2 do
     local entry, lease = ARGV[i], tonumber(ARGV[i + 1])
@@ -126,8 +129,8 @@ local function acquire(store, q, has_queue)
       longest = math.max(longest, lease)
     elseif n > total then
       reply[#reply + 1] = -2
-    elseif not blocked and n <= store.available - for_java and (touched == 0 or touched + n <= store.most) then
-      store.put(base, n, now + lease, label)
+    elseif not blocked and n <= store.available - for_java and (touched == 0 or touched + n <= store.most) and not (waiter.mode == 't' and of_shares(q).must_wait(q, store, waiter, has_queue or refused)) then
+      put_waiter(store, waiter, now + lease)
       touched = touched + n
       reply[#reply + 1] = -1
       longest = math.max(longest, lease)
@@ -135,11 +138,11 @@ local function acquire(store, q, has_queue)
       if not refused then
         free_in = store.ends(n, math.min(store.available, n - 1))
       end
-      refused, blocked = true, true
-      reply[#reply + 1] = may_queue and enqueue_permits(q, entry) or 0
+      refused, blocked = true, blocked or not (waiter.mode == 't' and of_shares(q).must_wait(q, store, waiter, has_queue or refused))
+      reply[#reply + 1] = may_queue and enqueue_permits(q, entry, waiter) or 0
     end
   end
-  if may_queue and (has_queue or refused) and others_queued(q) then
+  if may_queue and (refused or has_queue and others_queued(q)) then
     redis.call('ZADD', q.key, -now, '!' .. q.conn)
     store.most = store.most - touched
     local longest_served
@@ -183,7 +186,12 @@ local function release(store, q, has_queue)
   has_queue = type(has_queue) == 'number' and has_queue > 0
   for i = 7, has_queue and #ARGV or 0, 2 do
     if ARGV[i] ~= '' then
-      redis.call('ZREM', q.key, ARGV[i], '!p' .. read_entry(ARGV[i]).owner)
+      local waiter = read_entry(ARGV[i])
+      if waiter.mode == 't' then
+        of_shares(q).leave(q, ARGV[i], waiter)
+      else
+        redis.call('ZREM', q.key, ARGV[i], '!p' .. waiter.owner)
+      end
     end
   end
   local held, refused = store.give_back(members, asked, kept, has_queue)
@@ -324,8 +332,8 @@ local function renew_all(now, each, of, except)
 end
 
 -- See inspect.lua. view is the part of a store that only reads: look() returns the capacity and the number of held
--- permits, text(member) "<number> <label>", id(member) the id.
-local function inspect(view)
+-- permits, text(member) "<number> <label>" (with_tenant), id(member) the id. shares is the key of the flows.
+local function inspect(view, shares)
   local capacity, used = view.look()
   local reply = {digits(view.now), capacity and digits(capacity) or '', digits(used)}
   local function add(id, ends_at, text)
@@ -343,6 +351,9 @@ local function inspect(view)
   for i = 2, #ARGV do
     local member = view.member(ARGV[i])
     add(ARGV[i], tonumber(redis.call('ZSCORE', view.key, member) or 0), view.text(member) or '')
+  end
+  if ARGV[1] == '-1' then
+    append_waiting(reply, shares)
   end
   return reply
 end

@@ -7,7 +7,7 @@
 -- A number may be up to 2^53-1, to which a double is exact. No sum here is larger: used and available weight add up to
 -- the capacity, and after a smaller capacity the available weight is negative.
 -- An acquisition is one field and one member whatever its weight, so nothing here takes longer for a large weight.
--- uses: clock, integer
+-- uses: clock, integer, tenants
 
 -- Returns the weight and the label in the text of an acquisition; nil without a text.
 local function read_weight(text)
@@ -45,10 +45,11 @@ end
 -- ZREM comes first, because a server without memory refuses HSET as the first write. Without a right the weights stay
 -- held, and their leases are over: a user who has the right gives them back.
 local function give_back(main, leases, bases, used, now)
-  local freed, back = 0, {}
+  local freed, back, weight_by_base = 0, {}, {}
   for i, text in ipairs(redis.call('HMGET', main, unpack(bases))) do
     if text then
-      freed = freed + read_weight(text)
+      weight_by_base[bases[i]] = read_weight(text)
+      freed = freed + weight_by_base[bases[i]]
       back[#back + 1] = digits(now - 1)
       back[#back + 1] = bases[i]
     end
@@ -67,10 +68,11 @@ local function give_back(main, leases, bases, used, now)
     end
     error(done)
   end
+  forget_tenants(main, bases, function(base) return weight_by_base[base] or 0 end)
   return freed
 end
 
--- Gives back acquisitions that are over, 1,000 at most, as give_back_expired of ids.lua does. Returns the capacity
+-- Gives back acquisitions that are over, 1,000 at most, or 500 with tenants, as give_back_expired of ids.lua does. Returns the capacity
 -- (nil: the semaphore is not in use), the used weight, whether the server's capacity counts, the weight that was given
 -- back, and the time for which the keys are kept unused.
 --
@@ -89,7 +91,7 @@ local function read_weights(main, leases, now)
     local gone = {}
     local all = redis.call('HGETALL', main)
     for i = 1, #all, 2 do
-      if #all[i] == 13 then
+      if #all[i] == 13 or string.sub(all[i], 1, #TENANT_HOLDS) == TENANT_HOLDS or #all[i] == 14 and string.sub(all[i], 1, 1) == 't' then
         gone[#gone + 1] = all[i]
       end
     end
@@ -101,7 +103,7 @@ local function read_weights(main, leases, now)
   end
   local over = redis.call('ZRANGE', leases, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
   if #over > 0 then
-    freed = give_back(main, leases, over, used, now)
+    freed = give_back(main, leases, limit_members(over), used, now)
   end
   return capacity, used - freed, resized, freed, keep
 end
@@ -129,8 +131,9 @@ local function weights_view(now, main, leases)
 
   function view.text(base)
     local text = redis.call('HGET', main, base)
-    read_weight(text) -- ends the script if the weight is not a number
-    return text
+    local n, label = read_weight(text) -- ends the script if the weight is not a number
+    local tenant = read_tenant(text and is_of_tenant(base) and redis.call('HGET', main, 't' .. base))
+    return tenant and with_tenant(digits(n), tenant, label) or text
   end
 
   return view
@@ -170,15 +173,19 @@ local function weights_store(now, main, leases)
   end
 
   -- If HSET is refused, the lease without a weight counts as nothing. A weight without a lease would be held for ever.
-  function store.put(base, n, ends_at, label)
+  function store.put(base, n, ends_at, label, share)
     redis.call('ZADD', leases, 'GT', digits(ends_at), base)
     redis.call('HSET', main, base, digits(n) .. ' ' .. label)
     store.available = store.available - n
+    if share then
+      record_tenant(main, {base}, n, share)
+    end
   end
 
   function store.take(base, n) -- put has just written it
     redis.call('HDEL', main, base)
     redis.call('ZREM', leases, base)
+    forget_tenants(main, {base}, function() return n end)
     store.available = store.available + n
   end
 
@@ -231,6 +238,10 @@ local function weights_store(now, main, leases)
       back = held - kept
       local _, label = weight_of(main, bases[1])
       redis.call('HSET', main, bases[1], digits(kept) .. ' ' .. label, 'used', digits(used - back))
+      local tenant, is_counted = read_tenant(is_of_tenant(bases[1]) and redis.call('HGET', main, 't' .. bases[1]))
+      if is_counted then
+        subtract_from_tenant(main, tenant, back)
+      end
     end
     store.available, store.freed = store.available + back, store.freed + back
     return held
