@@ -41,7 +41,7 @@ local existing = redis.pcall('EXISTS', key)
 if existing ~= 1 then
   q.now = clock()
   hand_over_fair(existing == 0 and key, q, timeouts, places, ARGV[2])
-elseif first_has_left and held_by_other_program(key) then
+elseif first_has_left and held_by_other_program(key, true) then
   hint_ours(q)
 end
 return released

@@ -6,7 +6,16 @@
 -- Reply: the number of waiters that were notified by name
 -- Twice: the waiters send one more request.
 -- The script notifies the first waiter in the queue; for a read-write lock the first reader and the first writer. The
--- release of that waiter notifies the next. Waiters without an entry (Redisson's, and ours that receive no grants) get
+-- release of that waiter notifies the next, also if the waiter leaves before the lock is free:
+--
+--   waiters B, C                 server                          holder A
+--   request: 30 s left --------> queue: B, C
+--                                ends in 10 ms; "0 0 B" to B <-- UnlockAfter: keep, look
+--   B requests: 8 ms left
+--   B gives up ----------------> "0 0 C" to C
+--   C requests: 4 ms left
+--
+-- A Plain lock and a read-write lock do not show that they are kept: there C polls. Waiters without an entry (Redisson's, and ours that receive no grants) get
 -- the message of a release.
 local publish, channel, grants = ARGV[1], ARGV[2], ARGV[3]
 local notified = 0

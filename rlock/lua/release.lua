@@ -67,7 +67,7 @@ if not existing then
 elseif type(existing) == 'table' then
   existing = nil
 end
-if left_score and existing and existing >= 2 and held_by_other_program(key) then
+if left_score and existing and existing >= 2 and held_by_other_program(key, true) then
   hint(q, left_score)
 end
 local outcome, ticket = 0, 0

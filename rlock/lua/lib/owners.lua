@@ -25,11 +25,16 @@ local function fields_of(key)
   return page[2], page[1] ~= '0'
 end
 
--- Reports whether an owner in a hash is of another program, whose release hands nothing over.
-local function held_by_other_program(key)
+-- Reports whether an owner in a hash is of another program, whose release hands nothing over. If or_kept is set, also
+-- whether an owner is kept until the end of its lease (keep.lua), which hands nothing over either.
+local function held_by_other_program(key, or_kept)
   local fields = fields_of(key)
   for i = 1, fields.err and 0 or #fields, 2 do
-    if fields[i] ~= 'mode' and string.sub(fields[i], -1) ~= '!' and not is_ours((string.gsub(fields[i], ':write$', ''))) then
+    if string.sub(fields[i], -1) == '!' then
+      if or_kept and string.byte(fields[i + 1]) == 45 then
+        return true
+      end
+    elseif fields[i] ~= 'mode' and not is_ours((string.gsub(fields[i], ':write$', ''))) then
       return true
     end
   end
