@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// kind is one kind of object: what plans do with it, how it is done, and what is checked. What it shares out by claims
-// the oracle judges.
+// kind is one kind of object: the steps that plans have for the object, how a step is made, and the checks. The oracle
+// judges the claims of the object.
 type kind struct {
 	name     string
 	plan     func(r *rand.Rand, s *Step)

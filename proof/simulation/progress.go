@@ -33,7 +33,7 @@ const settling = 100 * time.Millisecond
 // progress is what the oracle knows of one resource in a crowd.
 type progress struct {
 	owners   map[string]time.Time // as the server has them: since when no caller has them here
-	reported map[string]bool      // those that were reported
+	reported map[string]bool      // the owners that were reported
 	left     map[string]time.Time // when a process, or an id, had it last
 	grants   int                  // by the server
 	before   int                  // of them, when it became free

@@ -29,9 +29,9 @@ local now, notafter = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV
 if notafter > 0 and now > notafter then
   return {2, now, 0, -1, -1, 0}
 end
--- The first call of a client, which knows no server time, tries the commands of the release and of the queue. A
--- user who may not return a permit gets none. Nothing is written: INCRBY without a number fails, after the server has looked at the rights and
--- at the memory.
+-- The first call of a client, which knows no server time, tries the commands of the release and of the queue. A user
+-- who may not return a permit gets none. Nothing is written: INCRBY without a number fails, after the server has looked
+-- at the rights and at the memory.
 if notafter == 0 then
   local count_reply = redis.pcall('INCRBY', count, '')
   if type(count_reply) == 'table' and not string.find(count_reply.err, 'integer', 1, true) then
