@@ -42,7 +42,6 @@ func (q *Waiters) enterLocalQueue(ctx context.Context, request Request) (caller 
 		caller = &Caller{}
 	}
 	caller.waiters, caller.request, caller.ctx, caller.results.leaseLeft = q, request, ctx, -1
-	caller.waitReported = request.Reported || request.Mode == Cohort
 	if request.Mode != Cohort { // a cohort is no call, and its callers are in the list already
 		caller.call.caller = caller
 		q.calls.Add(&caller.call, false)

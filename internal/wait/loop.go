@@ -89,12 +89,14 @@ func (w *Caller) takesGrant() bool {
 // reportWaiting reports, once, that the caller waits for others: it was refused, or its process holds the lock, or
 // another caller is before it.
 func (w *Caller) reportWaiting() {
+	if w.waitReported {
+		return
+	}
+	w.waitReported = true // not in w.request, which a call for the waiters reads on its own goroutine
 	if watcher := w.request.Watcher; watcher != nil {
-		w.request.Watcher = nil
 		watcher.BeginWait(w)
 	}
-	if !w.waitReported {
-		w.waitReported = true
+	if !w.request.Reported && w.request.Mode != Cohort {
 		w.waiters.onWait(w.ctx, w.request.Name)
 	}
 }

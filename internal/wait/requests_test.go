@@ -39,10 +39,12 @@ type store struct {
 	order   []string       // owners as they were served
 	last    string         // the last owner that was asked for
 	leaving map[string]int // releases pending
+	waits   map[string]int // calls of BeginWait, by owner
 }
 
 func newStore(r *room, free int) *store {
-	return &store{r: r, free: free, out: map[string]bool{}, due: -1, lease: time.Minute, leaving: map[string]int{}}
+	return &store{r: r, free: free, out: map[string]bool{}, due: -1, lease: time.Minute, leaving: map[string]int{},
+		waits: map[string]int{}}
 }
 
 // buyer is a waiter at a store.
@@ -60,6 +62,13 @@ func (b *buyer) ReleaseLater(_ time.Time) {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
 	b.s.leaving[b.owner]++
+}
+
+func (b *buyer) BeginWait(*wait.Caller) {
+	time.Sleep(trip / 4) // a call for this waiter begins meanwhile
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	b.s.waits[b.owner]++
 }
 
 var errDown = fmt.Errorf("%w: down", errs.ErrUnavailable)
@@ -170,7 +179,8 @@ func (s *store) give(n int) {
 }
 
 func (s *store) request(owner string) wait.Request {
-	return wait.Request{Name: "n", Channel: "c", Grants: "g", MaxRunTime: time.Second, Taker: &buyer{s: s, owner: owner}}
+	own := &buyer{s: s, owner: owner}
+	return wait.Request{Name: "n", Channel: "c", Grants: "g", MaxRunTime: time.Second, Taker: own, Watcher: own}
 }
 
 // start has so many wait, and returns where their errors come.
@@ -235,6 +245,10 @@ func TestQueueRequests_ManyWaiters_ShareCallsAndAreServedInOrder(t *testing.T) {
 		require.Equal(t, calls, now)
 		require.True(t, slices.IsSorted(s.order))
 		require.Empty(t, s.leaving)
+		require.Len(t, s.waits, n)
+		for owner, count := range s.waits {
+			require.Equal(t, 1, count, "%s: BeginWait is called once for each wait", owner)
+		}
 	})
 }
 

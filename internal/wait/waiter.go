@@ -15,7 +15,7 @@ type Caller struct {
 	request      Request
 	call         listedCall
 	wakeup       chan struct{}
-	waitReported bool // Waiters.onWait was called
+	waitReported bool // Request.Watcher and Waiters.onWait were called
 	contends     bool // it makes requests for its local queue
 	granted      bool
 
