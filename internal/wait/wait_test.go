@@ -91,6 +91,7 @@ func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room
 			}
 		}, nil)
 		fn(t, r)
+		synctest.Wait() // a call for waiters that have left may be about to end
 		require.Zero(t, r.Census(), "nothing is left of names nobody waits for")
 		r.Close()
 		require.NoError(t, hub.Close(context.Background()))
