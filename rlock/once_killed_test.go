@@ -78,8 +78,8 @@ func (k *contestedKey) call(ctx context.Context, once *rlock.Once, work time.Dur
 func TestOnce_ProcessIsKilledAtEachStep_HasOneAnswer(t *testing.T) {
 	t.Parallel()
 	steps := map[string]int{}
-	rounds, keysEach := redistest.Sized(1, 2, 30), redistest.Sized(5, 10, 50)
-	for seed := range uint64(rounds) {
+	seeds, keysEach := redistest.Seeds(t, redistest.Sized(1, 2, 30)), redistest.Sized(5, 10, 50)
+	for _, seed := range seeds {
 		redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 			draw := rand.New(rand.NewPCG(seed, 53))
 			opts := rlock.Options{WatchdogTimeout: killedLease}
@@ -127,7 +127,7 @@ func TestOnce_ProcessIsKilledAtEachStep_HasOneAnswer(t *testing.T) {
 		if d.match != nil && d.match([]string{"", "", "4"}) {
 			reached = d.step + ": it waits for the right to run"
 		}
-		require.Greater(t, steps[reached], rounds*keysEach/2, reached)
+		require.Greater(t, steps[reached], len(seeds)*keysEach/2, reached)
 	}
 }
 
