@@ -189,6 +189,12 @@ func (cohorts *lockCohorts) acquire(ctx context.Context, lock *single, began tim
 			caller, room = arriving.onHeap(requests)
 		}
 		switch {
+		case cohort.own != nil && cohort.own.once.hasOldAnswer(): // granted after the caller had looked for an answer
+			caller.err = &wait.Published{Result: cohort.own.once.oldAnswer, Since: time.Now()}
+			if cohort.callers.First() == nil {
+				cohorts.removeCohort(cohort)
+			}
+			cohorts.mu.Unlock()
 		case cohort.contender == nil && caller.canShareHold() && cohorts.joinSharedRead(cohort):
 			caller.own, caller.takeBy, caller.err = cohort.own, 0, nil
 			cohorts.mu.Unlock()

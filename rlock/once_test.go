@@ -205,6 +205,45 @@ func TestOnce_Stale_OneRenewsOthersGetTheOldAnswer(t *testing.T) {
 	})
 }
 
+// lateKey marks the context of a caller that comes late: see TestOnce_Stale_CallerMissesTheGrant_GetsTheOldAnswer.
+type lateKey struct{}
+
+// A caller that looks for an answer just before its process is granted the renewal, and requests just after, gets the
+// old answer, too.
+func TestOnce_Stale_CallerMissesTheGrant_GetsTheOldAnswer(t *testing.T) {
+	t.Parallel()
+	observer := func(ctx context.Context, e redlatch.Event) context.Context {
+		if e.Kind == redlatch.EventAcquiring && ctx.Value(lateKey{}) != nil {
+			time.Sleep(time.Second)
+		}
+		return ctx
+	}
+	bubble(t, 1, rlock.Options{Observer: observer}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		once := rigs[0].locks.Once("page", rlock.OnceOptions{Keep: time.Minute, Stale: time.Hour})
+		_, _, err := once.Do(t.Context(), "k", "", func(context.Context, int64) ([]byte, error) { return []byte("old"), nil })
+		require.NoError(t, err)
+		time.Sleep(2 * time.Minute)
+		var all sync.WaitGroup
+		defer all.Wait()
+		for range 2 {
+			all.Go(func() {
+				began := time.Now()
+				answer, replayed, err := once.Do(context.WithValue(t.Context(), lateKey{}, true), "k", "", never(t))
+				if err != nil || !replayed || string(answer) != "old" || time.Since(began) > 2*time.Second {
+					t.Error(string(answer), replayed, err, time.Since(began))
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		answer, _, err := once.Do(t.Context(), "k", "", func(context.Context, int64) ([]byte, error) {
+			time.Sleep(time.Minute)
+			return []byte("new"), nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, "new", string(answer))
+	})
+}
+
 func TestOnce_LockLost_StoresNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
