@@ -20,3 +20,11 @@ func TestScripts_FullMemory_RenewAndRelease(t *testing.T) {
 		return redistest.Start(t, "--maxmemory-policy", "noeviction")
 	}})
 }
+
+// TestScripts_RightMissing_PermitsAreCounted needs a server whose user lacks a right.
+func TestScripts_RightMissing_PermitsAreCounted(t *testing.T) {
+	t.Parallel()
+	table.Run(t, "testdata/denied/queue.txt", table.How{Only: func(t *testing.T) *redistest.Server {
+		return redistest.Start(t)
+	}})
+}

@@ -318,10 +318,16 @@ local function ids_store(now, count, permits, notes, shared)
     return redis.call('PTTL', count) == -1 or has_foreign_permits(permits)
   end
 
-  function store.save(ms, least)
+  function store.count()
     if stored and store.available ~= stored then
       redis.call('INCRBY', count, digits(store.available - stored))
-    elseif not stored and ms + least > 0 then
+      stored = store.available
+    end
+  end
+
+  function store.save(ms, least)
+    store.count()
+    if not stored and ms + least > 0 then
       redis.call('SET', count, digits(store.available), 'PX', digits(math.max(redis.call('PTTL', permits), ms, least)))
     end
     if ms > 0 then

@@ -29,14 +29,15 @@
 --                         (-1: not all, nothing was given back), or 0 and an error. It reads the keys itself.
 --                         has_queue: others are in the queue, so it sets total
 --   back                  how many permits give_back returned, for Redisson's share of them; nil: Redisson gets none
+--   count()               writes the available number
 --   save(ms, least)       writes the available number, and makes the keys last for ms, unless ms is 0. A new count lasts for
 --                         least ms
 --   foreign()             reports whether Redisson may give permits back, of which no script learns
 --
 -- A run breaks off only if the server refuses a command: the user has no right to it, or memory is full. The next run
 -- finds each store as after a complete run:
---   acquire   check comes before the first put, so the save that follows counts a put. Entries that were written into the
---             queue before stay there, and their waiters are refused again or served.
+--   acquire   check comes before the first put, and each put is counted before a waiter is queued, or by save. Entries
+--             that were written into the queue stay there, and their waiters are refused again or served.
 --   release   a member that was removed and not counted goes back into the leases with an expired lease. The next open gives
 --             it back.
 --   resize    the capacity and "before" are one write, so a second run of the call, which finds "before", finds the capacity,
@@ -139,6 +140,9 @@ local function acquire(store, q, has_queue)
         free_in = store.ends(n, math.min(store.available, n - 1))
       end
       refused, blocked = true, blocked or not (waiter.mode == 't' and of_shares(q).must_wait(q, store, waiter, has_queue or refused))
+      if may_queue and touched > 0 then
+        store.count() -- A of A and B was put, and the user may have no right to queue B
+      end
       reply[#reply + 1] = may_queue and enqueue_permits(q, entry, waiter) or 0
     end
   end

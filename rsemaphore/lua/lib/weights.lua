@@ -249,9 +249,13 @@ local function weights_store(now, main, leases)
 
   function store.foreign() return false end -- nothing here is Redisson's
 
+  function store.count()
+    redis.call('HSET', main, 'capacity', digits(store.total), 'used', digits(store.total - store.available))
+  end
+
   function store.save(ms)
     if ms > 0 then
-      redis.call('HSET', main, 'capacity', digits(store.total), 'used', digits(store.total - store.available))
+      store.count()
       extend_weight_keys(main, leases, ms)
     end
   end
