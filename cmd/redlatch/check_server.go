@@ -70,8 +70,8 @@ func (x *checkup) send(ctx context.Context, client rueidis.Client, lines ...stri
 	return r
 }
 
-// patience is how long check waits for an answer on a new connection: four times as long as the first connection takes,
-// because a slow line is no missing command.
+// patience returns how long check waits for a reply on a new connection: four times the time of the first connection.
+// A slow network must not look like a missing command.
 func (x *checkup) patience(ctx context.Context) time.Duration {
 	x.bound = 10 * time.Second
 	began := time.Now()

@@ -32,7 +32,7 @@ type status struct {
 	Kind      string   `json:"kind"` // lock, semaphore, once or limit
 	Held      bool     `json:"held"`
 	Mode      string   `json:"mode,omitempty"`     // read or write
-	LeaseMS   *int64   `json:"lease_ms,omitempty"` // of a lock; -1: it has no end
+	LeaseMS   *int64   `json:"lease_ms,omitempty"` // of a lock; -1: no end
 	Token     int64    `json:"token,omitempty"`
 	Capacity  int      `json:"capacity,omitempty"`
 	Available *int     `json:"available,omitempty"`
@@ -45,21 +45,21 @@ type status struct {
 	LeftMS      *int64 `json:"left_ms,omitempty"`
 }
 
-// tenant is one that shares a semaphore with others.
+// tenant is a tenant that shares a semaphore with others.
 type tenant struct {
 	Name    string `json:"name"`
 	Held    int    `json:"held"`
 	Waiting int    `json:"waiting"`
 }
 
-// holder is one that holds or waits.
+// holder is a holder or a waiter.
 type holder struct {
 	Who       string `json:"who"` // its label, its process, or its owner
 	Label     string `json:"label,omitempty"`
 	Process   string `json:"process,omitempty"`
 	Owner     string `json:"owner,omitempty"`
 	Count     int    `json:"count,omitempty"`
-	LeaseMS   *int64 `json:"lease_ms,omitempty"`   // of a holder; -1: it has no end
+	LeaseMS   *int64 `json:"lease_ms,omitempty"`   // of a holder; -1: no end
 	WaitingMS *int64 `json:"waiting_ms,omitempty"` // of a waiter
 	Write     bool   `json:"write,omitempty"`
 }
@@ -307,7 +307,7 @@ func statusRows(all []status, wide bool) []row {
 			kind = "lock, " + s.Mode
 		}
 		switch {
-		case s.Kind == "limit": // it has no holder: redlatch limit shows where it stands
+		case s.Kind == "limit": // a limit has no holder; redlatch limit shows its state
 			rows = append(rows, row{s.Name, kind})
 		case s.AnswerBytes != nil:
 			rows = append(rows, row{s.Name, kind, fmt.Sprintf("%d bytes, fresh for %s, kept for %s", *s.AnswerBytes,

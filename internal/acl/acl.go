@@ -211,8 +211,8 @@ func (f *feature) channelPatterns(prefix string) (all []string) {
 
 var globbed = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`)
 
-// named are the patterns of names that begin with the prefix, after what stands before it. The library puts braces
-// around a name that has none of its own.
+// named returns the patterns of the names that consist of before, the prefix and any text. The library puts braces
+// around a name without braces of its own.
 func named(kind, before, prefix string) []string {
 	p := globbed.Replace(prefix) + "*"
 	switch {
