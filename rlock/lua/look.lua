@@ -15,8 +15,8 @@
 --   B gives up ----------------> "0 0 C" to C
 --   C requests: 4 ms left
 --
--- A Plain lock and a read-write lock do not show that they are kept: there C polls. Waiters without an entry (Redisson's, and ours that receive no grants) get
--- the message of a release.
+-- A Plain lock and a read-write lock do not show that they are kept: there C polls. Waiters without an entry
+-- (Redisson's, and ours that receive no grants) get the message of a release.
 local publish, channel, grants = ARGV[1], ARGV[2], ARGV[3]
 local notified = 0
 
