@@ -300,9 +300,9 @@ func (p *Proxy) serve(client net.Conn) {
 	pr := &pair{p: p, client: client, server: server, gone: make(chan struct{}), fates: map[int]*Trap{}}
 	p.mu.Lock()
 	p.pairs[pr] = struct{}{}
-	closed := p.closed
+	refuse := p.refuse || p.closed // since accept has looked: Refuse and Cut together leave no connection
 	p.mu.Unlock()
-	if closed {
+	if refuse {
 		pr.reset()
 	}
 	var both sync.WaitGroup

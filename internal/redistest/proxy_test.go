@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -175,6 +176,22 @@ func TestProxy_Direction_IsLostOrLate(t *testing.T) {
 				require.Equal(t, c.ran, value(t, beside, "k"))
 			}
 		})
+	}
+}
+
+// A connection that is accepted while Refuse and Cut are called ends, too.
+func TestProxy_RefuseAndCutDuringADial_LeaveNoConnection(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Start(t))
+	for range 200 {
+		conn := redistest.NoError(net.Dial("tcp", p.Addr()))(t) // the proxy now dials the server
+		p.Refuse()
+		p.Cut()
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+		_, err := conn.Read(make([]byte, 1))
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection lives")
+		conn.Close()
+		p.Heal()
 	}
 }
 
