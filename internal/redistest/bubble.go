@@ -14,8 +14,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// InBubble runs fn in a synctest bubble with a server and n processes on it; hours there are moments here. open makes a
-// process on its own connections to the server, and says how to end it. All ends with fn, the server last.
+// InBubble runs fn in a synctest bubble, where hours take moments, with a server and n processes. open makes a process
+// with connections of its own to the server, and returns a function that ends the process. After fn the processes end,
+// and then the server.
 func InBubble[P any](t *testing.T, n int, open func(t *testing.T, s *Server, c rueidis.Client) (p P, end func()),
 	fn func(t *testing.T, s *Server, all []P)) {
 	t.Helper()
@@ -38,9 +39,9 @@ func InBubble[P any](t *testing.T, n int, open func(t *testing.T, s *Server, c r
 	})
 }
 
-// Simulated runs fn in a synctest bubble with n servers, which have been up for a day: hours there are moments here.
-// What fn opens by Server.Client and NewProxy is closed with fn, and so is what it closes by t.Cleanup. fn can have no
-// subtests and no processes.
+// Simulated runs fn in a synctest bubble, where hours take moments, with n servers that have been up for a day. After
+// fn the clients and proxies of Server.Client and NewProxy are closed, and the functions of t.Cleanup run. fn can have
+// neither subtests nor processes.
 func Simulated(t *testing.T, n int, fn func(t *testing.T, servers []*Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +57,7 @@ func Simulated(t *testing.T, n int, fn func(t *testing.T, servers []*Server)) {
 	})
 }
 
-// boot starts an embedded server as one that has been up for that long.
+// boot makes an embedded server report that it has been up for so long.
 func (s *Server) boot(t testing.TB, up time.Duration) {
 	t.Helper()
 	c, err := s.Embedded.Dial()

@@ -15,7 +15,7 @@ type Child struct {
 	Out *bufio.Scanner
 }
 
-// Spawn starts a process in a role; there os.Args has the server's address and args. It ends with the test.
+// Spawn starts a process in a role. Its os.Args has the server's address and args. The process ends with the test.
 func Spawn(t testing.TB, role string, s *Server, args ...string) *Child {
 	t.Helper()
 	if _, ok := t.(*testing.T); ok && testing.Short() {
@@ -47,7 +47,7 @@ func Spawn(t testing.TB, role string, s *Server, args ...string) *Child {
 	return c
 }
 
-// Line is the next line that the process writes.
+// Line returns the next line that the process writes.
 func (c *Child) Line(t testing.TB) string {
 	t.Helper()
 	if !c.Out.Scan() {
@@ -56,7 +56,7 @@ func (c *Child) Line(t testing.TB) string {
 	return c.Out.Text()
 }
 
-// Signal sends the process a signal. After SIGSTOP it stands still.
+// Signal sends the process a signal. SIGSTOP stops the process, and SIGCONT continues it.
 func (c *Child) Signal(t testing.TB, s os.Signal) {
 	t.Helper()
 	signal(t, c.Cmd.Process, s)

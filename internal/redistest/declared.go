@@ -31,7 +31,7 @@ type declared struct {
 	refused []string
 }
 
-// scriptRun is the call of a script that runs now.
+// scriptRun is the call of the script that is running.
 type scriptRun struct {
 	from *server.Peer
 	keys []string
@@ -64,7 +64,7 @@ func (d *declared) before(from *server.Peer, command string, args []string) (don
 	return false
 }
 
-// take returns what was refused since the last take.
+// take returns the commands that were refused since the last take.
 func (d *declared) take() (refused []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +94,7 @@ func inScript(from *server.Peer) bool {
 	return from.Ctx != nil && reflect.ValueOf(from.Ctx).Elem().FieldByName("nested").Bool()
 }
 
-// undeclared are those of a command's keys that are not in keys.
+// undeclared returns the keys of a command that are not in keys.
 func undeclared(command string, args, keys []string) (found []string) {
 	switch command {
 	case "TIME", "INFO", "PUBLISH", "SPUBLISH", "PUBSUB": // a channel is no key
@@ -108,7 +108,8 @@ func undeclared(command string, args, keys []string) (found []string) {
 
 var called = regexp.MustCompile(`redis\.p?call\(\s*'([A-Z]+)'(?:, '([A-Z]+)')?`)
 
-// ScriptCommands are the commands that a script calls, sorted: PUBSUB|NUMSUB with its subcommand.
+// ScriptCommands returns the commands that a script calls, sorted. A command with a subcommand is one word:
+// PUBSUB|NUMSUB.
 func ScriptCommands(text string) (commands []string) {
 	for _, m := range called.FindAllStringSubmatch(text, -1) {
 		if m[1] == "PUBSUB" {

@@ -17,10 +17,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Pair is a primary and its replica, as they were started.
+// Pair is a primary and its replica, in the roles in which they were started.
 type Pair struct{ Primary, Replica *Server }
 
-// Replicated is servers of which each has a replica that takes its place when it has been silent for a second.
+// Replicated is servers with replicas. A replica replaces its primary after a second without a reply.
 type Replicated struct {
 	*Server
 	Pairs []Pair // by slot, in equal parts
@@ -28,10 +28,11 @@ type Replicated struct {
 	switched time.Time
 }
 
-// Of is the pair that has key.
+// Of returns the pair that has key.
 func (r *Replicated) Of(key string) Pair { return r.Pairs[partOf(key, len(r.Pairs))] }
 
-// Switch has the primary and the replica of p change places in good order, and returns when both have.
+// Switch makes the primary and the replica of p exchange their roles by a planned failover, and returns when both have
+// the new role.
 func (r *Replicated) Switch(t testing.TB, p Pair) {
 	t.Helper()
 	inStep(t, p.Replica)
@@ -59,7 +60,7 @@ func (r *Replicated) Switch(t testing.TB, p Pair) {
 // Sentinel starts a primary, its replica and three sentinels.
 func Sentinel(t testing.TB) *Replicated { t.Helper(); return SentinelWith(t) }
 
-// SentinelWith is Sentinel, whose primary and replica get the extra arguments.
+// SentinelWith is Sentinel with extra arguments for the primary and the replica.
 func SentinelWith(t testing.TB, args ...string) *Replicated {
 	t.Helper()
 	SkipShort(t)
@@ -99,8 +100,7 @@ sentinel failover-timeout main 2000
 	return r
 }
 
-// Cluster is a Cluster of three masters without replicas, of which every node serves every slot. It may have been of
-// another test before; it is empty.
+// Cluster returns a Cluster of three primaries without replicas. It may be reused from an earlier test; it is empty.
 func Cluster(t testing.TB) *Server {
 	t.Helper()
 	SkipShort(t)
@@ -136,7 +136,7 @@ func Cluster(t testing.TB) *Server {
 // ReplicatedCluster starts a Cluster of three primaries, each with a replica.
 func ReplicatedCluster(t testing.TB) *Replicated { t.Helper(); return ReplicatedClusterWith(t) }
 
-// ReplicatedClusterWith is ReplicatedCluster, whose nodes get the extra arguments.
+// ReplicatedClusterWith is ReplicatedCluster with extra arguments for the nodes.
 func ReplicatedClusterWith(t testing.TB, args ...string) *Replicated {
 	t.Helper()
 	SkipShort(t)
@@ -170,14 +170,14 @@ func ReplicatedClusterWith(t testing.TB, args ...string) *Replicated {
 	return r
 }
 
-// place is a primary that never was.
+// place is the id of a primary that does not exist.
 const place = "ffffffffffffffffffffffffffffffffffffffff"
 
-// clusterNode is the arguments of the i-th node of a Cluster, for start. The first three share the slots.
+// clusterNode returns the arguments of the i-th node of a Cluster, for start. The first three share the slots.
 //
-// A primary that starts serves nothing for two seconds (CLUSTER_WRITABLE_DELAY in the server's source), in case another
-// has become the primary of its slots meanwhile. So these three start as replicas, each of a primary that never was and
-// that has its slots; serve takes its place.
+// A primary that starts does not serve for two seconds (CLUSTER_WRITABLE_DELAY in the server's source), because another
+// node may have become the primary of its slots meanwhile. So these three start as replicas, each of a primary that
+// does not exist and has the slots. serve then makes the node the primary.
 func clusterNode(i int, args ...string) func(host, port, dir string) []string {
 	return func(host, port, dir string) []string {
 		bus, _ := FreeAddr()
@@ -203,7 +203,7 @@ func clusterNode(i int, args ...string) func(host, port, dir string) []string {
 	}
 }
 
-// slotsOf are the slots of the i-th of three primaries.
+// slotsOf returns the slots of the i-th of three primaries.
 func slotsOf(i int) (first, last string) {
 	return strconv.Itoa(i * 16384 / 3), strconv.Itoa((i+1)*16384/3 - 1)
 }
@@ -220,8 +220,8 @@ func serve(t testing.TB, n *Server) {
 	ask(t, n.Addr(), "CLUSTER", "FORGET", place)
 }
 
-// cluster makes a Cluster of new nodes. Nodes that do not find each other, because the machine stood still for longer
-// than their node timeout, begin anew.
+// cluster makes a Cluster of new nodes. Nodes that do not find each other start again: the machine may have stood still
+// for longer than their node timeout.
 func cluster(t testing.TB, nodes ...*Server) *Server {
 	t.Helper()
 	var s Server
@@ -327,13 +327,13 @@ func portOf(s *Server) string {
 	return port
 }
 
-// TryAsk is Ask for what may fail.
+// TryAsk is Ask for a command that may fail.
 func (s *Server) TryAsk(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	return tryAsk(t, s.Addr(), args...)
 }
 
-// TryAskList is TryAsk for an answer that is a list of texts.
+// TryAskList is TryAsk for a reply that is a list of texts.
 func (s *Server) TryAskList(t testing.TB, args ...string) ([]string, error) {
 	t.Helper()
 	m, err := answer(s.Addr(), args...)
@@ -343,7 +343,7 @@ func (s *Server) TryAskList(t testing.TB, args ...string) ([]string, error) {
 	return m.AsStrSlice()
 }
 
-// Ask sends one command to s alone, whatever a client of it would be sent on to, and returns the answer as text.
+// Ask sends a command to the server s itself, without following redirections, and returns the reply as text.
 func (s *Server) Ask(t testing.TB, args ...string) string {
 	t.Helper()
 	return ask(t, s.Addr(), args...)

@@ -6,10 +6,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Forged is a client on which every script's reply is {1}, whatever it was to say.
+// Forged is a client on which the reply of each script is {1}.
 type Forged struct{ rueidis.Client }
 
-// Do is the client's, but for scripts.
+// Do runs a command on the server, and returns {1} for a script.
 func (f Forged) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	switch cmd.Commands()[0] {
 	case "EVALSHA", "EVAL":

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Frame returns the first RESP value of b, nil if it is not complete yet, and whether it is a message to a subscriber:
-// one that answers no call, and that may be lost without the calls on that connection losing step.
+// Frame returns the first RESP value of b, nil if the value is not complete yet, and whether the value is a message to
+// a subscriber. Such a message is not the reply to a call, so it can be lost without mixing up the replies on that
+// connection.
 func Frame(b []byte) (frame []byte, message bool) {
 	size := frameSize(b)
 	if size < 0 {
@@ -22,7 +23,7 @@ func Frame(b []byte) (frame []byte, message bool) {
 	return frame, message
 }
 
-// frameSize is the length of the first RESP value in b, or -1 if it is not complete.
+// frameSize returns the length of the first RESP value in b, or -1 if the value is not complete.
 func frameSize(b []byte) int {
 	end := bytes.Index(b, []byte("\r\n"))
 	if end < 0 {
@@ -72,7 +73,7 @@ func number(line []byte) int {
 	return n
 }
 
-// firstWord is the first element of an array or push, if it is a string.
+// firstWord returns the first element of an array or push, if that element is a string.
 func firstWord(frame []byte) string {
 	_, rest, ok := bytes.Cut(frame, []byte("\r\n"))
 	if !ok || len(rest) == 0 {
@@ -97,7 +98,7 @@ func text(b []byte) string {
 	return ""
 }
 
-// words are the elements of an array of strings.
+// words returns the elements of an array of strings.
 func words(frame []byte) []string {
 	at := bytes.Index(frame, []byte("\r\n")) + 2
 	var list []string

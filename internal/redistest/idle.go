@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Take takes what others want, too. It waits until ctx ends, or for wait if that is not 0.
+// Take acquires an object that other callers want, too. It waits until ctx ends, or for wait if wait is not 0.
 type Take func(ctx context.Context, wait time.Duration) (release func(), err error)
 
 // GiveUp are the ways in which a caller waits for d at most.
@@ -32,7 +32,7 @@ var GiveUp = map[string]func(take Take, d time.Duration) (release func(), err er
 	},
 }
 
-// Impatient has take wait for up to 5 ms, and give up in one of the ways.
+// Impatient calls take, which waits for up to 5 ms and gives up in one of the ways of GiveUp.
 func Impatient(rnd *rand.Rand, take Take) (release func(), err error) {
 	ways := slices.Sorted(maps.Keys(GiveUp))
 	return GiveUp[ways[rnd.IntN(len(ways))]](take, 1+time.Duration(rnd.Int64N(int64(5*time.Millisecond))))
@@ -87,7 +87,7 @@ func TakeTogether(t testing.TB, patient int, way string, processes ...Take) (tak
 	return idle.taken - 1, idle.longest
 }
 
-// idle measures for how long no caller holds what is waited for.
+// idle measures for how long no caller holds the object.
 type idle struct {
 	mu             sync.Mutex
 	holders, taken int
@@ -95,7 +95,7 @@ type idle struct {
 	longest        time.Duration
 }
 
-// change says that a caller has it, or is about to release it.
+// change records that a caller has acquired the object (1), or is about to release it (-1).
 func (i *idle) change(n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

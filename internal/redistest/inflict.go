@@ -1,4 +1,4 @@
 package redistest
 
-// IsScript matches calls of scripts.
+// IsScript reports whether a call is the call of a script.
 func IsScript(words []string) bool { return words[0] == "EVALSHA" || words[0] == "EVAL" }

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// Launch runs the server program with the arguments that line makes of an address and of a fresh directory, for its
-// file "log". stop ends the program. A test has Start, and a program that is not a test has Start with a Stage.
+// Launch runs the server program. line returns its arguments for an address and a new directory, in which the program
+// writes its file "log". stop ends the program. A test uses Start, and a program that is not a test uses Start with a
+// Stage.
 func Launch(line func(host, port, dir string) []string) (s *Server, stop func(), err error) {
 	bin, err := Program()
 	if err != nil {
@@ -56,7 +57,7 @@ type run struct {
 	disturbed atomic.Bool // a test has stopped it, killed it or had it start again
 }
 
-// launch starts a server that is to listen on addr, and returns when the one that answers there is that server.
+// launch starts a server that listens on addr, and returns when that server replies there.
 func launch(bin, addr, dir string, args []string) (*Server, error) {
 	r := &run{addr: addr, dir: dir, command: append([]string{bin}, args...)}
 	if err := r.start(); err != nil {
@@ -65,13 +66,13 @@ func launch(bin, addr, dir string, args []string) (*Server, error) {
 	return &Server{Addrs: []string{addr}, Process: r.process, run: r}, nil
 }
 
-// close is end, and nothing is left of it.
+// close is end, and removes the directory.
 func (r *run) close() {
 	r.end()
 	_ = os.RemoveAll(r.dir) // under the system's temporary directory
 }
 
-// end kills the process, and returns when it is gone.
+// end kills the process, and returns when the process is gone.
 func (r *run) end() {
 	_ = r.process.Signal(SigCont) // a test may have stopped it, or killed it
 	_ = r.process.Kill()

@@ -15,7 +15,7 @@ const LongEnv = "REDLATCH_LONG"
 // Long reports whether tests are to run in full.
 func Long() bool { return os.Getenv(LongEnv) == "1" }
 
-// Sized is how much a test does: brief with -short, full with LongEnv.
+// Sized returns how much a test does: brief with -short, full with LongEnv, otherwise usual.
 func Sized[T any](brief, usual, full T) T {
 	switch {
 	case Long():
@@ -47,7 +47,7 @@ func SkipShort(t testing.TB) {
 // SeedsEnv names the seeds of tests that have some, such as "7,100-199", for running a history or a simulation again.
 const SeedsEnv = "REDLATCH_SEEDS"
 
-// Seeds are those of SeedsEnv; without it, 1 to n.
+// Seeds returns the seeds of SeedsEnv; without it, 1 to n.
 func Seeds(t testing.TB, n int) []uint64 {
 	t.Helper()
 	text := os.Getenv(SeedsEnv)

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// Test processes run side by side. If they shared an address, a port that one of them had chosen, or had just left,
-// could become another's before its own server was there, and its clients would talk to a stranger. So every process
-// has an address of the 127.0.0.0/8 network to itself, which it claims by listening on claimPort there as long as it
-// lives. On that address no port is used for two servers.
+// Test processes run side by side. If they shared an address, another process could take a port that a process had
+// chosen or just left, and the clients of that process would connect to the wrong server. So each process has an
+// address of the 127.0.0.0/8 network to itself. It claims the address by listening on claimPort as long as it lives. On
+// that address no port is used for two servers.
 const (
 	claimPort = 7999
 	firstPort = 8000
@@ -45,7 +45,7 @@ func claim() *loopback {
 	return &loopback{host: "127.0.0.1"}
 }
 
-// Host is the loopback address that this process has to itself; where the system has one only, 127.0.0.1.
+// Host returns the loopback address that this process has to itself, or 127.0.0.1 if the system has only that.
 func Host() string { return own().host }
 
 // Listen listens on a port of Host that nothing in this process listened on before.
@@ -62,10 +62,10 @@ func Listen() (net.Listener, error) {
 	}
 }
 
-// FreeAddr returns an address of Host that was not given out before. Another program may have it in two cases: it
-// listens on all addresses, or Host is shared by processes. The caller finds that out when it listens.
+// FreeAddr returns an address of Host that it has not returned before. Another program may use the address, if that
+// program listens on all addresses, or if processes share Host. The caller learns of it when it listens.
 //
-// FreeAddr does not listen itself, as a try: a process that another goroutine is just starting would inherit the
+// FreeAddr does not try to listen. A process that another goroutine is starting at that moment would inherit the
 // listener, and would keep the port until it runs its own program.
 func FreeAddr() (string, error) {
 	if o := own(); o.claim != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// RoleEnv names what a process that a test started is there for.
+// RoleEnv names the role of a process that a test has started.
 const RoleEnv = "REDLATCH_ROLE"
 
 // waiters is how many tests of a package run side by side where the user did not say. Nearly all of them wait for

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Last is one thing that a caller has until an instant, for LastsWholly. Kept may be nil.
+// Last is a grant that lasts until an instant, for LastsWholly. Kept may be nil.
 type Last struct {
-	// Take takes it, at once, and returns for how long after that it is promised.
+	// Take acquires the grant at once, and returns how long it is promised from then on.
 	Take func(t *testing.T) time.Duration
-	// Kept is called until the last microsecond of the promise: the caller that took it still has it.
+	// Kept is called until the last microsecond of the promise, and checks that the caller still has the grant.
 	Kept func(t *testing.T)
-	// Gone gives it away: it reports whether another has it now. One that could be tried again is called at several
-	// instants of the promise, one that cannot (Once) at the last.
+	// Gone tries to give the grant to another caller, and reports whether that caller has it now. Gone is called at
+	// several instants of the promise; with Once, because it cannot be repeated, only at the last instant.
 	Gone func(t *testing.T) bool
 	Once bool
-	// By is how long after the promise it is gone. Defaults to a millisecond.
+	// By is how long after the promise the grant may last. Defaults to a millisecond.
 	By time.Duration
 }
 
-// LastsWholly checks, by a clock of an embedded server that counts microseconds, that nothing is given away before the
-// instant that its holder was promised. The clock stands while it is taken, so the promise counts from that very
-// instant: as for a client that is infinitely near. A server that compares whole milliseconds gives it away up to one
-// too soon, unless that is allowed for, and how much too soon depends on where in its millisecond it was taken.
+// LastsWholly checks that no grant goes to another caller before the promised instant. The clock of the embedded server
+// counts microseconds. It stands still during Take, so the promise counts from that instant, as for a client without
+// latency. A script that compares whole milliseconds would give a grant away up to a millisecond too early. How much
+// too early depends on the microseconds at which the grant was acquired, so several are tried.
 func LastsWholly(t *testing.T, s *Server, start func(t *testing.T) Last) {
 	t.Helper()
 	at, once := time.Now().Truncate(time.Second), start(t).Once
@@ -45,8 +45,8 @@ func LastsWholly(t *testing.T, s *Server, start func(t *testing.T) Last) {
 	}
 }
 
-// lastsFrom checks what is taken at an instant: it is not given away so long before the end that was promised, and
-// finally is.
+// lastsFrom checks a grant that is acquired at the instant taken: it does not go to another caller at any of the times
+// befores ahead of the promised end, and, with finally, it does after the end.
 func lastsFrom(t *testing.T, s *Server, taken time.Time, start func(t *testing.T) Last, finally bool,
 	befores []time.Duration) {
 	t.Helper()

@@ -12,11 +12,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// ErrKilled is what a process gets from all that it does once it was killed.
+// ErrKilled is the result of each step of a process that was killed.
 var ErrKilled = errors.New("the process was killed")
 
-// Mortal is a process that a test kills at one of its steps, or has meet another one there. Script calls are steps, and
-// what the test does by Step. A process that was killed sends nothing and hears nothing.
+// Mortal is a process that a test kills at one of its steps, or before one of whose steps another process acts. Script
+// calls and calls of Step are steps. A process that was killed sends and receives nothing.
 type Mortal struct {
 	DiesAt   int    // the step; -1: it lives
 	After    bool   // the step is done, and the process does not hear of it
@@ -27,7 +27,7 @@ type Mortal struct {
 	isKilled bool
 }
 
-// Lives is a process that lives.
+// Lives returns a process that is not killed.
 func Lives() *Mortal { return &Mortal{DiesAt: -1, MeetsAt: -1} }
 
 // Killed reports whether the process was killed.
@@ -37,14 +37,14 @@ func (p *Mortal) Killed() bool {
 	return p.isKilled
 }
 
-// Reached reports whether the process has come to the step at which it dies or meets another.
+// Reached reports whether the process has come to the step at which it dies, or before which another process acts.
 func (p *Mortal) Reached() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.steps > max(p.DiesAt, p.MeetsAt)
 }
 
-// Step does something that others can see, if the process lives.
+// Step calls do, whose effect other processes can see, if the process lives.
 func (p *Mortal) Step(do func() error) error {
 	p.mu.Lock()
 	n := p.steps
@@ -67,7 +67,7 @@ func (p *Mortal) Step(do func() error) error {
 	return err
 }
 
-// Option returns o with connections of the process. o has a DialCtxFn.
+// Option returns o with the connections of the process. o must have a DialCtxFn.
 func (p *Mortal) Option(o rueidis.ClientOption) rueidis.ClientOption {
 	dial := o.DialCtxFn
 	o.Dialer.KeepAlive = 24 * time.Hour // no PING a second through hours of a test

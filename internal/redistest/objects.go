@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// announcement is the key in which a process without heartbeats says who it is. It outlasts what the process has held.
+// announcement matches the key in which a process without heartbeats has its name. The key outlasts the holds of the
+// process.
 var announcement = regexp.MustCompile(`^redlatch_alive:(\{\d+\}:)?[0-9a-f]{8}-[0-9a-f]{4}-8000(-|$)`)
 
-// Objects are those of the keys that objects have: without what processes say of themselves.
+// Objects returns the keys without the keys of processes.
 func Objects(keys []string) []string {
 	return slices.DeleteFunc(keys, announcement.MatchString)
 }

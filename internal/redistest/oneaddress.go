@@ -11,11 +11,11 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// OneAddress stands before a Cluster that is as Cluster makes it, as the proxies of providers do: clients see one
-// server, and the node of its first key runs a call. What has no key is the first node's, as are subscriptions. CLUSTER
-// and CLIENT TRACKING are refused. What the nodes refuse, the client gets as it is. It ends with the test.
+// OneAddress starts a proxy in front of a Cluster made by Cluster, as providers have. Clients see one server, and the
+// node of its first key runs a call. Calls without a key, and subscriptions, go to the first node. CLUSTER and CLIENT
+// TRACKING are refused. Errors of the nodes reach the client unchanged. The proxy ends with the test.
 //
-// The calls of one connection run one after the other, so that a client has its replies in order; transactions are not
+// The calls of a connection run one after the other, so that a client gets its replies in order. Transactions are not
 // kept together.
 func OneAddress(t testing.TB, cluster *Server) *Server {
 	t.Helper()
@@ -62,7 +62,7 @@ func OneAddress(t testing.TB, cluster *Server) *Server {
 	return &Server{Addrs: []string{l.Addr().String()}, Process: cluster.Process}
 }
 
-// router is one connection of a client.
+// router is a connection of a client.
 type router struct {
 	addrs  []string
 	client net.Conn
@@ -74,7 +74,7 @@ type router struct {
 	write sync.Mutex // of client
 }
 
-// routed is its connection to a node.
+// routed is the connection of a router to a node.
 type routed struct {
 	conn    net.Conn
 	replies chan []byte // closed when the connection has ended
@@ -90,7 +90,7 @@ func (r *router) run() {
 	_ = eachFrame(r.client, r.route) // the client has gone, or a node has
 }
 
-// eachFrame reads frames until one cannot be passed on.
+// eachFrame reads frames, and calls pass with each, until pass returns false or the connection ends.
 func eachFrame(from net.Conn, pass func(frame []byte) bool) error {
 	var in []byte
 	chunk := make([]byte, 64<<10)
@@ -109,7 +109,7 @@ func eachFrame(from net.Conn, pass func(frame []byte) bool) error {
 	}
 }
 
-// route has one call run.
+// route runs a call on its node, and reports whether the connection goes on.
 func (r *router) route(frame []byte) bool {
 	w := words(frame)
 	if Command("CLUSTER")(w) || Command("CLIENT TRACKING")(w) {
@@ -139,7 +139,7 @@ func (r *router) answer(frame []byte) bool {
 	return err == nil
 }
 
-// node is the connection to a node; nil: there is none.
+// node returns the connection to a node; nil if there is none.
 func (r *router) node(i int) *routed {
 	if n := r.nodes[i]; n != nil {
 		return n
@@ -172,11 +172,11 @@ func (r *router) node(i int) *routed {
 	return n
 }
 
-// keyless are the commands without a key of those that clients of the tests send.
+// keyless are the commands without a key that clients of the tests send.
 var keyless = []string{"PING", "HELLO", "CLIENT", "INFO", "TIME", "PUBLISH", "PUBSUB", "SCRIPT", "WAIT", "CONFIG",
 	"COMMAND", "ROLE", "ECHO", "MULTI", "EXEC", "SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE"}
 
-// nodeOf is which of n nodes runs a call.
+// nodeOf returns the number of the node, of n nodes, that runs a call.
 func nodeOf(words []string, n int) int {
 	var key string
 	switch command := strings.ToUpper(words[0]); {
@@ -193,7 +193,7 @@ func nodeOf(words []string, n int) int {
 	return partOf(key, n)
 }
 
-// partOf is in which of n equal parts of the slots a key is.
+// partOf returns the number of the part that has a key, if the slots are n equal parts.
 func partOf(key string, n int) (i int) {
 	for int(keyname.Slot(key)) >= (i+1)*16384/n {
 		i++

@@ -41,7 +41,7 @@ func (p *pipes) Close() error {
 	return nil
 }
 
-// Addr is the address of the server in the bubble.
+// Addr returns the address of the server in the bubble.
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "bubble:0", Net: "pipe"} }
 
 // eager reads from a pipe whatever is written to it, at once. What is written to a pipe waits for its reader, and the
@@ -75,7 +75,7 @@ func (e *eager) run() {
 	}
 }
 
-// Read returns what has come, and the error once all of that was read.
+// Read returns the bytes that have come, and the error when all of them were read.
 func (e *eager) Read(b []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

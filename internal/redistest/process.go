@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Stop freezes a real server: its connections stay open, the kernel goes on taking bytes for it, nothing is answered.
+// Stop freezes a real server. Its connections stay open, and the kernel accepts bytes for it, but it does not reply.
 func (s *Server) Stop(t testing.TB) { s.signal(t, SigStop) }
 
-// Resume has a frozen server go on, with everything that was sent to it meanwhile.
+// Resume lets a frozen server continue. The server then handles everything that was sent to it meanwhile.
 func (s *Server) Resume(t testing.TB) { s.signal(t, SigCont) }
 
 func (s *Server) signal(t testing.TB, sig syscall.Signal) {
@@ -39,7 +39,8 @@ func signal(t testing.TB, p *os.Process, sig os.Signal) {
 	}
 }
 
-// Kill ends the process of a real server as a crash does, and returns when it is gone. An embedded server is as gone.
+// Kill ends the process of a real server as a crash does, and returns when the process is gone. An embedded server is
+// closed.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	if s.Embedded != nil {
@@ -56,8 +57,8 @@ func (s *Server) Kill(t testing.TB) {
 	s.run.end()
 }
 
-// Revive starts a killed server again, on the same address and with the same arguments: with what it had written to its
-// directory, or with nothing of that. One in a bubble has what it had, or nothing.
+// Revive starts a killed server again, on the same address and with the same arguments. The server has the data that it
+// had written to its directory, or no data. A server in a bubble has all its data, or none.
 func (s *Server) Revive(t testing.TB, empty bool) {
 	t.Helper()
 	if s.down != nil {
@@ -81,7 +82,7 @@ func (s *Server) Revive(t testing.TB, empty bool) {
 	s.Process = s.run.process
 }
 
-// Restart has a real server, or one in a bubble, start again with nothing in memory, on the same address.
+// Restart starts a real server, or a server in a bubble, again, on the same address and without data.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if s.down != nil {

@@ -12,10 +12,10 @@ import (
 // redis-server.
 const ServerEnv = "REDLATCH_SERVER"
 
-// Program is the path of the program that tests start as their server.
+// Program returns the path of the program that tests start as their server.
 func Program() (string, error) { return exec.LookPath(cmp.Or(os.Getenv(ServerEnv), "redis-server")) }
 
-// VersionOf asks the program bin for its name and version.
+// VersionOf returns the name and version of the program bin.
 func VersionOf(bin string) (name, version string, err error) {
 	out, err := exec.Command(bin, "--version").Output()
 	if err != nil {

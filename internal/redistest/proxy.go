@@ -46,24 +46,24 @@ const (
 type Fate int
 
 const (
-	// LoseReply lets the server run the call and then resets the connection in place of the reply. Replies to what was
-	// sent before it pass.
+	// LoseReply lets the server run the call and then resets the connection in place of the reply. Replies to earlier
+	// calls pass.
 	LoseReply Fate = iota
-	// LoseReplySilently lets the server run the call; from its reply on nothing comes back on that connection.
+	// LoseReplySilently lets the server run the call. Its reply and all later bytes of that connection are lost.
 	LoseReplySilently
 	// LoseRequest resets the connection in place of the call, which the server never sees.
 	LoseRequest
-	// LoseRequestSilently has the call, and whatever comes after it on that connection, never reach the server.
+	// LoseRequestSilently loses the call, and all later bytes to the server on that connection.
 	LoseRequestSilently
-	// HoldRequest keeps the call back, and what is behind it on that connection, until Trap.Release is closed.
+	// HoldRequest delays the call, and all later calls on that connection, until Trap.Release is closed.
 	HoldRequest
-	// HoldReply lets the server run the call and keeps the reply back, and what is behind it on that connection, until
+	// HoldReply lets the server run the call, and delays its reply, and all later replies on that connection, until
 	// Trap.Release is closed.
 	HoldReply
-	// RunTwice hands the call to the server two times, one behind the other. The client gets the second answer.
+	// RunTwice sends the call to the server twice. The client gets the second reply.
 	RunTwice
-	// RefuseRequest has the client get the error that Trap.Says says in place of the call, as from a server or proxy that
-	// does not allow it.
+	// RefuseRequest replies with the error Trap.Says in place of the server, as a server or proxy does that does not allow
+	// the call.
 	RefuseRequest
 )
 
@@ -74,25 +74,26 @@ func (f Fate) early() bool {
 
 // Trap waits for a call and decides its fate.
 type Trap struct {
-	// Match tells the call by its words: command, then arguments. It must not block, nor call the Proxy.
+	// Match reports whether a call is to be trapped. words are the command and its arguments. Match must not block, nor
+	// call the Proxy.
 	Match func(words []string) bool
 	Fate  Fate
-	// Every: all calls that match, not only the first.
+	// Every: all matching calls are trapped, not only the first.
 	Every bool
-	// Release ends the keeping back.
+	// Release, when closed, ends the delay of HoldRequest or HoldReply.
 	Release <-chan struct{}
-	// Says is the text of the error by which RefuseRequest answers a call: "ERR unknown command 'wait'".
+	// Says is the error of RefuseRequest, such as "ERR unknown command 'wait'".
 	Says func(words []string) string
 
 	caught chan struct{}
 	once   sync.Once
 }
 
-// Caught is closed when the trap has closed on its first call: the reply has been kept from the client, or the request
-// from the server.
+// Caught returns a channel that is closed when the trap has caught its first call: the request does not reach the
+// server, or the reply does not reach the client.
 func (t *Trap) Caught() <-chan struct{} { return t.caught }
 
-// Wait waits until the trap has caught a call, for a minute at most: then the call was never sent, and the test fails.
+// Wait waits until the trap has caught a call. If no call is caught within a minute, the test fails.
 func (t *Trap) Wait(tb testing.TB) {
 	tb.Helper()
 	select {
@@ -102,7 +103,7 @@ func (t *Trap) Wait(tb testing.TB) {
 	}
 }
 
-// With matches calls that have the given word, such as a key, and all of more.
+// With returns a Trap.Match for calls that have the given word, such as a key, and all words of more.
 func With(word string, more ...string) func([]string) bool {
 	return func(words []string) bool {
 		return slices.Contains(words, word) && !slices.ContainsFunc(more, func(w string) bool {
@@ -111,7 +112,7 @@ func With(word string, more ...string) func([]string) bool {
 	}
 }
 
-// NewProxy starts a proxy in front of a server; of a Cluster, its first node.
+// NewProxy starts a proxy in front of a server, or of the first node of a Cluster.
 func NewProxy(t testing.TB, target *Server) *Proxy {
 	t.Helper()
 	var l net.Listener = newPipes()
@@ -128,11 +129,11 @@ func NewProxy(t testing.TB, target *Server) *Proxy {
 	return p
 }
 
-// Addr is where clients connect.
+// Addr returns the address to which clients connect.
 func (p *Proxy) Addr() string { return p.listen.Addr().String() }
 
-// Away is a server that is also a millisecond away, so that the calls of many goroutines are under way at the same time
-// however busy the machine is; and the proxy in between.
+// Away returns a server, the same server through a proxy that adds a millisecond of latency, and the proxy. The calls
+// of many goroutines to the far server are in flight at the same time, however busy the machine is.
 func Away(t testing.TB) (near, far *Server, p *Proxy) {
 	t.Helper()
 	near = Start(t)
@@ -141,7 +142,7 @@ func Away(t testing.TB) (near, far *Server, p *Proxy) {
 	return near, p.Server(), p
 }
 
-// Server is the target as seen through the proxy.
+// Server returns the target as seen through the proxy.
 func (p *Proxy) Server() *Server {
 	s := &Server{Addrs: []string{p.Addr()}, Embedded: p.target.Embedded, Process: p.target.Process}
 	if pipes, ok := p.listen.(*pipes); ok {
@@ -150,7 +151,7 @@ func (p *Proxy) Server() *Server {
 	return s
 }
 
-// Delay keeps everything back for this long on its way up and down.
+// Delay delays all bytes by up on their way to the server, and by down on their way back.
 func (p *Proxy) Delay(up, down time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,8 +166,7 @@ func (p *Proxy) BlackHole(d Direction) {
 	p.hole[d] = true
 }
 
-// Hold keeps back everything that goes in the given direction and delivers it at Heal, as TCP does after a partition
-// that no time-out noticed.
+// Hold delays all bytes in the given direction until Heal, as TCP does after a partition that no timeout noticed.
 func (p *Proxy) Hold(d Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,14 +190,14 @@ func (p *Proxy) SwallowPushes() {
 	p.swallow = true
 }
 
-// Swallowed is how many pushes were lost by SwallowPushes.
+// Swallowed returns how many pushes were lost by SwallowPushes.
 func (p *Proxy) Swallowed() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.swallowed
 }
 
-// Trap sets a trap and returns it. It stays until it has caught a call, or, with Every, until Heal.
+// Trap sets a trap and returns it. The trap stays until it has caught a call, or, with Every, until Heal.
 func (p *Proxy) Trap(t *Trap) *Trap {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +206,7 @@ func (p *Proxy) Trap(t *Trap) *Trap {
 	return t
 }
 
-// Cut resets all connections and returns how many there were. New ones are accepted.
+// Cut resets all connections and returns their number. New connections are accepted.
 func (p *Proxy) Cut() int {
 	p.mu.Lock()
 	pairs := make([]*pair, 0, len(p.pairs))
@@ -226,7 +226,7 @@ func (p *Proxy) Heal() {
 	var torn []*pair
 	for pr := range p.pairs {
 		if pr.torn {
-			// from here on, not from the reset on: a reply that passed in between would answer the call whose own was lost
+			// Nothing passes from here on. A reply that passed before the reset would answer the call whose reply was lost.
 			pr.deaf, pr.mute = true, true
 			torn = append(torn, pr)
 		}
@@ -326,7 +326,8 @@ func abort(c net.Conn) {
 	c.Close()
 }
 
-// pair is one connection of a client and its counterpart. The fields below mu's line are guarded by Proxy.mu.
+// pair is a connection of a client, and its connection to the server. The fields below mu's line are guarded by
+// Proxy.mu.
 type pair struct {
 	p              *Proxy
 	client, server net.Conn
@@ -389,7 +390,7 @@ func (pr *pair) pump(src, dst net.Conn, d Direction, judge func(frame []byte) ve
 	}
 }
 
-// outgoing is what has passed and is not written yet.
+// outgoing is the bytes that have passed and are not written yet.
 type outgoing struct {
 	dst net.Conn
 	buf []byte
@@ -413,7 +414,7 @@ func (pr *pair) forward(in []byte, to *outgoing, d Direction, judge func(frame [
 	if !pr.delayed(to, d) {
 		return in, false
 	}
-	// everything that arrived together is late together, not one after the other
+	// All frames that arrived together have one delay together.
 	for ; size >= 0; size = frameSize(in) {
 		v := judge(in[:size])
 		if (v.reset || v.wait != nil) && !to.flush() {
@@ -441,8 +442,8 @@ func (pr *pair) forward(in []byte, to *outgoing, d Direction, judge func(frame [
 	return in, true
 }
 
-// delayed waits for as long as everything in that direction is held or late, and first passes on what came before. It
-// is false if the connection is to be reset.
+// delayed waits while the direction is held or delayed, after it has passed on earlier bytes. It returns false if the
+// connection is to be reset.
 func (pr *pair) delayed(to *outgoing, d Direction) (ok bool) {
 	pr.p.mu.Lock()
 	hold, delay := pr.p.hold[d], pr.p.delay[d]
@@ -489,7 +490,7 @@ func (pr *pair) request(frame []byte) verdict {
 	if len(p.traps) > 0 {
 		call = words(frame)
 		i = slices.IndexFunc(p.traps, func(t *Trap) bool {
-			// what subscribes is confirmed by pushes, in any number: it has no reply that could be lost or held
+			// A subscription is confirmed by any number of pushes, so it has no reply that could be lost or delayed.
 			return (!subscribes || t.Fate.early()) && t.Match(call)
 		})
 	}

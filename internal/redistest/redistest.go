@@ -1,6 +1,6 @@
-// Package redistest starts the servers that tests run against: miniredis inside the process for quick logic, and
-// private redis-server processes, alone, as a Cluster or as a primary with replicas and sentinels, each on ports of the
-// loopback address that the test process has to itself, in a directory of its own, and ended with the test.
+// Package redistest starts the servers of tests: miniredis inside the process for quick logic, and private redis-server
+// processes, alone, as a Cluster, or as a primary with replicas and sentinels. The test process has a loopback address
+// to itself for their ports. Each server has a directory of its own, and ends with its test.
 package redistest
 
 import (
@@ -40,10 +40,10 @@ type Server struct {
 	down    *atomic.Bool // of a server in a bubble: killed
 }
 
-// Addr is the first address.
+// Addr returns the first address.
 func (s *Server) Addr() string { return s.Addrs[0] }
 
-// Embedded starts miniredis on a loopback port, its TTLs running with the wall clock.
+// Embedded starts miniredis on a loopback port. Its TTLs run with the wall clock.
 func Embedded(t testing.TB) *Server {
 	t.Helper()
 	m := miniredis.NewMiniRedis()
@@ -66,7 +66,7 @@ func Embedded(t testing.TB) *Server {
 	return s
 }
 
-// Clock stops the clock of an embedded server, and returns what moves it on.
+// Clock stops the clock of an embedded server, and returns a function that moves the clock on.
 func (s *Server) Clock() (forward func(d time.Duration)) {
 	now := time.Now()
 	forward = func(d time.Duration) { now = now.Add(d); s.Embedded.SetTime(now) }
@@ -75,7 +75,7 @@ func (s *Server) Clock() (forward func(d time.Duration)) {
 }
 
 // Start runs a private redis-server with the given extra arguments. It skips the test if none is installed, or
-// fails it if RequireEnv is set. One without arguments may have been of another test before; it is empty.
+// fails it if RequireEnv is set. A server without extra arguments may be reused from an earlier test; it is empty.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	if len(args) > 0 {
@@ -88,7 +88,7 @@ func Start(t testing.TB, args ...string) *Server {
 	})[0]
 }
 
-// fresh is Start of one that no test had before.
+// fresh is Start for a server that no test has used before.
 func fresh(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return start(t, func(host, port, dir string) []string { return append(settings(host, port, dir), args...) })
@@ -143,8 +143,9 @@ func NeedServer(t testing.TB) {
 	}
 }
 
-// Option is the client configuration that reaches s; change it before use where a test needs to. Its connections have
-// less memory than rueidis gives them, over a megabyte: a test makes many, and much of its time went into that.
+// Option returns the configuration of a client of s. A test may change it before use. The connections have smaller
+// buffers than rueidis' own of over a megabyte, because a test makes many connections and spent much time on that
+// memory.
 func (s *Server) Option() rueidis.ClientOption {
 	o := small(s.Addrs...)
 	o.DialCtxFn = s.dial
@@ -160,7 +161,7 @@ func small(addrs ...string) rueidis.ClientOption {
 		RingScaleEachConn: 8}
 }
 
-// Client connects with s.Option and closes with the test.
+// Client returns a client with s.Option, which is closed with the test.
 func (s *Server) Client(t testing.TB) rueidis.Client {
 	t.Helper()
 	c, err := rueidis.NewClient(s.Option())
@@ -185,8 +186,8 @@ func ScriptCalls(t testing.TB, c rueidis.Client) int {
 	return CommandCalls(t, c).Scripts(nil)
 }
 
-// Calls are how often a server has run each command. Commands that scripts run are included, except by an embedded
-// server.
+// Calls are the numbers of calls of each command on a server. Commands that scripts run are included, except on an
+// embedded server.
 type Calls map[string]int
 
 // CommandCalls asks a server for its Calls.
@@ -215,11 +216,11 @@ func CallsOf(ctx context.Context, c rueidis.Client) (Calls, error) {
 	return calls, nil
 }
 
-// ofConnections are the commands by which connections begin and are kept. A client opens connections as it likes.
+// ofConnections are the commands that open and keep a connection. A client opens connections when it needs them.
 var ofConnections = []string{"hello", "client|tracking", "ping"}
 
-// Since is the number of calls after before. The commands of connections, the commands named in except, and INFO, which
-// asks, are not counted.
+// Since returns the number of calls after before. It does not count the commands of connections, the commands in
+// except, and the INFO that reads the numbers.
 func (c Calls) Since(before Calls, except ...string) (sum int) {
 	for name, n := range c {
 		if name != "info" && !slices.Contains(ofConnections, name) && !slices.Contains(except, name) {
@@ -229,7 +230,7 @@ func (c Calls) Since(before Calls, except ...string) (sum int) {
 	return sum
 }
 
-// Scripts is the number of scripts that were called after before.
+// Scripts returns the number of scripts that were called after before.
 func (c Calls) Scripts(before Calls) (sum int) {
 	for _, name := range []string{"eval", "evalsha"} {
 		sum += c[name] - before[name]
@@ -240,12 +241,12 @@ func (c Calls) Scripts(before Calls) (sum int) {
 // InABubble reports whether the caller is in a synctest bubble, whose clock begins with the year 2000.
 func InABubble() bool { return time.Now().Year() < 2010 }
 
-// patience is how long a busy machine is given for what takes it seconds at most.
+// patience is the time limit for steps that take a busy machine some seconds at most.
 const patience = 60 * time.Second
 
-// Eventually polls ok until it holds, and fails the test with what if it does not within limit. A limit of ten seconds
-// or more is not a promise of the library's but patience with the machine, and is a minute at least, though not in a
-// bubble.
+// Eventually polls ok until it returns true. If ok does not return true within limit, the test fails with the message
+// what. A limit of ten seconds or more is patience with a busy machine and not a promise of the library, so it becomes
+// at least a minute, except in a bubble.
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	pause := 2 * time.Millisecond

@@ -9,13 +9,13 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// refusing is the call that has a server answer text as an error: a script of one line. So the answer has its place
-// among those of the calls before and after it, as a server's own refusal has, and none of them lose step.
+// refusing returns a call to which the server replies with the error text: a script of one line. So the error is in its
+// place among the replies to earlier and later calls, like an error of the server itself.
 func refusing(text string) []byte {
 	return call("EVAL", "return redis.error_reply(ARGV[1])", "0", text)
 }
 
-// call is a call as a client sends it.
+// call returns a call in the form in which a client sends it.
 func call(words ...string) []byte {
 	var b strings.Builder
 	b.WriteString("*" + strconv.Itoa(len(words)) + "\r\n")
@@ -25,8 +25,8 @@ func call(words ...string) []byte {
 	return []byte(b.String())
 }
 
-// Command matches the calls of a command, which may have a subcommand or first arguments: "CLIENT TRACKING", "HELLO 3".
-// Upper and lower case are the same.
+// Command returns a Trap.Match for a command, which may have a subcommand or first arguments: "CLIENT TRACKING", "HELLO
+// 3". Upper and lower case are the same.
 func Command(name string) func(words []string) bool {
 	wanted := strings.Fields(name)
 	return func(words []string) bool {
@@ -52,10 +52,10 @@ func SeveralSlots(words []string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { return keyname.Slot(key) != keyname.Slot(keys[0]) })
 }
 
-// CrossSlot is how a node of a Cluster refuses those.
+// CrossSlot is the error of a node of a Cluster for such a script.
 const CrossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 
-// RefuseSeveralSlots has the proxy refuse those by text, and counts them.
+// RefuseSeveralSlots makes the proxy refuse such scripts with text, and counts them.
 func (p *Proxy) RefuseSeveralSlots(text string) (*Trap, *atomic.Int64) {
 	var refused atomic.Int64
 	match := func(words []string) bool {

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// Servers go from test to test. A test has one to itself, and it is as one that has just started, but for its age. To
-// start one takes longer than many a test does. One that was stopped or killed, or that is set otherwise than when it
-// was new, goes to no other test.
+// Tests reuse servers one after the other, because starting a server takes longer than many tests. A reused server
+// differs from a new server only by its age. A server that was stopped or killed, or whose configuration has changed,
+// is not reused.
 var (
 	reuseMu sync.Mutex
 	reusing bool               // Main ends those that no test has
 	unused  = map[int][]crew{} // by how many servers they are
 )
 
-// crew is a server that is alone, or the nodes of a Cluster.
+// crew is a single server, or the nodes of a Cluster.
 type crew struct {
 	servers []*Server
 	set     []string // how each was set when it was new
 	end     func()
 }
 
-// reused is n servers for the length of t: those that a test has left, or new ones.
+// reused returns n servers for the time of t: the servers that another test has left, or new servers.
 func reused(t testing.TB, n int, start func() (servers []*Server, end func())) []*Server {
 	t.Helper()
 	reuseMu.Lock()
@@ -63,7 +63,7 @@ func reused(t testing.TB, n int, start func() (servers []*Server, end func())) [
 	return own
 }
 
-// endUnused ends the servers that no test has.
+// endUnused ends the servers that no test uses.
 func endUnused() {
 	reuseMu.Lock()
 	defer reuseMu.Unlock()
@@ -75,13 +75,13 @@ func endUnused() {
 	clear(unused)
 }
 
-// renewed empties the servers, and reports whether they are as they were when they were new.
+// renewed empties the servers, and reports whether they are configured as new servers are.
 func (c crew) renewed() bool {
 	for i, s := range c.servers {
 		if s.run.disturbed.Load() {
 			return false
 		}
-		// who is still connected is gone before there is something to keep out of an empty server
+		// Clients that are still connected are closed before the next test writes to the empty server.
 		set, err := s.tell("CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub", "CLIENT UNPAUSE", "FLUSHALL",
 			"SCRIPT FLUSH", "CONFIG RESETSTAT")
 		if err != nil || set != c.set[i] {
@@ -91,11 +91,12 @@ func (c crew) renewed() bool {
 	return true
 }
 
-// configured is how a server is set: its configuration, its users, its replicas or primary, and whose slots are whose,
-// or on their way.
+// configured are the commands that read the state of a server besides its data: its configuration, its users, its
+// replicas or primary, and the owners of the slots, with migrations.
 var configured = []string{"CONFIG GET *", "ACL LIST", "ROLE", "CLUSTER NODES"}
 
-// tell sends commands to a server, and returns how it is set then. One that a test has left stopped does not answer.
+// tell sends commands to a server, and returns its state afterwards. A server that a test has left stopped does not
+// reply.
 func (s *Server) tell(commands ...string) (set string, err error) {
 	c, err := net.DialTimeout("tcp", s.Addr(), time.Second)
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *Server) tell(commands ...string) (set string, err error) {
 	return text.String(), nil
 }
 
-// slots is CLUSTER NODES without what changes from moment to moment: when nodes were asked and answered, and epochs.
+// slots returns CLUSTER NODES without the changing fields: the times of pings and pongs, and the epochs.
 func slots(nodes string) string {
 	var lines []string
 	for line := range strings.Lines(nodes) {

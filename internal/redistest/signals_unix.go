@@ -4,7 +4,7 @@ package redistest
 
 import "syscall"
 
-// SigStop makes a process stand still, and SigCont lets it go on.
+// SigStop stops a process, and SigCont continues it.
 const (
 	SigStop = syscall.SIGSTOP
 	SigCont = syscall.SIGCONT

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// Stage stands in for a test to which servers belong, in a program that is not a test. A Stage is safe for concurrent
-// use.
+// Stage replaces the test to which servers belong, in a program that is not a test. A Stage is safe for concurrent use.
 type Stage struct {
 	testing.TB
 
@@ -19,7 +18,7 @@ type Stage struct {
 
 var testFlags sync.Once
 
-// Try calls f, and returns what it failed with.
+// Try calls f, and returns the error with which f failed.
 func (s *Stage) Try(f func()) error {
 	testFlags.Do(func() {
 		if !flag.Parsed() { // this package asks for the flags of a test
@@ -30,7 +29,7 @@ func (s *Stage) Try(f func()) error {
 	return Try(f)
 }
 
-// Clear ends what was started, the last first.
+// Clear calls the functions of Cleanup, the last first.
 func (s *Stage) Clear() {
 	s.mu.Lock()
 	ends := s.ends
@@ -47,14 +46,14 @@ func (s *Stage) Helper() {}
 // Logf does nothing.
 func (s *Stage) Logf(string, ...any) {}
 
-// Cleanup has Clear call f.
+// Cleanup makes Clear call f.
 func (s *Stage) Cleanup(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ends = append(s.ends, f)
 }
 
-// Fatalf ends the Try that it is called in, in its goroutine.
+// Fatalf ends the Try in whose goroutine it is called.
 func (s *Stage) Fatalf(format string, a ...any) { Must(fmt.Errorf(format, a...)) }
 
 // Fatal is Fatalf.

@@ -2,7 +2,7 @@ package redistest
 
 import "time"
 
-// Stall measures how long the machine itself kept goroutines waiting while fn ran.
+// Stall returns how long the machine kept goroutines waiting while fn ran.
 func Stall(fn func()) time.Duration {
 	done := make(chan struct{})
 	worst := make(chan time.Duration)

@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// Steps is what an observer under test notes: each thing that begins has a number, which the context carries that goes
-// on with it.
+// Steps is the notes of an observer under test. Each action that begins has a number, which its context carries.
 type Steps struct {
 	mu    sync.Mutex
 	last  int
@@ -16,20 +15,20 @@ type Steps struct {
 
 type stepKey struct{ of *Steps }
 
-// Step is the number that ctx carries; 0: none.
+// Step returns the number that ctx carries, or 0.
 func (s *Steps) Step(ctx context.Context) int {
 	n, _ := ctx.Value(stepKey{s}).(int)
 	return n
 }
 
-// Note keeps a line.
+// Note appends a line.
 func (s *Steps) Note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }
 
-// Begin gives what begins its number, notes it with a line, and returns its context.
+// Begin gives an action its number, appends a line, and returns the context of the action.
 func (s *Steps) Begin(ctx context.Context, format string, args ...any) context.Context {
 	s.mu.Lock()
 	s.last++

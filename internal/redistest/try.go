@@ -12,7 +12,7 @@ func Ended() context.Context {
 	return ctx
 }
 
-// thrown is what Must throws.
+// thrown is the panic value of Must.
 type thrown struct{ error }
 
 // Try calls f, and returns the error with which Must ended it.
@@ -30,20 +30,20 @@ func Try(f func()) (err error) {
 	return nil
 }
 
-// Must ends the Try that it is called in, in its goroutine, with err; with nil it does nothing.
+// Must ends the Try in whose goroutine it is called, with err. It does nothing if err is nil.
 func Must(err error) {
 	if err != nil {
 		panic(thrown{err})
 	}
 }
 
-// Got is the value of a call, or ends the Try with its error.
+// Got returns the value of a call, or ends the Try with the error of the call.
 func Got[T any](v T, err error) T {
 	Must(err)
 	return v
 }
 
-// NoError is the value of a call that must not fail in a test: NoError(call())(t).
+// NoError returns the value of a call that must not fail in a test: NoError(call())(t).
 func NoError[T any](value T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Usage records when how much of a thing was in use.
+// Usage records how many units were in use, and when.
 type Usage struct {
 	mu    sync.Mutex
 	edges []edge
 }
 
-// edge is a change of what is in use.
+// edge is a change of the number of units in use.
 type edge struct {
 	at time.Time
 	n  int

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Wire stands before an address and carries bytes there and back, whatever they mean. It is for what servers say to
-// each other; Proxy, which reads RESP, is for clients. It is safe for concurrent use and ends with the test.
+// Wire is a proxy in front of an address that does not interpret the bytes. It is for the traffic between servers;
+// Proxy, which reads RESP, is for clients. It is safe for concurrent use and ends with the test.
 type Wire struct {
 	listen net.Listener
 
@@ -18,7 +18,7 @@ type Wire struct {
 	ways map[*way]struct{}
 }
 
-// way is one connection through a wire.
+// way is a connection through a wire.
 type way struct {
 	ends [2]net.Conn
 	torn bool // it has lost something, and no stream survives that
@@ -50,10 +50,11 @@ func NewWire(t testing.TB, to string) *Wire {
 	return w
 }
 
-// Addr is where to connect.
+// Addr returns the address to which to connect.
 func (w *Wire) Addr() string { return w.listen.Addr().String() }
 
-// Lead has the wire lead to another address from now on, to none if that is "". Connections that are there are closed.
+// Lead makes the wire lead to another address from now on, or to none if the address is "". Existing connections are
+// closed.
 func (w *Wire) Lead(to string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,14 +62,14 @@ func (w *Wire) Lead(to string) {
 	w.close(func(*way) bool { return true })
 }
 
-// Lose loses without a word what those send and are sent whose addresses lost names.
+// Lose silently loses all bytes from and to the addresses for which lost returns true.
 func (w *Wire) Lose(lost func(from string) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost = lost
 }
 
-// Heal ends what Lose began. Connections that have lost something are closed.
+// Heal ends Lose. Connections that have lost bytes are closed.
 func (w *Wire) Heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +116,7 @@ func (w *Wire) serve(in net.Conn) {
 	w.mu.Unlock()
 }
 
-// pass passes on what comes from one end.
+// pass copies the bytes from one end to the other.
 func (w *Wire) pass(x *way, to, from net.Conn) {
 	defer func() { to.Close(); from.Close() }()
 	source, _, _ := net.SplitHostPort(x.ends[0].RemoteAddr().String())
